@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# The front door. `make help` lists the verbs; CI runs nothing but these.
+BUILD ?= build
+export BUILD
+export CARGO_TARGET_DIR ?= $(CURDIR)/$(BUILD)/rust
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: deps
+deps: ## install what demo and test need (says the command first; ONSTACK_NO_INSTALL=1: only says)
+	@ci/deps.sh
+
+.PHONY: lib
+lib: ## the C library: build/lib/libonstack.a and .so
+	@$(MAKE) --no-print-directory -f core/Makefile lib
+
+.PHONY: demo
+demo: deps ## one profile of a real Go + Rust service, into build/demo
+	@examples/demo.sh
+
+.PHONY: test
+test: deps ## all tests (C, Rust, Go, README), at most 20 minutes on two cores
+	@ci/test.sh
+
+.PHONY: check
+check: deps ## what needs no running: generated copies, exports, includes, handler imports, formats
+	@ci/check.sh
+
+.PHONY: bench
+bench: deps lib ## onstack beside its neighbours: a table and build/bench.json
+	@ONSTACK_DEPS=bench ci/deps.sh
+	@python3 tests/bench/run.py
+
+.PHONY: fmt
+fmt: ## format Rust and Go
+	@cd bindings/rust && cargo fmt --all
+	@gofmt -w bindings/go examples
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf $(BUILD)

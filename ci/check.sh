@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Checks that need no running program. Each script prints one closing line and says on failure what to do.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+status=0
+make --no-print-directory -j2 -f core/Makefile lib || exit 1
+for check in ci/check-includes.sh ci/check-handler.sh ci/check-exports.sh "ci/amalgamate.py --check" ci/check-bindings.sh \
+  ci/check-format.sh; do
+  $check || { echo "FAILED: $check"; status=1; }
+done
+exit $status

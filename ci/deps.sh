@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Installs what `make demo` and `make test` need beyond a C compiler, make, Go and cargo: prints its command first.
+# Without root, or with ONSTACK_NO_INSTALL=1, it says what is missing and what to type, and fails.
+# ONSTACK_DEPS=bench adds the neighbours that `make bench` compares with; they are optional there.
+set -euo pipefail
+
+missing_tools=()
+for tool in cc make go cargo python3; do
+  command -v "$tool" >/dev/null 2>&1 || missing_tools+=("$tool")
+done
+if [ ${#missing_tools[@]} -gt 0 ]; then
+  echo "onstack: missing: ${missing_tools[*]}" >&2
+  echo "  C compiler, make and python3: apt-get install gcc make python3" >&2
+  echo "  Go 1.24 or later: https://go.dev/dl/   Rust 1.74 or later: https://rustup.rs" >&2
+  exit 1
+fi
+
+packages=()
+want_header() { # package, header
+  echo "#include <$2>" | cc -E -x c - >/dev/null 2>&1 || packages+=("$1")
+}
+want_header libcriterion-dev criterion/criterion.h
+if [ "${ONSTACK_DEPS:-}" = bench ]; then
+  want_header libgoogle-perftools-dev gperftools/profiler.h
+fi
+[ ${#packages[@]} -gt 0 ] || exit 0
+
+command="apt-get install -y --no-install-recommends ${packages[*]}"
+if [ "${ONSTACK_NO_INSTALL:-}" = 1 ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+  echo "onstack: missing: ${packages[*]}" >&2
+  echo "  as root, type: $command" >&2
+  [ "${ONSTACK_DEPS:-}" = bench ] && exit 0
+  exit 1
+fi
+echo "+ $command"
+export DEBIAN_FRONTEND=noninteractive
+# A machine that never asked Debian for its lists finds no package: then ask once.
+$command || { echo "+ apt-get update" && apt-get update && $command; }

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Runs every suite, prints progress and each runner's own closing lines, and fails if one failed.
+# Usage: ci/test.sh [c] [rust] [go] [readme]   (default: all)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+BUILD=${BUILD:-build}
+suites=${*:-c rust go readme}
+failed=()
+started=$SECONDS
+
+step() { echo; echo "== $1 ($((SECONDS - started)) s)"; }
+
+run_c() {
+  make --no-print-directory -j2 -f core/Makefile lib && make --no-print-directory -j2 -f tests/core/Makefile tests ||
+    { failed+=("c: build"); return; }
+  local binary
+  for binary in "$BUILD"/tests/core/test_*; do
+    [ -x "$binary" ] || continue
+    # -j1: the tests count samples. timeout: Criterion's own does not fire while a SIGPROF timer repeats.
+    echo "-- $(basename "$binary")"
+    timeout -k 5 240 "$binary" -j1 || failed+=("c: $(basename "$binary")")
+  done
+}
+
+run_rust() {
+  (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace) || failed+=("rust")
+}
+
+run_go() {
+  (cd bindings/go && timeout -k 5 600 go test ./...) || failed+=("go")
+  timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
+}
+
+run_readme() {
+  timeout -k 5 600 ci/check-readme.sh || failed+=("readme")
+}
+
+for suite in $suites; do
+  step "$suite"
+  "run_$suite"
+done
+
+step "done"
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all suites passed: $suites"

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Installs our handler and puts back what it found. All functions: ordinary threads, under the control lock, except
+ * onstack_action_after_fork. The handler's view of the same thing is handler/action.h.
+ */
+#ifndef ONSTACK_CONTROL_ACTION_H
+#define ONSTACK_CONTROL_ACTION_H
+
+#include "base/defs.h"
+#include "onstack/onstack.h"
+
+/* 0, or ONSTACK_E_SIGNAL for a signal that cannot be caught, is reserved by libc, or reports a fault. */
+ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
+
+/* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack);
+
+/* One session less; the last restores. Its timers are deleted already. */
+ONSTACK_INTERNAL void onstack_action_release(int signal, onstack_restore restore);
+
+/* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
+ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
+ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
+
+/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_after_fork(void);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "onstack/onstack.h"
+
+#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
+#define ERRORS_TEXT_OF(value) #value
+
+const char *onstack_version(void) {
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(
+      ONSTACK_VERSION_PATCH);
+}
+
+const char *onstack_strerror(int code) {
+  switch (code) {
+  case 0:
+    return "success";
+  case ONSTACK_E_FREQUENCY:
+    return "frequency out of range: give 1 to 10000 Hz";
+  case ONSTACK_E_OPTIONS:
+    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
+           "and compare the values with onstack.h";
+  case ONSTACK_E_UNWINDER:
+    return "no such unwinder (there are frame_pointer and pc_only), or the given one is incomplete";
+  case ONSTACK_E_SIGNAL:
+    return "this signal cannot be used: it cannot be caught, is reserved or reports faults (in a process with a Go "
+           "runtime only SIGPROF can be used); leave it at SIGPROF";
+  case ONSTACK_E_SESSIONS:
+    return "all 8 sessions are running: stop one first";
+  case ONSTACK_E_STOPPED:
+    return "the session has been stopped already";
+  case ONSTACK_E_OUTPUT:
+    return "the profile could not be written: the writer refused the bytes";
+  case ONSTACK_E_UNSUPPORTED:
+    return "not available on this system or in this version";
+  case ONSTACK_E_VERSION:
+    return "header and library do not fit together: build against the header of the library in use";
+  case ONSTACK_E_CONTEXT:
+    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  default:
+    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
+  }
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/go_runtime.h"
+
+#include "control/go_pclntab.h"
+#include "handler/code_map.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* moduledata in words (runtime/symtab.go, Go 1.26): 0 pcHeader, 22 text, 23 etext. The section .go.module holds it. */
+#define GO_MODULE_TEXT 22
+#define GO_MODULE_ETEXT 23
+
+typedef struct go_object {
+  uint64_t bias;
+  uint64_t low, high; /* all loaded segments */
+  char path[512];     /* "" for the main executable */
+} go_object;
+
+typedef struct go_sections {
+  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
+  uint64_t module, module_size;
+  uint64_t text_low, text_high;   /* section .text, a bound for what the table says */
+} go_sections;
+
+#define GO_OBJECTS 512
+
+typedef struct go_object_list {
+  go_object *objects;
+  uint32_t count;
+  uint64_t adds, subs;
+} go_object_list;
+
+static uint64_t go_seen_adds, go_seen_subs; /* under the map lock */
+static bool go_seen_any;
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+  go_object_list *list = data;
+  (void)size;
+  list->adds = info->dlpi_adds;
+  list->subs = info->dlpi_subs;
+  if (go_seen_any && list->adds == go_seen_adds && list->subs == go_seen_subs) return 1;
+  if (list->count == GO_OBJECTS) return 1;
+  go_object *object = &list->objects[list->count];
+  object->bias = info->dlpi_addr;
+  object->low = UINT64_MAX;
+  object->high = 0;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD) continue;
+    uint64_t low = info->dlpi_addr + segment->p_vaddr;
+    if (low < object->low) object->low = low;
+    if (low + segment->p_memsz > object->high) object->high = low + segment->p_memsz;
+  }
+  object->path[0] = 0;
+  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
+  list->count++;
+  return 0;
+}
+
+static bool go_read_at(int file, void *out, size_t size, uint64_t offset) {
+  return offset <= INT64_MAX && pread(file, out, size, (off_t)offset) == (ssize_t)size;
+}
+
+static void go_note_section(go_sections *sections, const char *name, const Elf64_Shdr *section, uint64_t bias) {
+  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
+    sections->pclntab = bias + section->sh_addr;
+    sections->pclntab_size = section->sh_size;
+  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
+    sections->module = bias + section->sh_addr;
+    sections->module_size = section->sh_size;
+  } else if (strcmp(name, ".text") == 0) {
+    sections->text_low = bias + section->sh_addr;
+    sections->text_high = bias + section->sh_addr + section->sh_size;
+  }
+}
+
+static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, go_sections *sections) {
+  Elf64_Shdr names, section;
+  char name[32];
+  if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum) return;
+  if (!go_read_at(file, &names, sizeof(names), header->e_shoff + (uint64_t)header->e_shstrndx * sizeof(names))) return;
+  for (uint32_t i = 0; i < header->e_shnum; i++) {
+    if (!go_read_at(file, &section, sizeof(section), header->e_shoff + (uint64_t)i * sizeof(section))) return;
+    if (!(section.sh_flags & SHF_ALLOC)) continue;
+    memset(name, 0, sizeof(name));
+    if (names.sh_offset > INT64_MAX ||
+        pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
+      continue;
+    go_note_section(sections, name, &section, bias);
+  }
+}
+
+static bool go_find_sections(const go_object *object, go_sections *sections) {
+  Elf64_Ehdr header;
+  memset(sections, 0, sizeof(*sections));
+  int file = open(object->path[0] ? object->path : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  if (go_read_at(file, &header, sizeof(header), 0) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+      header.e_ident[EI_CLASS] == ELFCLASS64)
+    go_read_sections(file, &header, object->bias, sections);
+  close(file);
+  return sections->pclntab != 0;
+}
+
+/* The file may have been replaced since it was loaded: only addresses inside the loaded object are looked at. */
+static bool go_is_loaded(const go_object *object, uint64_t address, uint64_t size) {
+  return address >= object->low && address <= object->high && size <= object->high - address;
+}
+
+static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
+  static const struct {
+    const char *name;
+    uint32_t function;
+  } wanted[] = {{"runtime.asmcgocall", ONSTACK_GO_ASMCGOCALL},
+                {"runtime.systemstack", ONSTACK_GO_SYSTEMSTACK},
+                {"runtime.cgocallback", ONSTACK_GO_CGOCALLBACK}};
+  onstack_go_runtime *go = data;
+  if (strncmp(name, "runtime.", 8) != 0) return;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(wanted); i++) {
+    if (strcmp(name, wanted[i].name) != 0) continue;
+    for (uint32_t entry = 0; entry < ONSTACK_GO_ENTRIES; entry++) {
+      onstack_code_range *range = &go->functions[wanted[i].function][entry];
+      if (range->high != 0) continue;
+      *range = (onstack_code_range){low, high};
+      return;
+    }
+  }
+}
+
+/* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
+static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
+                         onstack_code_range *text) {
+  const uint64_t *module = (const uint64_t *)(uintptr_t)sections->module;
+  if (sections->module && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
+      go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab) {
+    table->text = module[GO_MODULE_TEXT];
+    *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
+  } else {
+    uint32_t end;
+    memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
+    *text = (onstack_code_range){table->text, table->text + end};
+  }
+  return text->low < text->high && text->low >= object->low && text->high <= object->high;
+}
+
+static void go_inspect_object(const go_object *object) {
+  go_sections sections;
+  onstack_go_pclntab table;
+  onstack_go_runtime go;
+  uint32_t count = onstack_code.go_count;
+  if (!go_find_sections(object, &sections)) return;
+  for (uint32_t i = 0; i < count; i++)
+    if (onstack_code.go[i].text.low >= object->low && onstack_code.go[i].text.high <= object->high) return;
+  memset(&go, 0, sizeof(go));
+  if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return;
+  if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return;
+  if (!go_find_text(object, &sections, &table, &go.text)) return;
+  onstack_go_pclntab_each(&table, go_note_function, &go);
+  onstack_code.go[count] = go;
+  onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */
+}
+
+void onstack_go_runtime_refresh(void) {
+  /* Go shared libraries are never unloaded (the runtime does not support it), so entries stay good. */
+  go_object_list list = {.objects = malloc(GO_OBJECTS * sizeof(go_object))};
+  if (!list.objects) return;
+  dl_iterate_phdr(go_copy_object, &list);
+  for (uint32_t i = 0; i < list.count; i++) go_inspect_object(&list.objects[i]);
+  go_seen_any = true;
+  go_seen_adds = list.adds;
+  go_seen_subs = list.subs;
+  free(list.objects);
+}
+
+bool onstack_go_runtime_is_present(void) { return onstack_observe(&onstack_code.go_count) > 0; }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/options.h"
+
+#include "control/action.h"
+#include "control/choose.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* The structure of version 0.1, the first and so far the shortest. */
+#define OPTIONS_SIZE_0_1 ((size_t)64)
+_Static_assert(sizeof(onstack_options) == OPTIONS_SIZE_0_1, "options grow at the end, and the old size stays known");
+
+#define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
+#define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
+                                                  tests/core/test_stack_use.c */
+#define OPTIONS_CUSTOM_STACK 1024u             /* when a user's unwinder does not say */
+#define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
+#define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
+#define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  uint8_t *bytes = (uint8_t *)options;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+  options->size = (uint32_t)size;
+  return 0;
+}
+
+/* A longer structure comes from a newer header: what we do not know must not be asked for. */
+static int options_copy(const onstack_options *from, onstack_options *to) {
+  memset(to, 0, sizeof(*to));
+  to->size = sizeof(*to);
+  if (!from) return 0;
+  if (from->size < OPTIONS_SIZE_0_1) return ONSTACK_E_OPTIONS;
+  for (size_t i = sizeof(*to); i < from->size; i++)
+    if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
+  memcpy(to, from, sizeof(*to));
+  for (size_t i = 0; i < sizeof(to->reserved0); i++)
+    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
+  return to->reserved1 == 0 ? 0 : ONSTACK_E_OPTIONS;
+}
+
+static int options_check_switches(const onstack_options *options) {
+  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
+  for (size_t i = 0; i < sizeof(switches); i++)
+    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
+      options->fork > ONSTACK_FORK_FOLLOW)
+    return ONSTACK_E_OPTIONS;
+  if (options->clock == ONSTACK_CLOCK_WALL || options->fork == ONSTACK_FORK_FOLLOW) return ONSTACK_E_UNSUPPORTED;
+  return 0;
+}
+
+static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
+  const onstack_unwinder *custom = options->custom_unwinder;
+  settings->custom = custom;
+  if (!custom) {
+    settings->unwinder = onstack_unwinder_find(options->unwinder);
+    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
+    settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
+    return 0;
+  }
+  if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
+  if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  settings->unwinder = &onstack_unwinder_custom;
+  settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
+  return 0;
+}
+
+static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
+  settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
+  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
+  size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
+  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
+  settings->buffer_bytes = OPTIONS_BUFFER_MIN;
+  while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
+  return 0;
+}
+
+static void options_settle_rate(uint32_t frequency, onstack_settings *settings) {
+  settings->period_ns = 1000000000u / frequency;
+  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+}
+
+int onstack_options_settle(const onstack_options *given, onstack_settings *settings) {
+  onstack_options options;
+  int result = options_copy(given, &options);
+  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
+  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  settings->signal = options.signal ? options.signal : SIGPROF;
+  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
+  if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
+  if ((result = options_settle_sizes(&options, settings)) < 0) return result;
+  options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  settings->on_stack = options.on_stack != ONSTACK_OFF;
+  settings->threads = options.threads != ONSTACK_OFF;
+  settings->own_threads = options.own_threads == ONSTACK_ON;
+  settings->restore = options.restore ? options.restore : ONSTACK_RESTORE_EXACT;
+  settings->sink = options.sink;
+  settings->sink_data = options.sink_data;
+  return 0;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/slots.h"
+
+#include "base/sys.h"
+#include "control/action.h"
+#include "control/choose.h"
+#include "control/code_map.h"
+#include "control/fork.h"
+#include "control/go_runtime.h"
+#include "control/pin.h"
+#include "control/threads.h"
+#include "control/vdso.h"
+#include "handler/clock_cpu.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
+static int32_t control_owner; /* thread id of the holder, 0: nobody */
+
+/*
+ * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
+ * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
+ * largest.
+ */
+typedef struct slot_memory {
+  void *memory;
+  size_t bytes;
+} slot_memory;
+
+static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
+
+bool onstack_control_lock(void) {
+  int32_t self = onstack_sys_gettid();
+  if (onstack_load_relaxed(&control_owner) == self) return false;
+  pthread_mutex_lock(&control_lock);
+  onstack_store_relaxed(&control_owner, self);
+  return true;
+}
+
+void onstack_control_unlock(void) {
+  onstack_store_relaxed(&control_owner, 0);
+  pthread_mutex_unlock(&control_lock);
+}
+
+/* Everything that the first start of the process does, and later ones find done. */
+static int slots_prepare(void) {
+  int result = onstack_threads_prepare();
+  if (result == 0) result = onstack_fork_prepare();
+  if (result == 0) onstack_pin_self();
+  return result;
+}
+
+static int slot_take_memory(slot_memory *has, size_t bytes) {
+  if (has->bytes >= bytes) return 0;
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  *has = (slot_memory){memory, bytes};
+  return 0;
+}
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
+static int slot_check_host(const onstack_settings *settings) {
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
+}
+
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+  uint32_t index = (uint32_t)(slot - onstack_slots);
+  slot->index = index;
+  slot->generation++;
+  slot->signal = settings->signal;
+  slot->period_ns = settings->period_ns;
+  slot->weight_max = settings->weight_max;
+  slot->stack_bytes = settings->stack_bytes;
+  slot->unwinder = settings->unwinder;
+  slot->custom = settings->custom;
+  slot->reader = onstack_reader_choose(&slot->copy_works);
+  slot->clock_gettime = onstack_vdso_find();
+  slot->wake = slot->wanted = 0;
+  slot->sink_tid = slot->drain_tid = 0;
+  memset(&slot->counters, 0, sizeof(slot->counters));
+  onstack_thread_table_init(&slot->threads, index);
+  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth);
+}
+
+int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
+  int result = slots_prepare();
+  if (result < 0) return result;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
+    if ((result = slot_check_host(settings)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes)) < 0) return result;
+    slot_fill(slot, settings);
+    onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
+    *out = slot;
+    return 0;
+  }
+  return ONSTACK_E_SESSIONS;
+}
+
+int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
+  int result = onstack_action_acquire(settings->signal, settings->on_stack);
+  if (result < 0) return result;
+  onstack_threads_set_quota();
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. */
+  onstack_threads_arm_all(slot);
+  result = onstack_clock_cpu_start_process(slot);
+  if (result < 0) onstack_slot_quiet(slot, settings);
+  return result;
+}
+
+void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_clock_cpu_stop_process(slot);
+  onstack_threads_disarm_all(slot);
+  onstack_threads_wait_idle(slot);
+  onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
+  onstack_action_release(settings->signal, settings->restore);
+}
+
+void onstack_slot_give_back(onstack_slot *slot) {
+  slot_memory *memory = &slot_memories[slot->index];
+  onstack_threads_clear(slot);
+  /* Zero pages again: that is an empty ring, and no memory while no session runs. */
+  madvise(memory->memory, memory->bytes, MADV_DONTNEED);
+  onstack_store_relaxed(&slot->drain_tid, 0);
+  onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
+}
+
+void onstack_slots_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (slot->state == ONSTACK_SLOT_FREE) continue;
+    slot->generation++; /* handles of the parent's sessions are stopped ones here */
+    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
+      onstack_thread *record = &slot->threads.records[r];
+      if (slot->threads.tids[r] == 0) continue;
+      record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+      record->busy = 0;
+      record->turn &= ~1u;
+      onstack_thread_release(&slot->threads, record);
+    }
+    slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
+    slot->threads.process->busy = 0;
+    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    slot->drain_tid = slot->sink_tid = 0;
+    slot->state = ONSTACK_SLOT_FREE;
+  }
+  onstack_timers_held = 0;
+  control_owner = 0;
+  control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  onstack_code_map_after_fork();
+}

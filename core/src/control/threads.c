@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/threads.h"
+
+#include "handler/clock_cpu.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+int onstack_threads_prepare(void) {
+  static bool prepared; /* under the control lock */
+  if (prepared) return 0;
+  void *memory = mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  onstack_thread_region_set(memory);
+  prepared = true;
+  return 0;
+}
+
+void onstack_threads_set_quota(void) {
+  struct rlimit limit;
+  uint32_t allowed = ONSTACK_THREAD_RECORDS;
+  if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
+    allowed = (uint32_t)(limit.rlim_cur / 4);
+  onstack_store_relaxed(&onstack_timers_allowed, allowed);
+}
+
+/* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
+static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
+  char path[48], text[17];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/comm", tid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t got = read(file, text, sizeof(text));
+  close(file);
+  if (got <= 0) return false;
+  if (text[got - 1] == '\n') got--;
+  if (got > 15) got = 15;
+  memset(name, 0, 16);
+  memcpy(name, text, (size_t)got);
+  return true;
+}
+
+static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
+  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
+  onstack_thread_write_begin(record);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_thread_write_end(record);
+}
+
+/* Our drain threads, of every session: they block the signal and would only collect pending ticks. */
+static bool threads_is_own(uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid) return true;
+  return false;
+}
+
+void onstack_threads_arm_all(onstack_slot *slot) {
+  DIR *directory = opendir("/proc/self/task");
+  struct dirent *entry;
+  if (!directory) return; /* no /proc: the process tick finds the threads one by one */
+  while ((entry = readdir(directory))) {
+    uint64_t name[2];
+    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+    if (tid == 0 || threads_is_own(tid) || onstack_thread_find(&slot->threads, tid)) continue;
+    onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+    if (!record) continue;
+    if (threads_read_name(tid, name)) threads_set_name(record, name);
+    onstack_clock_cpu_arm(slot, record, tid);
+  }
+  closedir(directory);
+}
+
+static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
+  }
+}
+
+static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  (void)slot;
+  (void)tid;
+  onstack_clock_cpu_disarm(record);
+}
+
+/*
+ * A handler that saw RUNNING just before may be arming its thread at this very moment, so the timers are deleted before
+ * the wait (to end the flow of ticks) and once more after it (to catch that one).
+ */
+void onstack_threads_disarm_all(onstack_slot *slot) { threads_each(slot, threads_disarm); }
+
+static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  struct timespec pause = {0, 50000};
+  (void)slot;
+  (void)tid;
+  /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
+  for (uint32_t spins = 0; onstack_dekker_load(&record->busy) != 0; spins++) {
+    if (spins < 64)
+      sched_yield();
+    else
+      nanosleep(&pause, NULL);
+  }
+}
+
+void onstack_threads_wait_idle(onstack_slot *slot) {
+  threads_wait(slot, slot->threads.process, 0);
+  threads_each(slot, threads_wait);
+}
+
+static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  (void)tid;
+  onstack_clock_cpu_disarm(record);
+  onstack_thread_release(&slot->threads, record);
+}
+
+void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
+
+/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc. */
+static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  uint64_t name[2];
+  if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
+  if (onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH) {
+    threads_release(slot, record, tid);
+    return;
+  }
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
+}
+
+void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
+
+uint64_t onstack_threads_count(const onstack_slot *slot) {
+  uint64_t count = 0;
+  if (!slot->threads.tids) return 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    if (onstack_observe(&slot->threads.tids[i]) == 0) continue;
+    if (onstack_load_relaxed(&slot->threads.records[i].timer) >= 0) count++;
+  }
+  return count;
+}
+
+bool onstack_threads_in_handler(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
+    const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
+    if (record && onstack_load_relaxed(&record->busy) != 0) return true;
+  }
+  return false;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "drain/deliver.h"
+
+#include "base/sys.h"
+
+#include <string.h>
+
+static bool deliver_one(const onstack_slot *slot, const onstack_ring_entry *entry, onstack_sink sink, void *data) {
+  char name[sizeof(entry->thread_name) + 1];
+  memcpy(name, entry->thread_name, sizeof(entry->thread_name));
+  name[sizeof(entry->thread_name)] = 0;
+  onstack_sample sample = {
+      .size = sizeof(sample),
+      .weight = entry->weight,
+      .time_ns = entry->time_ns,
+      .period_ns = slot->period_ns,
+      .tid = entry->tid,
+      .truncation = entry->truncation,
+      .thread_name = name,
+      .frames = entry->frames,
+      .frame_count = entry->frame_count,
+  };
+  return sink(data, &sample) == 0;
+}
+
+uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
+                         onstack_deliver_counters *counters) {
+  uint32_t handed = 0;
+  onstack_ring_entry *entry;
+  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
+  /* Without a bound: at most one ring's worth, so that a sink slower than the ticks does not keep us here. */
+  uint32_t bound = max ? max : slot->ring.mask + 1;
+  while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
+    if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
+      bool taken = !sink || deliver_one(slot, entry, sink, sink_data);
+      onstack_add_relaxed(&counters->delivered, (uint64_t)1);
+      if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
+      handed++;
+    }
+    onstack_ring_release(&slot->ring, entry);
+  }
+  onstack_store_relaxed(&slot->sink_tid, 0);
+  return handed;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "drain/thread.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+
+#define DRAIN_THREAD_NAME "onstack-drain"
+static const struct onstack_timespec drain_interval = {0, 100000000};
+
+static void *drain_thread_main(void *argument) {
+  onstack_drain_thread *drain = argument;
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)DRAIN_THREAD_NAME);
+  if (drain->unblocked_signal) {
+    onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
+    onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+  }
+  onstack_publish(drain->tid, onstack_sys_gettid());
+  onstack_sys_futex_wake((uint32_t *)drain->tid);
+  while (!onstack_observe(&drain->quit)) {
+    onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
+    drain->work(drain->data);
+    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &drain_interval);
+  }
+  drain->work(drain->data);
+  return NULL;
+}
+
+int onstack_drain_thread_start(onstack_drain_thread *drain) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
+  drain->quit = 0;
+  onstack_store_relaxed(drain->tid, 0);
+  /* A new thread inherits its creator's mask; the creator's is put back right after. */
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
+  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  if (result != 0) return -result;
+  while (onstack_observe(drain->tid) == 0) onstack_sys_futex_wait((uint32_t *)drain->tid, 0, &drain_interval);
+  return 0;
+}
+
+void onstack_drain_thread_stop(onstack_drain_thread *drain) {
+  onstack_publish(&drain->quit, 1u);
+  onstack_exchange(drain->wake, 1u);
+  onstack_sys_futex_wake(drain->wake);
+  pthread_join(drain->thread, NULL);
+}

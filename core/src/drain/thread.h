@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The drain thread: calls `work` when the handler wakes it, at least ten times a second, and once more at the end. */
+#ifndef ONSTACK_DRAIN_THREAD_H
+#define ONSTACK_DRAIN_THREAD_H
+
+#include "base/defs.h"
+
+#include <pthread.h>
+
+typedef struct onstack_drain_thread {
+  pthread_t thread;
+  uint32_t *wake; /* futex word that the handler sets to 1 */
+  int32_t *tid;   /* where the thread's id goes once it runs */
+  uint32_t quit;
+  int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
+  void (*work)(void *data);
+  void *data;
+} onstack_drain_thread;
+
+/* Starts it with every signal blocked; returns when *tid is known. 0 or -errno. Start only. */
+ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
+
+/* Lets it finish and joins it. No `work` runs or begins after this. */
+ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/code_map.h"
+
+ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
+
+static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
+  return address - onstack_load_relaxed(&range->low) <
+         onstack_load_relaxed(&range->high) - onstack_load_relaxed(&range->low);
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (address - last->low < last->high - last->low) return true;
+  uint32_t turn = onstack_observe(&onstack_code.turn); /* pairs with the publish at the end of the rewrite */
+  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
+  if (turn & 1 || high > ONSTACK_CODE_RANGES) return true;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  onstack_code_range found = {0, 0};
+  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
+    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
+    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
+  }
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&onstack_code.turn) != turn) return true;
+  if (address - found.low < found.high - found.low) {
+    *last = found;
+    return true;
+  }
+  onstack_store_relaxed(&onstack_code.stale, 1u);
+  return false;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_function(uint64_t return_address) {
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  uint64_t call = return_address - 1;
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_go_runtime *go = &onstack_code.go[i];
+    if (!code_range_holds(&go->text, call)) continue;
+    for (uint32_t function = 0; function < ONSTACK_GO_FUNCTIONS; function++)
+      for (uint32_t entry = 0; entry < ONSTACK_GO_ENTRIES; entry++)
+        if (code_range_holds(&go->functions[function][entry], call)) return function;
+  }
+  return ONSTACK_GO_FUNCTIONS;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_go(uint64_t address) {
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count);
+  for (uint32_t i = 0; i < runtimes; i++)
+    if (code_range_holds(&onstack_code.go[i].text, address)) return true;
+  return false;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The signal handler: recognizes a tick, records it, or passes the signal on.
+ *
+ * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
+ * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
+ */
+#include "handler/entry.h"
+
+#include "handler/action.h"
+#include "handler/clock_cpu.h"
+#include "handler/registers.h"
+#include "handler/slot.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+
+typedef struct entry_tick {
+  onstack_slot *slot;
+  onstack_thread *record; /* of the thread, or the slot's process record */
+  uint32_t generation;
+} entry_tick;
+
+/*
+ * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
+ * SI_QUEUE; another copy of this library has a region of its own.
+ */
+static ONSTACK_HANDLER bool entry_recognize(const siginfo_t *info, entry_tick *tick) {
+  uint32_t index;
+  if (info->si_code != SI_TIMER) return false;
+  if (!onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr, &tick->record, &index,
+                                  &tick->generation))
+    return false;
+  tick->slot = &onstack_slots[index];
+  return true;
+}
+
+static ONSTACK_HANDLER uint64_t entry_now_ns(const onstack_slot *slot) {
+  struct onstack_timespec now = {0, 0};
+  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
+  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+/*
+ * On an alternate stack the room is known: the kernel's frame holds the stack's bounds. On a thread without one we run
+ * on the interrupted stack, whose end nobody tells us; the kernel has just written its own frame of several KiB there.
+ */
+static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
+  uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
+  uint64_t size = context->uc_stack.ss_size;
+  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
+  return here - low >= slot->stack_bytes;
+}
+
+static ONSTACK_HANDLER void entry_wake_drain(onstack_slot *slot) {
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0)
+    onstack_sys_futex_wake(&slot->wake);
+}
+
+static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstack_thread *record, ucontext_t *context,
+                                                      onstack_ring_entry *entry) {
+  onstack_registers registers;
+  onstack_memory memory;
+  onstack_registers_from(&registers, context);
+  memory.reader = slot->reader;
+  memory.thread = record;
+  memory.asked = false;
+  memory.copy_works = slot->copy_works;
+  memory.page_low = memory.page_high = 0;
+  onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
+  onstack_memory_enter_stack(&memory, registers.sp);
+  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth};
+  onstack_walk_result result = slot->unwinder->run(&walk);
+  if (memory.asked) {
+    onstack_store_relaxed(&slot->wanted, 1u);
+    entry_wake_drain(slot);
+  }
+  return result;
+}
+
+/* Records `weight` ticks with the interrupted stack. */
+static ONSTACK_HANDLER void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
+                                         ucontext_t *context) {
+  onstack_counters *counters = &slot->counters;
+  uint64_t position;
+  onstack_ring_entry *entry;
+  if (!entry_has_room(slot, context)) {
+    onstack_add_relaxed(&counters->dropped_no_stack, (uint64_t)weight);
+    return;
+  }
+  if (!(entry = onstack_ring_claim(&slot->ring, &position))) {
+    onstack_add_relaxed(&counters->dropped_ring_full, (uint64_t)weight);
+    entry_wake_drain(slot);
+    return;
+  }
+  entry->time_ns = entry_now_ns(slot);
+  entry->tid = (int32_t)tid;
+  entry->weight = weight;
+  onstack_walk_result result = entry_walk(slot, record, context, entry);
+  entry->frame_count = result.frame_count;
+  entry->truncation = result.truncation;
+  if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
+    onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
+  } else {
+    onstack_add_relaxed(&counters->recorded, (uint64_t)weight);
+    onstack_add_relaxed(&counters->samples, (uint64_t)1);
+    onstack_add_relaxed(&counters->truncated_by[result.truncation], (uint64_t)1);
+  }
+  onstack_ring_publish(&slot->ring, entry, position);
+  if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
+}
+
+static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
+                                              ucontext_t *context) {
+  uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+  /* More than 250 ms of overruns in one sample was a thread that blocked the signal or a clock that jumped: it says
+     nothing about the stack of this instant. */
+  uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
+  onstack_store_relaxed(&record->unanswered, 0u);
+  onstack_add_relaxed(&slot->counters.ticks, ticks);
+  if (ticks > weight) onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+  entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+}
+
+/* The process tick: finds threads without a timer. Its overruns say nothing about this thread and are left out. */
+static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, ucontext_t *context) {
+  onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
+  uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  if (record && onstack_load_relaxed(&record->timer) >= 0) {
+    if (!onstack_clock_cpu_revive(slot, record, tid)) return;
+  } else if (!record) {
+    record = onstack_thread_claim(&slot->threads, tid);
+    if (record) {
+      /* Once for each thread, not on the hot path. PR_GET_NAME writes at most 16 bytes, NUL included. */
+      uint64_t name[2] = {0, 0};
+      onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+      onstack_thread_write_begin(record);
+      onstack_store_relaxed(&record->name[0], name[0]);
+      onstack_store_relaxed(&record->name[1], name[1]);
+      onstack_thread_write_end(record);
+      onstack_clock_cpu_arm(slot, record, tid);
+    }
+  }
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)1);
+  /* With all buckets of this id full the process record lends its (empty) name and bounds. */
+  if (!record) record = slot->threads.process;
+  onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
+  entry_record(slot, record, tid, 1, context);
+  onstack_dekker_sub(&record->busy, 1u);
+}
+
+static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, const siginfo_t *info,
+                                          ucontext_t *context) {
+  onstack_slot *slot = tick->slot;
+  onstack_dekker_add(&tick->record->busy, 1u); /* before the look at the state; see slot.h */
+  uint32_t state = onstack_dekker_load(&slot->state);
+  bool current = ((slot->generation ^ tick->generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
+                 onstack_load_relaxed(&tick->record->timer) == info->si_timerid;
+  if (state == ONSTACK_SLOT_RUNNING && current) {
+    if (tick->record == slot->threads.process)
+      entry_process_tick(slot, context);
+    else
+      entry_thread_tick(slot, tick->record, info, context);
+  } else if (state == ONSTACK_SLOT_STOPPING && current && tick->record != slot->threads.process) {
+    uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+    onstack_add_relaxed(&slot->counters.ticks, ticks);
+    onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
+  } else {
+    onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  }
+  onstack_dekker_sub(&tick->record->busy, 1u);
+}
+
+ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
+  entry_tick tick;
+  if (entry_recognize(info, &tick))
+    entry_tick_of(&tick, signal, info, context);
+  else
+    onstack_action_forward(signal, info, context);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ */
+#ifndef ONSTACK_HANDLER_MEMORY_H
+#define ONSTACK_HANDLER_MEMORY_H
+
+#include "base/defs.h"
+#include "handler/thread_table.h"
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_thread *thread; /* asked for bounds that are missing */
+  bool asked;             /* bounds were asked for: wake housekeeping */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
+
+#endif

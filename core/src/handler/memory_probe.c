@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then answers EINVAL:
+ * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other answer
+ * (a seccomp filter's EPERM) proves nothing.
+ */
+#include "base/address.h"
+#include "base/sys.h"
+#include "handler/memory.h"
+
+#include <errno.h>
+
+#define MEMORY_PROBE_HOW (~0)
+
+static ONSTACK_HANDLER bool probe_is_readable(uint64_t address) {
+  const onstack_kernel_sigset *set = (const onstack_kernel_sigset *)(uintptr_t)address;
+  return onstack_sys_sigprocmask(MEMORY_PROBE_HOW, set, NULL) == -EINVAL;
+}
+
+static bool probe_self_test(const void *good, const void *bad) {
+  return probe_is_readable((uint64_t)(uintptr_t)good) && !probe_is_readable((uint64_t)(uintptr_t)bad);
+}
+
+static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  if (address < memory->low || address + 16 > memory->high)
+    return memory->copy_works && onstack_memory_copy_pair(address, words);
+  uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  for (uint64_t page = low; page < high; page += ONSTACK_PAGE) {
+    if (page >= memory->page_low && page < memory->page_high) continue;
+    if (!probe_is_readable(page)) return false;
+  }
+  /* Frames go up the stack: let the proven part grow when the new page touches it. */
+  if (low > memory->page_high || low < memory->page_low) memory->page_low = low;
+  memory->page_high = high;
+  words[0] = *(const volatile uint64_t *)(uintptr_t)address;
+  words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
+  return true;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};

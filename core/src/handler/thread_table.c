@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/thread_table.h"
+
+#include "onstack/onstack.h"
+
+_Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
+
+/* Records of all slots and, behind them, their thread ids. One more record a slot: the process tick's. */
+typedef struct thread_region {
+  onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread process[ONSTACK_MAX_SESSIONS];
+  uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+} thread_region;
+
+static thread_region *thread_region_base; /* written once before the first handler is installed */
+
+void onstack_thread_region_set(void *memory) { onstack_publish(&thread_region_base, (thread_region *)memory); }
+
+size_t onstack_thread_region_bytes(void) { return sizeof(thread_region); }
+
+void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
+  table->records = thread_region_base->records[slot];
+  table->process = &thread_region_base->process[slot];
+  table->tids = thread_region_base->tids[slot];
+}
+
+ONSTACK_HANDLER bool onstack_thread_from_cookie(uint64_t value, onstack_thread **record, uint32_t *slot,
+                                                uint32_t *generation) {
+  const thread_region *region = onstack_observe(&thread_region_base);
+  const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
+  if (!region) return false;
+  uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
+  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return false;
+  uint64_t index = offset / sizeof(onstack_thread);
+  *record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
+  *generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
+  *slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : index - records);
+  return true;
+}
+
+static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
+  /* Kernel thread ids are handed out in sequence, so their remainder spreads them evenly. */
+  return tid % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    if (onstack_observe(&table->tids[index]) == tid) return &table->records[index];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
+    if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
+    onstack_thread *record = &table->records[index];
+    onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
+    onstack_store_relaxed(&record->unanswered, 0u);
+    return record;
+  }
+  return NULL;
+}
+
+void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
+  onstack_thread_write_begin(record);
+  for (uint32_t i = 0; i < 2; i++) {
+    onstack_store_relaxed(&record->name[i], (uint64_t)0);
+    onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
+  }
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
+  }
+  onstack_thread_write_end(record);
+  onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
+  onstack_publish(&table->tids[record - table->records], 0u);
+}
+
+ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
+  if (record == table->process) return 0;
+  return onstack_load_relaxed(&table->tids[record - table->records]);
+}
+
+ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                             onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
+  uint32_t turn = onstack_observe(&record->turn); /* pairs with write_end */
+  for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
+    ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
+  }
+  onstack_fence_observe();
+  if (!(turn & 1) && onstack_load_relaxed(&record->turn) == turn) return true;
+  for (uint32_t i = 0; i < 2; i++) name[i] = 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_thread_write_begin(onstack_thread *record) {
+  onstack_store_relaxed(&record->turn, onstack_load_relaxed(&record->turn) + 1);
+  onstack_fence_publish();
+}
+
+ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
+  onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
+}
+
+ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
+    uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
+    if (wanted == address) return false;
+    if (wanted == 0) {
+      onstack_store_relaxed(&record->wanted[i], address);
+      return true;
+    }
+  }
+  return false;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
+ *
+ * Sources: System V ABI AMD64 3.2.2 (RBP), AAPCS64 6.2.3 (x29), Go's internal ABI (RBP on amd64, x29 on arm64).
+ *
+ * What it knows and what it does not:
+ * - frames[0] is the interrupted PC. In a function that keeps no frame record, or in a prologue, the caller is lost
+ *   (its record is not linked yet) but no frame is invented.
+ * - A chain must rise: each record lies above the one before, at least one record apart. Only at a known switch of
+ *   stacks may it go elsewhere.
+ * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
+ *   fails here or on alignment, and the sample says which.
+ * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go).
+ *
+ * Go on amd64: asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return
+ * address (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's
+ * own record is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it
+ * points into the old, freed one.
+ */
+#include "base/address.h"
+#include "handler/code_map.h"
+#include "handler/unwinder.h"
+
+typedef struct fp_cursor {
+  uint64_t fp;
+  uint64_t floor; /* the next record must lie here or above */
+} fp_cursor;
+
+#if defined(__aarch64__)
+/*
+ * Return addresses may carry a pointer authentication code in the bits above the address. User addresses have bit 55
+ * clear, so clearing the bits from 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to
+ * programs that ask for them.
+ */
+static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
+#else
+static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address; }
+#endif
+
+#if defined(__x86_64__)
+/* g.stack.hi must look like the top of a stack that holds `depth` bytes. 1 GiB is Go's maximal stack (64-bit). */
+static ONSTACK_HANDLER bool fp_go_stack_is_sane(const uint64_t stack[2], uint64_t depth) {
+  return onstack_address_plausible(stack[0]) && onstack_address_plausible(stack[1]) && stack[1] > stack[0] &&
+         stack[1] - stack[0] <= ((uint64_t)1 << 30) && depth < stack[1] - stack[0] && !(depth & 7);
+}
+
+/* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
+  uint64_t saved[2], stack[2];
+  if (!onstack_memory_read_pair(memory, cursor->fp + 16, saved)) return false;
+  uint64_t depth = saved[0], g = saved[1];
+  uint64_t sp = depth; /* without a g asmcgocall was on g0 already and stored its old SP there */
+  if (g != 0) {
+    if (!onstack_memory_read_pair(memory, g, stack) || !fp_go_stack_is_sane(stack, depth)) return false;
+    sp = stack[1] - depth;
+  }
+  onstack_memory_enter_stack(memory, sp);
+  cursor->fp = sp;
+  cursor->floor = sp;
+  return true;
+}
+#else
+/* arm64 keeps no record of asmcgocall's own there; the rules unwinder is to do that switch. */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
+  (void)memory;
+  (void)cursor;
+  return false;
+}
+#endif
+
+/* Moves the cursor to the caller's record; `record` is the one just read. */
+static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor,
+                                                     const uint64_t record[2], uint64_t return_address) {
+  switch (onstack_code_go_function(return_address)) {
+  case ONSTACK_GO_ASMCGOCALL:
+    return fp_cross_asmcgocall(memory, cursor) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  case ONSTACK_GO_SYSTEMSTACK:
+  case ONSTACK_GO_CGOCALLBACK:
+    /* The saved frame pointer leads to the other stack, which nobody moves while this one runs: the goroutine waits
+       in systemstack, or the C frames wait below the callback. */
+    cursor->fp = record[0];
+    cursor->floor = record[0];
+    if (record[0] != 0) onstack_memory_enter_stack(memory, record[0]);
+    return ONSTACK_TRUNCATED_NOT;
+  default:
+    cursor->floor = cursor->fp + 16;
+    cursor->fp = record[0];
+    return ONSTACK_TRUNCATED_NOT;
+  }
+}
+
+static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
+  onstack_code_range last = {0, 0};
+  fp_cursor cursor = {walk->registers->fp, walk->registers->sp};
+  uint64_t record[2];
+  uint32_t count = 1;
+  uint32_t switches = 0;
+  onstack_truncation why = ONSTACK_TRUNCATED_NOT;
+  walk->frames[0] = walk->registers->pc;
+  while (cursor.fp != 0) {
+    if (cursor.fp & 7) {
+      why = ONSTACK_TRUNCATED_MISALIGNED;
+      break;
+    }
+    if (cursor.fp < cursor.floor) {
+      why = ONSTACK_TRUNCATED_NOT_RISING;
+      break;
+    }
+    if (!onstack_memory_read_pair(walk->memory, cursor.fp, record)) {
+      why = ONSTACK_TRUNCATED_UNREADABLE;
+      break;
+    }
+    uint64_t return_address = fp_strip(record[1]);
+    if (return_address == 0) break; /* a root may write a zero return address beside its zero frame pointer */
+    if (!onstack_code_is_executable(return_address, &last)) {
+      why = ONSTACK_TRUNCATED_BAD_RETURN;
+      break;
+    }
+    if (count == walk->capacity) {
+      why = ONSTACK_TRUNCATED_DEPTH;
+      break;
+    }
+    walk->frames[count++] = return_address;
+    uint64_t before = cursor.fp;
+    why = fp_advance(walk->memory, &cursor, record, return_address);
+    if (why != ONSTACK_TRUNCATED_NOT) break;
+    /* Two stacks that point at each other would go round until the capacity is reached; nesting is finite. */
+    if (cursor.fp != 0 && cursor.fp <= before && ++switches > 64) {
+      why = ONSTACK_TRUNCATED_NOT_RISING;
+      break;
+    }
+  }
+  return (onstack_walk_result){count, why};
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", 512, fp_run};

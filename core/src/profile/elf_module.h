@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
+#ifndef ONSTACK_PROFILE_ELF_MODULE_H
+#define ONSTACK_PROFILE_ELF_MODULE_H
+
+#include "profile/elf_symbols.h"
+#include "profile/maps.h"
+
+/*
+ * Names queries (sorted virtual addresses) from .symtab, then from the .symtab of the debug file of the build id, then
+ * from .dynsym. A file whose build id is another than that of the mapped code (replaced since) is not used.
+ * Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries,
+                                                size_t count, onstack_profile_arena *names);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/profile.h"
+
+#include "profile/sized.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ONSTACK_PROFILE_DEFAULT_STACKS ((size_t)1 << 20)
+/* Code that no mapping explains (generated code, wild addresses) asks for new mappings with each new stack. */
+#define ONSTACK_PROFILE_MAPS_PAUSE_NS ((uint64_t)250 * 1000 * 1000)
+#define ONSTACK_PROFILE_SECOND_NS 1000000000
+
+struct onstack_profile {
+  bool thread_names; /* these three never change */
+  bool thread_ids;
+  size_t max_stacks;
+  pthread_mutex_t lock; /* covers what follows, and the reference counts of what it points to */
+  onstack_profile_stacks *stacks; /* NULL: no samples yet */
+  onstack_profile_maps *maps;     /* never NULL */
+  bool maps_stale;                /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns;          /* monotonic */
+  uint64_t start_ns;              /* monotonic */
+  int64_t start_unix_ns;
+  uint64_t samples;
+  uint64_t ticks;
+  uint64_t time_ns;
+};
+
+static int64_t profile_clock_ns(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (int64_t)now.tv_sec * ONSTACK_PROFILE_SECOND_NS + now.tv_nsec;
+}
+
+static void profile_restart_clock(onstack_profile *profile) {
+  profile->start_unix_ns = profile_clock_ns(CLOCK_REALTIME);
+  profile->start_ns = (uint64_t)profile_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* With the lock held. Without memory the old set stays in use. Returns a set that the caller frees, or NULL. */
+static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
+  onstack_profile_maps *old = profile->maps, *now = onstack_profile_maps_read(old, keep_retired);
+  profile->maps_read_ns = (uint64_t)profile_clock_ns(CLOCK_MONOTONIC);
+  if (now == NULL) return NULL;
+  profile->maps = now;
+  profile->maps_stale = false;
+  return onstack_profile_maps_drop(old) ? old : NULL;
+}
+
+static void profile_free_maps(onstack_profile_maps *maps) {
+  if (maps != NULL) onstack_profile_maps_free(maps);
+}
+
+static int profile_apply_options(onstack_profile *profile, const onstack_profile_options *given) {
+  onstack_profile_options options = {0};
+  int error = given == NULL ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
+  if (error == 0) error = onstack_profile_switch_read(options.thread_names, &profile->thread_names);
+  if (error == 0) error = onstack_profile_switch_read(options.thread_ids, &profile->thread_ids);
+  if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
+  profile->max_stacks = options.max_stacks == 0 ? ONSTACK_PROFILE_DEFAULT_STACKS : options.max_stacks;
+  return error;
+}
+
+ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
+  if (out == NULL) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  onstack_profile *profile = calloc(1, sizeof(*profile));
+  if (profile == NULL) return -ENOMEM;
+  int error = profile_apply_options(profile, options);
+  if (error == 0) {
+    profile->maps = onstack_profile_maps_read(NULL, false);
+    if (profile->maps == NULL) error = -ENOMEM;
+  }
+  if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
+  if (error != 0) {
+    profile_free_maps(profile->maps);
+    free(profile);
+    return error;
+  }
+  profile_restart_clock(profile);
+  profile->maps_read_ns = profile->start_ns;
+  *out = profile;
+  return 0;
+}
+
+ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
+  if (profile == NULL) return;
+  if (profile->stacks != NULL && onstack_profile_stacks_drop(profile->stacks)) {
+    onstack_profile_stacks_free(profile->stacks);
+  }
+  if (onstack_profile_maps_drop(profile->maps)) onstack_profile_maps_free(profile->maps);
+  pthread_mutex_destroy(&profile->lock);
+  free(profile);
+}
+
+static bool profile_sample_is_sound(const onstack_sample *sample) {
+  return sample != NULL && sample->size >= sizeof(*sample) && sample->frames != NULL && sample->frame_count > 0 &&
+         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0;
+}
+
+/* What tells this sample's stack from others, besides its frames. */
+static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
+  onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
+  if (profile->thread_ids) key.tid = sample->tid;
+  if (profile->thread_names && sample->thread_name != NULL) {
+    memcpy(key.thread_name, sample->thread_name, strnlen(sample->thread_name, sizeof(key.thread_name) - 1));
+  }
+  return key;
+}
+
+static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    if (onstack_profile_maps_find(maps, stack->frames[i]) == NULL) return false;
+  }
+  return true;
+}
+
+/* With the lock held. *old: see profile_reread_maps. */
+static int profile_count(onstack_profile *profile, const onstack_profile_stack *key, const onstack_sample *sample,
+                         onstack_profile_maps **old) {
+  bool added;
+  if (profile->stacks == NULL) profile->stacks = onstack_profile_stacks_new();
+  if (profile->stacks == NULL) return -ENOMEM;
+  int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
+  if (error != 0) return error;
+  profile->samples++;
+  profile->ticks += sample->weight;
+  profile->time_ns += sample->weight * sample->period_ns;
+  if (added && !profile->maps_stale) {
+    profile->maps_stale = !profile_maps_know(profile->maps, &profile->stacks->items[profile->stacks->count - 1]);
+  }
+  if (profile->maps_stale &&
+      (uint64_t)profile_clock_ns(CLOCK_MONOTONIC) - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
+    *old = profile_reread_maps(profile, true);
+  }
+  return 0;
+}
+
+ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
+  onstack_profile *profile = data;
+  if (profile == NULL || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+  onstack_profile_stack key = profile_key(profile, sample);
+  onstack_profile_maps *old = NULL;
+  pthread_mutex_lock(&profile->lock);
+  int error = profile_count(profile, &key, sample, &old);
+  pthread_mutex_unlock(&profile->lock);
+  profile_free_maps(old);
+  return error;
+}
+
+ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
+  if (profile == NULL) return;
+  pthread_mutex_lock(&profile->lock);
+  onstack_profile_stacks *stacks = profile->stacks;
+  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
+  profile->stacks = NULL;
+  profile->samples = profile->ticks = profile->time_ns = 0;
+  profile_restart_clock(profile);
+  onstack_profile_maps *old = profile_reread_maps(profile, false); /* no sample is left that needs what is gone */
+  pthread_mutex_unlock(&profile->lock);
+  if (stacks != NULL) onstack_profile_stacks_free(stacks);
+  profile_free_maps(old);
+}
+
+ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
+                                        uint64_t *time_ns) {
+  uint64_t none = 0, *wanted[3] = {samples, ticks, time_ns};
+  const uint64_t *held[3] = {&none, &none, &none};
+  pthread_mutex_t *lock = NULL;
+  if (profile != NULL) {
+    lock = (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is not part of the value */
+    held[0] = &profile->samples, held[1] = &profile->ticks, held[2] = &profile->time_ns;
+    pthread_mutex_lock(lock);
+  }
+  for (int i = 0; i < 3; i++) {
+    if (wanted[i] != NULL) *wanted[i] = *held[i];
+  }
+  if (lock != NULL) pthread_mutex_unlock(lock);
+}
+
+/* With the lock held. */
+static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_view *view) {
+  if (profile->stacks == NULL || profile->stacks->count == 0) return 0;
+  size_t bytes = profile->stacks->count * sizeof(*view->items);
+  view->items = malloc(bytes);
+  if (view->items == NULL) return -ENOMEM;
+  memcpy(view->items, profile->stacks->items, bytes);
+  view->count = profile->stacks->count;
+  view->overflow = profile->stacks->overflow;
+  view->stacks = profile->stacks;
+  view->stacks->references++;
+  return 0;
+}
+
+int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view) {
+  *view = (onstack_profile_view){.thread_names = profile->thread_names};
+  pthread_mutex_lock(&profile->lock);
+  onstack_profile_maps *old = profile_reread_maps(profile, true);
+  int error = profile_copy_stacks(profile, view);
+  if (error == 0) {
+    view->maps = profile->maps;
+    view->maps->references++;
+    view->start_unix_ns = profile->start_unix_ns;
+    view->duration_ns = profile_clock_ns(CLOCK_MONOTONIC) - (int64_t)profile->start_ns;
+  }
+  pthread_mutex_unlock(&profile->lock);
+  profile_free_maps(old);
+  return error;
+}
+
+void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
+  free(view->items);
+  pthread_mutex_lock(&profile->lock);
+  bool last_stacks = view->stacks != NULL && onstack_profile_stacks_drop(view->stacks);
+  bool last_maps = onstack_profile_maps_drop(view->maps);
+  pthread_mutex_unlock(&profile->lock);
+  if (last_stacks) onstack_profile_stacks_free(view->stacks);
+  if (last_maps) onstack_profile_maps_free(view->maps);
+  *view = (onstack_profile_view){0};
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The profile: a sink that aggregates, and the views that writers take of it.
+ *
+ * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
+ * sink waits for a writer at most as long as it takes to copy the counts.
+ */
+#ifndef ONSTACK_PROFILE_PROFILE_H
+#define ONSTACK_PROFILE_PROFILE_H
+
+#include "base/defs.h"
+#include "profile/maps.h"
+#include "profile/stacks.h"
+
+#include "onstack/onstack.h"
+
+/* The state of a profile at one instant. Read without the lock. */
+typedef struct onstack_profile_view {
+  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
+  size_t count;
+  onstack_profile_stack overflow;
+  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;     /* a reference */
+  bool thread_names;
+  int64_t start_unix_ns;
+  int64_t duration_ns; /* since then */
+} onstack_profile_view;
+
+/* Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view);
+ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/report.h"
+
+#include "profile/sized.h"
+#include "profile/symbolize.h"
+
+static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
+  *options = (onstack_write_options){0};
+  *symbolize = true;
+  if (given == NULL) return 0;
+  int error = onstack_profile_sized_copy(options, sizeof(*options), given);
+  if (error != 0) return error;
+  for (size_t i = 0; i < sizeof(options->reserved0); i++) {
+    if (options->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
+  }
+  return onstack_profile_switch_read(options->symbolize, symbolize);
+}
+
+static int report_collect_addresses(onstack_profile_report *report) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < report->view.count; i++) {
+    const onstack_profile_stack *stack = &report->view.items[i];
+    for (uint32_t frame = 0; error == 0 && frame < stack->frame_count; frame++) {
+      error = onstack_profile_symbols_add_address(&report->symbols, stack->frames[frame]);
+    }
+  }
+  return error != 0 ? error : onstack_profile_symbols_open(&report->symbols);
+}
+
+static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
+  const onstack_profile_maps *maps = report->view.maps;
+  int error = report_collect_addresses(report);
+  if (error == 0 && report->symbolized) {
+    error = onstack_profile_symbolize_by_host(&report->symbols, options->symbolizer, options->symbolizer_data);
+    if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
+  }
+  if (error == 0 && (report->symbolized || always_names)) {
+    error = onstack_profile_symbolize_by_module(&report->symbols, maps);
+  }
+  return error;
+}
+
+int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
+                                const onstack_write_options *given, bool always_names) {
+  onstack_write_options options;
+  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  *report = (onstack_profile_report){.profile = profile};
+  int error = report_read_options(given, &options, &report->symbolized);
+  if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
+  if (error != 0) return error;
+  error = onstack_profile_view_take(profile, &report->view);
+  if (error != 0) {
+    onstack_profile_symbols_release(&report->symbols);
+    return error;
+  }
+  report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
+  report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
+  error = report_fill(report, &options, always_names);
+  if (error != 0) onstack_profile_report_close(report);
+  return error;
+}
+
+void onstack_profile_report_close(onstack_profile_report *report) {
+  onstack_profile_symbols_release(&report->symbols);
+  onstack_profile_view_release(report->profile, &report->view);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
+#ifndef ONSTACK_PROFILE_REPORT_H
+#define ONSTACK_PROFILE_REPORT_H
+
+#include "profile/profile.h"
+#include "profile/symbol_table.h"
+
+/* The name of the frame that holds what came after max_stacks. */
+#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
+
+typedef struct onstack_profile_report {
+  onstack_profile *profile;
+  onstack_profile_view view;
+  onstack_symbol_table symbols;
+  bool symbolized;
+  int64_t start_unix_ns;
+  int64_t duration_ns;
+} onstack_profile_report;
+
+/*
+ * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
+ * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
+ */
+ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
+                                                 const onstack_write_options *options, bool always_names);
+ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
+
+#endif

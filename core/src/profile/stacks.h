@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
+ *
+ * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
+ * a copy of the entries (with their counts of one instant) reads frames without the lock.
+ */
+#ifndef ONSTACK_PROFILE_STACKS_H
+#define ONSTACK_PROFILE_STACKS_H
+
+#include "base/defs.h"
+#include "profile/arena.h"
+#include "profile/hash_index.h"
+
+#include "onstack/onstack.h"
+
+#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
+
+typedef struct onstack_profile_stack {
+  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
+  const uint64_t *frames;
+  uint32_t frame_count;
+  onstack_truncation truncation;
+  uint64_t period_ns;
+  int32_t tid;                                   /* 0 where threads are not told apart */
+  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+  uint64_t samples;
+  uint64_t ticks;
+  uint64_t time_ns;
+} onstack_profile_stack;
+
+typedef struct onstack_profile_stacks {
+  size_t references;
+  onstack_profile_arena frames;
+  onstack_profile_hash_index index;
+  onstack_profile_stack *items;
+  size_t count;
+  size_t capacity;
+  onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
+} onstack_profile_stacks;
+
+/* Returns an empty store with one reference, NULL when memory is out. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
+/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
+ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
+ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
+
+/*
+ * Counts a sample. `key` has everything but the frames and counts. *added: the stack was not known before (then it is
+ * the last of `items`). Errors: -ENOMEM (nothing is counted).
+ */
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+                                                  const onstack_sample *sample, size_t limit, bool *added);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/symbolize.h"
+
+#include "profile/elf_module.h"
+#include "profile/elf_symbols.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer, void *data) {
+  if (symbolizer == NULL || table->count == 0) return 0;
+  int result = symbolizer(data, table->addresses, table->count, table);
+  return result != 0 ? result : table->error;
+}
+
+typedef struct symbolize_item {
+  uint64_t address;
+  uint32_t number;
+} symbolize_item;
+
+static int symbolize_compare(const void *a, const void *b) {
+  const symbolize_item *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+/* The addresses without an answer, sorted. */
+static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
+  *items = malloc((table->count + 1) * sizeof(**items));
+  if (*items == NULL) return -ENOMEM;
+  *count = 0;
+  for (size_t i = 0; i < table->count; i++) {
+    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    (*items)[(*count)++] = (symbolize_item){.address = table->addresses[i], .number = (uint32_t)i};
+  }
+  qsort(*items, *count, sizeof(**items), symbolize_compare);
+  return 0;
+}
+
+static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_mapping *mapping,
+                             const symbolize_item *items, size_t count) {
+  onstack_elf_query *queries = calloc(count, sizeof(*queries));
+  if (queries == NULL) return -ENOMEM;
+  /* One constant is added to each, so they stay sorted. Where a broken file makes the sum wrap, symbols are missed. */
+  for (size_t i = 0; i < count; i++) {
+    queries[i].address = onstack_profile_mapping_vaddr(mapping, items[i].address);
+    queries[i].number = items[i].number;
+  }
+  onstack_profile_arena names = {0};
+  int error = onstack_elf_module_symbols(mapping, queries, count, &names);
+  for (size_t i = 0; error == 0 && i < count; i++) {
+    if (queries[i].name != NULL) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
+  }
+  onstack_profile_arena_release(&names);
+  free(queries);
+  return error;
+}
+
+int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  symbolize_item *items;
+  size_t count = 0;
+  int error = symbolize_collect(table, &items, &count);
+  for (size_t first = 0, next; error == 0 && first < count; first = next) {
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, items[first].address);
+    next = first + 1;
+    if (mapping == NULL) continue;
+    while (next < count && items[next].address < mapping->limit) next++;
+    error = symbolize_mapping(table, mapping, items + first, next - first);
+  }
+  free(items);
+  return error;
+}
+
+static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number, const onstack_profile_maps *maps) {
+  char number_text[24];
+  uint64_t address = table->addresses[number];
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  if (mapping == NULL || mapping->path[0] == '\0') {
+    snprintf(number_text, sizeof(number_text), "0x%" PRIx64, address);
+    return onstack_profile_symbols_name(table, number, number_text, false);
+  }
+  uint64_t vaddr = onstack_profile_mapping_vaddr(mapping, address);
+  const char *base = onstack_profile_mapping_base_name(mapping);
+  int length = snprintf(NULL, 0, "%s+0x%" PRIx64, base, vaddr);
+  char *text = length < 0 ? NULL : malloc((size_t)length + 1);
+  if (text == NULL) return -ENOMEM;
+  snprintf(text, (size_t)length + 1, "%s+0x%" PRIx64, base, vaddr);
+  int error = onstack_profile_symbols_name(table, number, text, false);
+  free(text);
+  return error;
+}
+
+int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    error = symbolize_name_by_module(table, (uint32_t)i, maps);
+  }
+  return error;
+}
