@@ -113,23 +113,32 @@ static bool go_is_loaded(const go_object *object, uint64_t address, uint64_t siz
   return address >= object->low && address <= object->high && size <= object->high - address;
 }
 
+/*
+ * Functions that run on another stack than their caller. Those of the second kind begin with push rbp; mov rbp, rsp, so
+ * their record stays on the caller's stack and the saved frame pointer leads back to it (runtime/asm_amd64.s,
+ * runtime/sys_linux_amd64.s).
+ */
+static const struct {
+  const char *name;
+  uint32_t treatment;
+} go_special_names[] = {
+    {"runtime.asmcgocall", ONSTACK_GO_BY_G},      {"runtime.systemstack", ONSTACK_GO_BY_FP},
+    {"runtime.cgocallback", ONSTACK_GO_BY_FP},    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
+    {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
+    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
+    {"crosscall2", ONSTACK_GO_CROSSCALL2},
+};
+
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
-  static const struct {
-    const char *name;
-    uint32_t function;
-  } wanted[] = {{"runtime.asmcgocall", ONSTACK_GO_ASMCGOCALL},
-                {"runtime.systemstack", ONSTACK_GO_SYSTEMSTACK},
-                {"runtime.cgocallback", ONSTACK_GO_CGOCALLBACK}};
   onstack_go_runtime *go = data;
-  if (strncmp(name, "runtime.", 8) != 0) return;
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(wanted); i++) {
-    if (strcmp(name, wanted[i].name) != 0) continue;
-    for (uint32_t entry = 0; entry < ONSTACK_GO_ENTRIES; entry++) {
-      onstack_code_range *range = &go->functions[wanted[i].function][entry];
-      if (range->high != 0) continue;
-      *range = (onstack_code_range){low, high};
-      return;
-    }
+  if (name[0] != 'r' && name[0] != 't' && name[0] != 'c') return;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
+    if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
+    go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
+    if (go->span.high == 0) go->span.low = low;
+    go->span.high = high;
+    return;
   }
 }
 

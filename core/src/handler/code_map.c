@@ -4,8 +4,7 @@
 ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
 
 static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
-  return address - onstack_load_relaxed(&range->low) <
-         onstack_load_relaxed(&range->high) - onstack_load_relaxed(&range->low);
+  return address - range->low < range->high - range->low;
 }
 
 ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
@@ -35,17 +34,16 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
   return false;
 }
 
-ONSTACK_HANDLER uint32_t onstack_code_go_function(uint64_t return_address) {
+ONSTACK_HANDLER uint32_t onstack_code_go_treatment(uint64_t return_address) {
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint64_t call = return_address - 1;
   for (uint32_t i = 0; i < runtimes; i++) {
     const onstack_go_runtime *go = &onstack_code.go[i];
-    if (!code_range_holds(&go->text, call)) continue;
-    for (uint32_t function = 0; function < ONSTACK_GO_FUNCTIONS; function++)
-      for (uint32_t entry = 0; entry < ONSTACK_GO_ENTRIES; entry++)
-        if (code_range_holds(&go->functions[function][entry], call)) return function;
+    if (!code_range_holds(&go->span, call)) continue;
+    for (uint32_t special = 0; special < go->special_count; special++)
+      if (code_range_holds(&go->specials[special].body, call)) return go->specials[special].treatment;
   }
-  return ONSTACK_GO_FUNCTIONS;
+  return ONSTACK_GO_PLAIN;
 }
 
 ONSTACK_HANDLER bool onstack_code_is_go(uint64_t address) {

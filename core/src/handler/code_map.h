@@ -13,22 +13,32 @@
 
 #define ONSTACK_CODE_RANGES 2048u
 
-/* Go functions with a treatment of their own. */
-#define ONSTACK_GO_ASMCGOCALL 0u  /* goroutine -> C on g0: continue by g and depth */
-#define ONSTACK_GO_SYSTEMSTACK 1u /* goroutine -> g0: the saved frame pointer leads back */
-#define ONSTACK_GO_CGOCALLBACK 2u /* C on g0 -> goroutine: the saved frame pointer leads back to C */
-#define ONSTACK_GO_FUNCTIONS 3u
-#define ONSTACK_GO_ENTRIES 2u /* bodies of one name: the ABI0 one and its wrapper */
-#define ONSTACK_GO_RUNTIMES 4u /* Go runtimes in one process (several c-shared libraries) */
+/* How a walk by frame pointers goes on behind a return address in a Go function that switches stacks. */
+#define ONSTACK_GO_PLAIN 0u     /* it does not switch */
+#define ONSTACK_GO_BY_G 1u      /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u     /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+
+#define ONSTACK_GO_SPECIALS 32u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
 
 typedef struct onstack_code_range {
   uint64_t low;
   uint64_t high;
 } onstack_code_range;
 
+typedef struct onstack_go_special {
+  onstack_code_range body;
+  uint32_t treatment; /* ONSTACK_GO_* */
+  uint32_t reserved;
+} onstack_go_special;
+
 typedef struct onstack_go_runtime {
   onstack_code_range text;
-  onstack_code_range functions[ONSTACK_GO_FUNCTIONS][ONSTACK_GO_ENTRIES]; /* high 0: not there */
+  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
+  uint32_t special_count;
+  uint32_t reserved;
+  onstack_go_special specials[ONSTACK_GO_SPECIALS];
 } onstack_go_runtime;
 
 typedef struct onstack_code_map {
@@ -49,8 +59,8 @@ ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
  */
 ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
 
-/* ONSTACK_GO_* if a return address lies in one of these functions, else ONSTACK_GO_FUNCTIONS. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_function(uint64_t return_address);
+/* The treatment (ONSTACK_GO_*) behind a return address. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(uint64_t return_address);
 
 /* True if the address lies in Go text. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_code_is_go(uint64_t address);

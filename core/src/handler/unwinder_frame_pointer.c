@@ -69,25 +69,31 @@ static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_curso
 }
 #endif
 
+/*
+ * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
+ * it another link to that record, which RBP points at during the call. The word above that link is no return address.
+ */
+static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cursor *cursor) {
+  uint64_t link[2];
+  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+}
+
 /* Moves the cursor to the caller's record; `record` is the one just read. */
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor,
                                                      const uint64_t record[2], uint64_t return_address) {
-  switch (onstack_code_go_function(return_address)) {
-  case ONSTACK_GO_ASMCGOCALL:
+  uint32_t treatment = onstack_code_go_treatment(return_address);
+  if (treatment == ONSTACK_GO_BY_G)
     return fp_cross_asmcgocall(memory, cursor) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-  case ONSTACK_GO_SYSTEMSTACK:
-  case ONSTACK_GO_CGOCALLBACK:
-    /* The saved frame pointer leads to the other stack, which nobody moves while this one runs: the goroutine waits
-       in systemstack, or the C frames wait below the callback. */
-    cursor->fp = record[0];
-    cursor->floor = record[0];
-    if (record[0] != 0) onstack_memory_enter_stack(memory, record[0]);
-    return ONSTACK_TRUNCATED_NOT;
-  default:
-    cursor->floor = cursor->fp + 16;
-    cursor->fp = record[0];
-    return ONSTACK_TRUNCATED_NOT;
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = record[0];
+  if (treatment == ONSTACK_GO_CROSSCALL2) fp_skip_double_record(memory, cursor);
+  if (treatment == ONSTACK_GO_BY_FP && cursor->fp != 0) {
+    /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
+       wait below the callback. */
+    cursor->floor = cursor->fp;
+    onstack_memory_enter_stack(memory, cursor->fp);
   }
+  return ONSTACK_TRUNCATED_NOT;
 }
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
