@@ -33,7 +33,7 @@ run_go() {
 }
 
 run_readme() {
-  timeout -k 5 600 ci/check-readme.sh || failed+=("readme")
+  timeout -k 5 600 ci/check-readme.py || failed+=("readme")
 }
 
 for suite in $suites; do
