@@ -26,7 +26,7 @@
 
 #define SESSION_TEND_NS 1000000000u  /* reaping, names, stack bounds again */
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
-#define SESSION_WANTED_NS 1000000u   /* stack bounds that a record asks for */
+#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
 
 struct onstack_session {
   onstack_settings settings;
@@ -122,6 +122,7 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
   stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
   stats->swallowed = onstack_load_relaxed(&action->swallowed);
   stats->late = onstack_load_relaxed(&action->late);
+  stats->looped = onstack_load_relaxed(&action->looped);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
 }
@@ -236,7 +237,7 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   return (int)handed;
 }
 
-#define SESSION_STATS_SIZE_0_1 ((size_t)312)
+#define SESSION_STATS_SIZE_0_1 ((size_t)320)
 _Static_assert(sizeof(onstack_stats) == SESSION_STATS_SIZE_0_1, "statistics grow at the end");
 
 int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {

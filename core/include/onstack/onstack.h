@@ -272,6 +272,7 @@ typedef struct onstack_stats {
   uint64_t forwarded_timer;   /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
   uint64_t swallowed;         /* foreign signals that met SIG_DFL or SIG_IGN underneath */
   uint64_t late;              /* ticks of sessions that were over already */
+  uint64_t looped;            /* foreign signals that came back from the action below while being forwarded; dropped */
   const char *unwinder;       /* name in use; static, or the user's */
   const char *reader;         /* memory reader in use: "probe", "copy", "none"; static */
 } onstack_stats;

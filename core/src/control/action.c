@@ -13,8 +13,10 @@
 #include <signal.h>
 
 typedef struct action_owner {
-  uint32_t sessions;  /* that use it */
-  uint32_t restoring; /* between SIG_IGN and the saved action: the child of a fork in that moment completes it */
+  uint32_t sessions; /* that use it */
+  uint32_t changing; /* the action is being installed or restored: the child of a fork in that moment goes back to
+                        `saved`, whatever stands there (ours, or the SIG_IGN on the way) */
+  onstack_restore restore; /* of the session that installed it */
   struct onstack_kernel_sigaction saved;
 } action_owner;
 
@@ -52,12 +54,18 @@ static int action_install(int signal, bool on_stack, const struct onstack_kernel
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
   bool nobody = found->handler == action_default || found->handler == action_ignore;
   if (nobody || found->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
-  return sigaction(signal, &ours, NULL) == 0 ? 0 : -errno;
+  if (sigaction(signal, &ours, NULL) != 0) return -errno;
+  /* libc leaves its own signals out of every mask. Asynchronous cancellation would then unwind a thread out of our
+     handler, with its ring entry claimed for ever: once more, with a mask that is really full. */
+  struct onstack_kernel_sigaction full;
+  int result = onstack_sys_sigaction(signal, NULL, &full);
+  full.mask = ~(onstack_kernel_sigset)0;
+  return result < 0 ? result : onstack_sys_sigaction(signal, &full, NULL);
 }
 
-int onstack_action_acquire(int signal, bool on_stack) {
+int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   action_owner *owner = &action_owners[signal];
-  struct onstack_kernel_sigaction found, now;
+  struct onstack_kernel_sigaction found;
   if (owner->sessions > 0) {
     owner->sessions++;
     return 0;
@@ -74,12 +82,19 @@ int onstack_action_acquire(int signal, bool on_stack) {
   onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
   onstack_store_relaxed(&action->swallowed, (uint64_t)0);
   onstack_store_relaxed(&action->late, (uint64_t)0);
+  onstack_store_relaxed(&action->looped, (uint64_t)0);
   action_publish_found(signal, &found); /* before the handler can run */
-  if ((result = action_install(signal, on_stack, &found)) < 0) return result;
   owner->saved = found;
-  owner->sessions = 1;
-  /* Somebody may have installed theirs between the look and the installation; it cannot be seen, only made unlikely. */
-  return onstack_sys_sigaction(signal, NULL, &now);
+  owner->restore = restore;
+  onstack_publish(&owner->changing, 1u);
+  /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
+  result = action_install(signal, on_stack, &found);
+  if (result < 0)
+    onstack_sys_sigaction(signal, &found, NULL);
+  else
+    owner->sessions = 1;
+  onstack_publish(&owner->changing, 0u);
+  return result;
 }
 
 /*
@@ -91,28 +106,36 @@ static void action_restore(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction ignore = owner->saved;
   if (owner->saved.handler == action_default) {
     ignore.handler = action_ignore;
-    onstack_publish(&owner->restoring, 1u);
     onstack_sys_sigaction(signal, &ignore, NULL);
   }
   onstack_sys_sigaction(signal, &owner->saved, NULL);
-  onstack_publish(&owner->restoring, 0u);
 }
 
-void onstack_action_release(int signal, onstack_restore restore) {
-  action_owner *owner = &action_owners[signal];
+static void action_leave(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction now;
-  if (--owner->sessions > 0) return;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
   if (onstack_load_relaxed(&onstack_actions[signal].flags) & (uint64_t)SA_RESETHAND &&
       onstack_load_relaxed(&onstack_actions[signal].handler) == action_default)
     owner->saved.handler = action_default; /* its one shot is spent, as it would be without us */
-  if (restore == ONSTACK_RESTORE_IGNORE) {
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) {
     struct onstack_kernel_sigaction ignore = now;
     ignore.handler = action_ignore;
     onstack_sys_sigaction(signal, &ignore, NULL);
     return;
   }
   action_restore(signal, owner);
+}
+
+void onstack_action_release(int signal) {
+  action_owner *owner = &action_owners[signal];
+  if (owner->sessions > 1) {
+    owner->sessions--;
+    return;
+  }
+  onstack_publish(&owner->changing, 1u);
+  owner->sessions = 0;
+  action_leave(signal, owner);
+  onstack_publish(&owner->changing, 0u);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
@@ -128,11 +151,11 @@ void onstack_action_after_fork(void) {
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
-    if (owner->sessions == 0 && !owner->restoring) continue;
-    owner->sessions = 0;
+    if (owner->sessions == 0 && !owner->changing) continue;
+    bool known = onstack_sys_sigaction(signal, NULL, &now) == 0;
     /* A child has neither timers nor pending signals, so SIG_DFL can come back at once. */
-    if (owner->restoring || (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)))
+    if (known && (action_is_ours(&now) || (owner->changing && now.handler == action_ignore)))
       onstack_sys_sigaction(signal, &owner->saved, NULL);
-    owner->restoring = 0;
+    owner->sessions = owner->changing = 0;
   }
 }

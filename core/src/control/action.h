@@ -13,10 +13,10 @@
 ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack);
+ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
 
-/* One session less; the last restores. Its timers are deleted already. */
-ONSTACK_INTERNAL void onstack_action_release(int signal, onstack_restore restore);
+/* One session less; the last restores, as the first one wished. Its timers are deleted already. */
+ONSTACK_INTERNAL void onstack_action_release(int signal);
 
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);

@@ -12,6 +12,7 @@
 /* Lock order: control lock, then this one. It guards the scratch space below and the writing of onstack_code. */
 static pthread_mutex_t code_map_lock = PTHREAD_MUTEX_INITIALIZER;
 
+#define CODE_MAP_REFUSED ((uint64_t)1 << 20) /* around an address without an answer; a power of two */
 #define CODE_MAP_RECORDS 512u /* records that one pass serves; the next pass goes on with the rest */
 
 typedef struct code_map_scan {
@@ -39,6 +40,16 @@ static void code_map_add_executable(code_map_scan *scan, const onstack_mapping *
   scan->ranges[scan->count++] = (onstack_code_range){mapping->low, mapping->high};
 }
 
+/*
+ * The kernel merges neighbouring anonymous mappings, so a mapping may go on above the stack with memory that somebody
+ * else unmaps. libc places the thread pointer at the top of the stacks that it makes: where it lies above the stack
+ * pointer in the same mapping, it is the end.
+ */
+static onstack_stack_range code_map_bound(const onstack_thread *record, const onstack_mapping *mapping, uint64_t sp) {
+  uint64_t top = onstack_load_relaxed(&record->thread_pointer);
+  return (onstack_stack_range){mapping->low, top > sp && top < mapping->high ? top : mapping->high};
+}
+
 /* Only private writable memory of no file can be a stack that stays where it is while its thread stands still. */
 static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *mapping) {
   for (uint32_t r = 0; r < scan->record_count; r++) {
@@ -46,13 +57,12 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
     for (uint32_t i = 0; i < 2; i++) {
       uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
       if (wanted >= mapping->low && wanted < mapping->high)
-        scan->found[r][i] = (onstack_stack_range){mapping->low, mapping->high};
+        scan->found[r][i] = code_map_bound(record, mapping, wanted);
     }
     for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
       const onstack_stack_range *range = &record->ranges[i];
-      if (range->high == 0 || range->low >= mapping->high || range->high <= mapping->low) continue;
-      /* Kept if it still lies in one mapping, which may have grown; the mapping's bounds are the truth. */
-      if (scan->kept[r][i].high == 0) scan->kept[r][i] = (onstack_stack_range){mapping->low, mapping->high};
+      /* Kept as it is while all of it is still mapped so; a stack outside is asked for anew. */
+      if (range->high != 0 && range->low >= mapping->low && range->high <= mapping->high) scan->kept[r][i] = *range;
     }
   }
 }
@@ -116,8 +126,15 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
       if (scan->found[r][i].high) code_map_place(record, &scan->found[r][i]);
     onstack_thread_write_end(record);
   }
-  /* Answered or not: a later tick may ask again. What has no answer (a stack on shared memory) is read by copy. */
-  for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
+  /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
+     the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
+  for (uint32_t i = 0; i < 2; i++) {
+    uint64_t wanted = onstack_exchange(&record->wanted[i], (uint64_t)0);
+    if (wanted == 0 || scan->found[r][i].high != 0) continue;
+    uint64_t near = wanted & ~(CODE_MAP_REFUSED - 1);
+    onstack_store_relaxed(&record->refused.low, near);
+    onstack_store_relaxed(&record->refused.high, near + CODE_MAP_REFUSED);
+  }
 }
 
 static void code_map_publish_ranges(const code_map_scan *scan) {

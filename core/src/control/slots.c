@@ -82,6 +82,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
+  slot->own_threads = settings->own_threads;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = 0;
@@ -108,8 +109,13 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_action_acquire(settings->signal, settings->on_stack);
+  int result = onstack_clock_cpu_create_process(slot);
   if (result < 0) return result;
+  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
+  if (result < 0) {
+    onstack_clock_cpu_stop_process(slot);
+    return result;
+  }
   onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
   /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. */
@@ -125,7 +131,7 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
-  onstack_action_release(settings->signal, settings->restore);
+  onstack_action_release(settings->signal);
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {

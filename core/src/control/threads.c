@@ -135,6 +135,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     return;
   }
   if (threads_read_name(tid, name)) threads_set_name(record, name);
+  onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }

@@ -30,9 +30,12 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
   /* Without a bound: at most one ring's worth, so that a sink slower than the ticks does not keep us here. */
   uint32_t bound = max ? max : slot->ring.mask + 1;
+  uint32_t generation = onstack_load_relaxed(&slot->generation);
   while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
       bool taken = !sink || deliver_one(slot, entry, sink, sink_data);
+      /* The sink has forked and this is the child: the slot is not ours any more, its ring is empty or another's. */
+      if (onstack_load_relaxed(&slot->generation) != generation) return handed;
       onstack_add_relaxed(&counters->delivered, (uint64_t)1);
       if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
       handed++;

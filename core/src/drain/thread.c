@@ -30,6 +30,8 @@ static void *drain_thread_main(void *argument) {
 
 int onstack_drain_thread_start(onstack_drain_thread *drain) {
   onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
+  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
   drain->quit = 0;
   onstack_store_relaxed(drain->tid, 0);
   /* A new thread inherits its creator's mask; the creator's is put back right after. */

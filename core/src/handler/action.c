@@ -14,6 +14,38 @@ static ONSTACK_HANDLER onstack_kernel_sigset action_interrupted_mask(const ucont
 }
 
 /*
+ * Contexts that are being forwarded right now, by any thread. An owner that chains to us, and that we found when we
+ * started again, closes a circle: the same ucontext comes back while it is still under way, further down the stack.
+ * At the same depth or above, the note is a left-over of an owner that left by siglongjmp, and is taken over.
+ * A full table leaves the newest forward unguarded.
+ */
+#define ACTION_IN_FLIGHT 64u
+static struct {
+  uint64_t context;
+  uint64_t frame; /* written by the thread whose context it is */
+} action_in_flight[ACTION_IN_FLIGHT];
+
+/* False if `context` is under way already. *place is where it is noted, or ACTION_IN_FLIGHT. */
+static ONSTACK_HANDLER bool action_enter_flight(uint64_t context, uint64_t frame, uint32_t *place) {
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
+    if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
+    if (frame < onstack_load_relaxed(&action_in_flight[i].frame)) return false;
+    onstack_store_relaxed(&action_in_flight[i].frame, frame);
+    *place = i;
+    return true;
+  }
+  for (*place = 0; *place < ACTION_IN_FLIGHT; (*place)++) {
+    uint64_t expected = 0;
+    if (onstack_load_relaxed(&action_in_flight[*place].context) != 0 ||
+        !onstack_cas(&action_in_flight[*place].context, &expected, context))
+      continue;
+    onstack_store_relaxed(&action_in_flight[*place].frame, frame);
+    break;
+  }
+  return true;
+}
+
+/*
  * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
  * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
  * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
@@ -34,6 +66,11 @@ ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *c
       return;
     }
   }
+  uint32_t place;
+  if (!action_enter_flight((uint64_t)(uintptr_t)context, (uint64_t)(uintptr_t)__builtin_frame_address(0), &place)) {
+    onstack_add_relaxed(&action->looped, (uint64_t)1);
+    return;
+  }
   onstack_add_relaxed(&action->forwarded, (uint64_t)1);
   if (info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
   onstack_kernel_sigset wanted = action_interrupted_mask(context) | onstack_load_relaxed(&action->mask);
@@ -48,4 +85,5 @@ ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *c
   else
     ((action_plain)(uintptr_t)handler)(signal);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
+  if (place < ACTION_IN_FLIGHT) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
 }

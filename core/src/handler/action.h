@@ -25,6 +25,7 @@ typedef struct onstack_action {
   uint64_t forwarded_timer;
   uint64_t swallowed;
   uint64_t late;
+  uint64_t looped;
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];

@@ -3,7 +3,6 @@
 
 #include "base/sys.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <time.h>
 
@@ -43,10 +42,7 @@ static ONSTACK_HANDLER int cpu_create(int32_t clock, int32_t signal, uint32_t ti
   event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
   event.tid = (int32_t)tid;
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
-  if (!cpu_take_quota()) return -EAGAIN;
-  int result = onstack_sys_timer_create(clock, &event, timer);
-  if (result < 0) onstack_sub_relaxed(&onstack_timers_held, 1u);
-  return result;
+  return onstack_sys_timer_create(clock, &event, timer);
 }
 
 static ONSTACK_HANDLER void cpu_delete(int32_t timer) {
@@ -57,7 +53,9 @@ static ONSTACK_HANDLER void cpu_delete(int32_t timer) {
 ONSTACK_HANDLER void onstack_clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  if (cpu_create(cpu_thread_clock(tid), slot->signal, tid, cookie, &timer) < 0) {
+  bool quota = cpu_take_quota();
+  if (!quota || cpu_create(cpu_thread_clock(tid), slot->signal, tid, cookie, &timer) < 0) {
+    if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
     onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
@@ -92,16 +90,21 @@ ONSTACK_HANDLER bool onstack_clock_cpu_revive(onstack_slot *slot, onstack_thread
   return true;
 }
 
-int onstack_clock_cpu_start_process(onstack_slot *slot) {
+/* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
+int onstack_clock_cpu_create_process(onstack_slot *slot) {
   int32_t timer = -1;
   uint64_t cookie = onstack_thread_cookie(slot->threads.process, slot->generation);
   int result = cpu_create(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0, cookie, &timer);
-  if (result < 0) return result;
-  onstack_publish(&slot->threads.process->timer, timer);
-  struct onstack_kernel_itimerspec spec = {cpu_timespec(slot->period_ns), cpu_timespec(slot->period_ns)};
-  result = onstack_sys_timer_settime(timer, &spec);
-  if (result < 0) onstack_clock_cpu_disarm(slot->threads.process);
+  onstack_publish(&slot->threads.process->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
   return result;
 }
 
-void onstack_clock_cpu_stop_process(onstack_slot *slot) { onstack_clock_cpu_disarm(slot->threads.process); }
+int onstack_clock_cpu_start_process(onstack_slot *slot) {
+  struct onstack_kernel_itimerspec spec = {cpu_timespec(slot->period_ns), cpu_timespec(slot->period_ns)};
+  return onstack_sys_timer_settime(onstack_load_relaxed(&slot->threads.process->timer), &spec);
+}
+
+void onstack_clock_cpu_stop_process(onstack_slot *slot) {
+  int32_t timer = onstack_exchange(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
+  if (timer >= 0) onstack_sys_timer_delete(timer);
+}

@@ -22,7 +22,9 @@ ONSTACK_INTERNAL void onstack_clock_cpu_disarm(onstack_thread *record);
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_clock_cpu_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
-/* Creates and starts the process-wide timer. Returns 0 or -errno. Start only. */
+/* Creates the process-wide timer, and starts it. Created before any thread is armed, so that the threads cannot use up
+   what the kernel allows; started after, so that no handler claims a record meanwhile. 0 or -errno. Start only. */
+ONSTACK_INTERNAL int onstack_clock_cpu_create_process(onstack_slot *slot);
 ONSTACK_INTERNAL int onstack_clock_cpu_start_process(onstack_slot *slot);
 ONSTACK_INTERNAL void onstack_clock_cpu_stop_process(onstack_slot *slot);
 

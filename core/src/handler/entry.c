@@ -73,9 +73,9 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.thread = record;
   memory.asked = false;
   memory.copy_works = slot->copy_works;
-  memory.page_low = memory.page_high = 0;
+  memory.page_low = memory.page_high = memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
-  onstack_memory_enter_stack(&memory, registers.sp);
+  if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
   onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth};
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (memory.asked) {
@@ -129,6 +129,13 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
 
+/* Our drain threads; some of them may leave the signal open (own_threads of another session). */
+static ONSTACK_HANDLER bool entry_is_own(uint32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid) return true;
+  return false;
+}
+
 /* The process tick: finds threads without a timer. Its overruns say nothing about this thread and are left out. */
 static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
@@ -137,6 +144,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, ucontext_t *c
   if (record && onstack_load_relaxed(&record->timer) >= 0) {
     if (!onstack_clock_cpu_revive(slot, record, tid)) return;
   } else if (!record) {
+    if (!slot->own_threads && entry_is_own(tid)) return;
     record = onstack_thread_claim(&slot->threads, tid);
     if (record) {
       /* Once for each thread, not on the hot path. PR_GET_NAME writes at most 16 bytes, NUL included. */

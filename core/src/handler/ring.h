@@ -41,7 +41,7 @@ typedef struct onstack_ring {
 /* Bytes that an entry with `depth` frames takes. */
 ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth);
 
-/* Lays a ring over `bytes` bytes of zeroed memory (at least one stride); the memory stays the caller's. Start only. */
+/* Lays a ring over `bytes` bytes of zeroed memory (at least two strides); the memory stays the caller's. Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth);
 
 /* Claims an entry; NULL when the ring is full. *position goes to onstack_ring_publish. Signal-safe. */

@@ -44,6 +44,7 @@ typedef struct onstack_slot {
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
   int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
   bool copy_works;
+  bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;

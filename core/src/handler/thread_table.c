@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/thread_table.h"
 
+#include "base/sys.h"
 #include "onstack/onstack.h"
 
 _Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
@@ -36,6 +37,17 @@ ONSTACK_HANDLER bool onstack_thread_from_cookie(uint64_t value, onstack_thread *
   *generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
   *slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : index - records);
   return true;
+}
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+static ONSTACK_HANDLER uint64_t thread_pointer(void) {
+  uint64_t value = 0;
+#if defined(__x86_64__)
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+#elif defined(__aarch64__)
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+#endif
+  return value;
 }
 
 static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
@@ -77,6 +89,8 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
+  onstack_store_relaxed(&record->refused.low, (uint64_t)0);
+  onstack_store_relaxed(&record->refused.high, (uint64_t)0);
   onstack_thread_write_end(record);
   onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
   onstack_publish(&table->tids[record - table->records], 0u);
@@ -111,7 +125,14 @@ ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
   onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
 }
 
+ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&record->refused.low);
+  return address - low < onstack_load_relaxed(&record->refused.high) - low;
+}
+
 ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
+  if (onstack_thread_is_refused(record, address)) return false;
+  onstack_store_relaxed(&record->thread_pointer, thread_pointer());
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
     uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
     if (wanted == address) return false;

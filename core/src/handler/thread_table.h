@@ -41,7 +41,8 @@ typedef struct onstack_thread {
   uint32_t next_range; /* the range that is replaced next; housekeeping only */
   uint32_t reserved;
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-  uint8_t pad[128 - 104];
+  uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
+  onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
 } onstack_thread;
 
 /* Low bits of a record's address that are free for a generation in the cookie. */
@@ -80,6 +81,9 @@ ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, 
 
 /* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
+
+/* True if the last wish near `address` had no answer. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address);
 
 /* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
    Signal-safe, never waits. */

@@ -20,6 +20,7 @@ typedef struct onstack_walk {
 
 typedef struct onstack_unwinder_ops {
   const char *name;
+  bool reads_stack;     /* by the memory reader: bounds are of use */
   uint32_t stack_bytes; /* of the signal stack that `run` needs at most (measured by tests/core/test_stack_use.c) */
   onstack_walk_result (*run)(const onstack_walk *walk); /* signal-safe */
 } onstack_unwinder_ops;

@@ -118,7 +118,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
     uint64_t return_address = fp_strip(record[1]);
-    if (return_address == 0) break; /* a root may write a zero return address beside its zero frame pointer */
+    if (return_address == 0 && record[0] == 0) break; /* a root that writes its mark as a whole record */
     if (!onstack_code_is_executable(return_address, &last)) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;
       break;
@@ -140,4 +140,4 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   return (onstack_walk_result){count, why};
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", 512, fp_run};
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, 512, fp_run};

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/cfi.h"
+
+#include "control/cfi_reader.h"
+
+#include <string.h>
+
+#if defined(__x86_64__) /* System V ABI AMD64, figure 3.36 */
+#define CFI_REG_FP 6u
+#define CFI_REG_SP 7u
+#define CFI_REG_BX 3u
+#else /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
+#define CFI_REG_FP 29u
+#define CFI_REG_SP 31u
+#define CFI_REG_BX 0xfffffffeu
+#endif
+
+#define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
+
+typedef struct cfi_common {
+  uint64_t code_align;
+  int64_t data_align;
+  uint64_t ra_register;
+  uint8_t pointer_encoding;
+  bool has_augmentation; /* 'z': an FDE has augmentation data, of a length that it says */
+  bool signal_frame;     /* 'S' */
+  size_t instructions;   /* offsets in the section */
+  size_t end;
+} cfi_common;
+
+/* Where a register of the caller is. */
+typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
+
+typedef struct cfi_register {
+  cfi_place place;
+  int64_t offset; /* CFI_AT_CFA */
+} cfi_register;
+
+typedef struct cfi_state {
+  uint8_t cfa_kind; /* ONSTACK_CFA_* */
+  int64_t cfa_offset;
+  cfi_register fp, ra, bx;
+} cfi_state;
+
+typedef struct cfi_machine {
+  const cfi_common *common;
+  onstack_cfi_reader reader;
+  cfi_state now, initial;
+  cfi_state stack[CFI_STATES];
+  uint32_t depth;
+  uint64_t location;
+  void (*emit)(void *data, uint64_t address, const onstack_rule *rule);
+  void *data;
+} cfi_machine;
+
+static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, cfi_common *common) {
+  uint64_t length = onstack_cfi_uleb(reader);
+  size_t end = reader->at + (size_t)length;
+  if (reader->bad || length > reader->end - reader->at) return false;
+  for (text++; *text; text++) {
+    if (*text == 'R') {
+      common->pointer_encoding = (uint8_t)onstack_cfi_fixed(reader, 1);
+    } else if (*text == 'P') {
+      uint8_t encoding = (uint8_t)onstack_cfi_fixed(reader, 1);
+      onstack_cfi_pointer(reader, encoding & 0x7f); /* the personality routine, maybe indirect: only skipped */
+    } else if (*text == 'L') {
+      onstack_cfi_fixed(reader, 1);
+    } else if (*text == 'S') {
+      common->signal_frame = true;
+    } else if (*text != 'B') { /* 'B': aarch64 signs with the other key; addresses are stripped anyway */
+      break;                   /* unknown letters end the part that can be understood; the length skips them */
+    }
+  }
+  reader->at = end;
+  return !reader->bad;
+}
+
+/* A CIE at `offset`. */
+static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset, cfi_common *common) {
+  if (offset >= section->size) return false;
+  onstack_cfi_reader reader = {section->bytes, (size_t)offset, section->size, section->address, false};
+  uint64_t length = onstack_cfi_fixed(&reader, 4);
+  if (length == 0xffffffff) length = onstack_cfi_fixed(&reader, 8);
+  if (reader.bad || length > reader.end - reader.at) return false;
+  reader.end = reader.at + (size_t)length;
+  if (onstack_cfi_fixed(&reader, 4) != 0) return false; /* not a CIE */
+  uint64_t version = onstack_cfi_fixed(&reader, 1);
+  const char *text = (const char *)section->bytes + reader.at;
+  if (reader.bad || (version != 1 && version != 3) || !memchr(text, 0, reader.end - reader.at)) return false;
+  onstack_cfi_skip(&reader, strlen(text) + 1);
+  memset(common, 0, sizeof(*common));
+  common->code_align = onstack_cfi_uleb(&reader);
+  common->data_align = onstack_cfi_sleb(&reader);
+  common->ra_register = version == 1 ? onstack_cfi_fixed(&reader, 1) : onstack_cfi_uleb(&reader);
+  common->has_augmentation = text[0] == 'z';
+  if (common->has_augmentation) {
+    if (!cfi_parse_augmentation(&reader, text, common)) return false;
+  } else if (text[0] != 0) {
+    return false;
+  }
+  common->instructions = reader.at;
+  common->end = reader.end;
+  return !reader.bad && common->code_align <= 64 && common->data_align >= -64 && common->data_align <= 64;
+}
+
+/* An FDE's bounds; the reader is left at its instructions. */
+static bool cfi_parse_function(const onstack_cfi_section *section, uint64_t offset, uint64_t common_offset,
+                               cfi_common *common, onstack_cfi_reader *reader, onstack_cfi_function *function) {
+  if (!cfi_parse_common(section, common_offset, common)) return false;
+  function->entry = (uint32_t)offset;
+  function->low = onstack_cfi_pointer(reader, common->pointer_encoding);
+  uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & 0x0f);
+  function->high = function->low + length;
+  if (common->has_augmentation) onstack_cfi_skip(reader, onstack_cfi_uleb(reader));
+  return !reader->bad && length != 0 && function->high > function->low;
+}
+
+/* An entry's bounds and kind. False at the terminator and where the section is malformed. */
+static bool cfi_open_entry(const onstack_cfi_section *section, size_t offset, onstack_cfi_reader *reader,
+                           uint64_t *common_offset, bool *is_function) {
+  *reader = (onstack_cfi_reader){section->bytes, offset, section->size, section->address, false};
+  uint64_t length = onstack_cfi_fixed(reader, 4);
+  if (length == 0xffffffff) length = onstack_cfi_fixed(reader, 8);
+  if (reader->bad || length == 0 || length > reader->end - reader->at) return false;
+  reader->end = reader->at + (size_t)length;
+  size_t place = reader->at;
+  uint64_t id = onstack_cfi_fixed(reader, 4);
+  *is_function = id != 0;
+  *common_offset = place - id; /* wraps when hostile; cfi_parse_common checks it */
+  return !reader->bad;
+}
+
+void onstack_cfi_each(const onstack_cfi_section *section,
+                      bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
+  onstack_cfi_reader reader;
+  cfi_common common;
+  onstack_cfi_function function;
+  uint64_t common_offset;
+  bool is_function;
+  for (size_t offset = 0; offset < section->size && offset <= UINT32_MAX; offset = reader.end) {
+    if (!cfi_open_entry(section, offset, &reader, &common_offset, &is_function)) return;
+    size_t end = reader.end;
+    if (is_function && cfi_parse_function(section, offset, common_offset, &common, &reader, &function) &&
+        !visit(data, &function))
+      return;
+    reader.end = end;
+  }
+}
+
+/* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
+static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
+  static const uint8_t shape[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
+  if (length != sizeof(shape) || bytes[6] < 0x30 || bytes[6] > 0x3f) return false;
+  for (size_t i = 0; i < sizeof(shape); i++)
+    if (i != 6 && bytes[i] != shape[i]) return false;
+  *threshold = bytes[6] - 0x30;
+  return true;
+}
+
+/* The expression `FP + offset`, with or without a dereference behind it. */
+static bool cfi_match_fp_offset(onstack_cfi_reader expression, bool deref, int64_t *offset) {
+  if (onstack_cfi_fixed(&expression, 1) != 0x70 + CFI_REG_FP) return false; /* DW_OP_breg<FP> */
+  *offset = onstack_cfi_sleb(&expression);
+  if (deref && onstack_cfi_fixed(&expression, 1) != 0x06) return false; /* DW_OP_deref */
+  return !expression.bad && expression.at == expression.end;
+}
+
+static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
+  uint64_t length = onstack_cfi_uleb(&machine->reader);
+  onstack_cfi_reader block = machine->reader;
+  onstack_cfi_skip(&machine->reader, length);
+  block.bad = machine->reader.bad;
+  block.end = block.bad ? block.at : block.at + (size_t)length;
+  return block;
+}
+
+static void cfi_cfa_expression(cfi_machine *machine) {
+  onstack_cfi_reader block = cfi_take_block(machine);
+  machine->now.cfa_kind = ONSTACK_CFA_NONE;
+  if (block.bad) return;
+  if (cfi_match_plt(block.base + block.at, block.end - block.at, &machine->now.cfa_offset))
+    machine->now.cfa_kind = ONSTACK_CFA_PLT;
+  else if (cfi_match_fp_offset(block, true, &machine->now.cfa_offset))
+    machine->now.cfa_kind = ONSTACK_CFA_DEREF_FP;
+}
+
+static cfi_register *cfi_find_register(cfi_machine *machine, cfi_state *state, uint64_t number) {
+  if (number == CFI_REG_FP) return &state->fp;
+  if (number == CFI_REG_BX) return &state->bx;
+  if (number == machine->common->ra_register) return &state->ra;
+  return NULL;
+}
+
+static void cfi_set_register(cfi_machine *machine, uint64_t number, cfi_place place, int64_t offset) {
+  cfi_register *saved = cfi_find_register(machine, &machine->now, number);
+  if (saved) *saved = (cfi_register){place, offset};
+}
+
+static void cfi_restore_register(cfi_machine *machine, uint64_t number) {
+  cfi_register *saved = cfi_find_register(machine, &machine->now, number);
+  if (saved) *saved = *cfi_find_register(machine, &machine->initial, number);
+}
+
+static void cfi_register_expression(cfi_machine *machine) {
+  uint64_t number = onstack_cfi_uleb(&machine->reader);
+  onstack_cfi_reader block = cfi_take_block(machine);
+  int64_t offset;
+  /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
+  bool at_fp = number == CFI_REG_FP && cfi_match_fp_offset(block, false, &offset) && offset == 0;
+  cfi_set_register(machine, number, at_fp ? CFI_AT_FP : CFI_UNKNOWN, 0);
+}
+
+static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
+  machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
+                          : number == CFI_REG_FP ? ONSTACK_CFA_FP
+                          : number == CFI_REG_BX ? ONSTACK_CFA_BX
+                                                 : ONSTACK_CFA_NONE;
+}
+
+static int16_t cfi_words(const cfi_register *saved, bool *representable) {
+  if (saved->place == CFI_SAME) return ONSTACK_AT_SAME;
+  if (saved->place == CFI_AT_FP) return ONSTACK_AT_FP;
+  if (saved->place != CFI_AT_CFA || saved->offset % 8 != 0 || saved->offset / 8 < -16000 || saved->offset / 8 > 16000)
+    *representable = false;
+  return (int16_t)(saved->offset / 8);
+}
+
+static onstack_rule cfi_to_rule(const cfi_machine *machine) {
+  const cfi_state *state = &machine->now;
+  onstack_rule rule, none;
+  bool good = true, bx_good = true;
+  memset(&none, 0, sizeof(none)); /* ONSTACK_CFA_NONE; whole bytes, because rules are compared as bytes */
+  rule = none;
+  if (machine->common->signal_frame) {
+    rule.cfa = ONSTACK_CFA_SIGNAL;
+    return rule;
+  }
+  if (state->ra.place == CFI_UNDEFINED) {
+    rule.cfa = ONSTACK_CFA_ROOT;
+    return rule;
+  }
+  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return none;
+  rule.cfa = state->cfa_kind;
+  rule.cfa_offset = (int32_t)state->cfa_offset;
+  rule.ra = cfi_words(&state->ra, &good);
+  /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
+  cfi_register fp = state->fp;
+  if (fp.place == CFI_UNDEFINED || fp.place == CFI_UNKNOWN) fp.place = CFI_SAME;
+  rule.fp = cfi_words(&fp, &good);
+  rule.bx = cfi_words(&state->bx, &bx_good);
+  if (!bx_good) rule.bx = ONSTACK_AT_SAME;
+#if defined(__x86_64__)
+  if (rule.ra == ONSTACK_AT_SAME) return none; /* there is no link register */
+#endif
+  return good && rule.ra != ONSTACK_AT_FP ? rule : none;
+}
+
+static void cfi_advance(cfi_machine *machine, uint64_t delta) {
+  onstack_rule rule = cfi_to_rule(machine);
+  machine->emit(machine->data, machine->location, &rule);
+  machine->location += delta * machine->common->code_align;
+}
+
+/* Opcodes with operands of their own (DWARF 5, 6.4.2, and GNU's). False: unknown. */
+static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
+  onstack_cfi_reader *reader = &machine->reader;
+  int64_t align = machine->common->data_align;
+  uint64_t number;
+  switch (opcode) {
+  case 0x00: /* nop */
+    return true;
+  case 0x01: /* set_loc */
+    cfi_advance(machine, 0);
+    machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
+    return true;
+  case 0x02: /* advance_loc1, 2, 4 */
+    cfi_advance(machine, onstack_cfi_fixed(reader, 1));
+    return true;
+  case 0x03:
+    cfi_advance(machine, onstack_cfi_fixed(reader, 2));
+    return true;
+  case 0x04:
+    cfi_advance(machine, onstack_cfi_fixed(reader, 4));
+    return true;
+  case 0x05: /* offset_extended */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_AT_CFA, (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
+    return true;
+  case 0x06: /* restore_extended */
+    cfi_restore_register(machine, onstack_cfi_uleb(reader));
+    return true;
+  case 0x07: /* undefined */
+    cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_UNDEFINED, 0);
+    return true;
+  case 0x08: /* same_value */
+    cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_SAME, 0);
+    return true;
+  case 0x09: /* register */
+    number = onstack_cfi_uleb(reader);
+    onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
+    return true;
+  case 0x0a: /* remember_state */
+    if (machine->depth == CFI_STATES) return false;
+    machine->stack[machine->depth++] = machine->now;
+    return true;
+  case 0x0b: /* restore_state */
+    if (machine->depth == 0) return false;
+    machine->now = machine->stack[--machine->depth];
+    return true;
+  case 0x0c: /* def_cfa */
+    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
+    machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
+    return true;
+  case 0x0d: /* def_cfa_register */
+    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
+    return true;
+  case 0x0e: /* def_cfa_offset */
+    machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
+    return true;
+  case 0x0f: /* def_cfa_expression */
+    cfi_cfa_expression(machine);
+    return true;
+  case 0x10: /* expression */
+    cfi_register_expression(machine);
+    return true;
+  case 0x11: /* offset_extended_sf */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_AT_CFA, (int32_t)onstack_cfi_sleb(reader) * align);
+    return true;
+  case 0x12: /* def_cfa_sf */
+    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
+    machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
+    return true;
+  case 0x13: /* def_cfa_offset_sf */
+    machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
+    return true;
+  case 0x14: /* val_offset, val_offset_sf: the register's value, not its place */
+  case 0x15:
+    number = onstack_cfi_uleb(reader);
+    onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
+    return true;
+  case 0x16: /* val_expression */
+    number = onstack_cfi_uleb(reader);
+    cfi_take_block(machine);
+    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
+    return true;
+  case 0x2d: /* AARCH64_negate_ra_state: return addresses are stripped always */
+    return true;
+  case 0x2e: /* GNU_args_size */
+    onstack_cfi_uleb(reader);
+    return true;
+  case 0x2f: /* GNU_negative_offset_extended */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_AT_CFA, -(int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Runs instructions from `begin` to `end`. False: something that we do not know, the state from here on is unknown. */
+static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
+  onstack_cfi_reader *reader = &machine->reader;
+  reader->at = begin;
+  reader->end = end;
+  while (!reader->bad && reader->at < reader->end) {
+    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    switch (byte & 0xc0) {
+    case 0x40: /* advance_loc */
+      cfi_advance(machine, byte & 0x3f);
+      break;
+    case 0x80: /* offset */
+      cfi_set_register(machine, byte & 0x3f, CFI_AT_CFA,
+                       (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * machine->common->data_align);
+      break;
+    case 0xc0: /* restore */
+      cfi_restore_register(machine, byte & 0x3f);
+      break;
+    default:
+      if (!cfi_step_extended(machine, byte)) return false;
+    }
+  }
+  return !reader->bad;
+}
+
+/* The CIE's instructions only set up the state: their emissions go nowhere. */
+static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *rule) {
+  (void)data;
+  (void)address;
+  (void)rule;
+}
+
+void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
+                     void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
+  cfi_common common;
+  cfi_machine machine;
+  onstack_cfi_function again;
+  onstack_cfi_reader reader;
+  uint64_t common_offset;
+  bool is_function;
+  onstack_rule none;
+  memset(&none, 0, sizeof(none));
+  memset(&machine, 0, sizeof(machine));
+  if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
+      !cfi_parse_function(section, function->entry, common_offset, &common, &reader, &again)) {
+    emit(data, function->low, &none);
+    return;
+  }
+  machine.common = &common;
+  machine.reader = reader;
+  machine.location = function->low;
+  machine.emit = cfi_emit_nothing;
+  bool good = cfi_run_part(&machine, common.instructions, common.end);
+  machine.initial = machine.now;
+  machine.emit = emit;
+  machine.data = data;
+  machine.location = function->low;
+  good = good && cfi_run_part(&machine, reader.at, reader.end);
+  onstack_rule rule = good ? cfi_to_rule(&machine) : none;
+  emit(data, machine.location, &rule);
+}

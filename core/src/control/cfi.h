@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Call frame information (.eh_frame: Linux Standard Base 5.0, 10.6; DWARF 5, 6.4) -> rules. Works on a copy of the
+ * section and treats every byte as hostile: all reads are bounded, all loops end with the bytes.
+ */
+#ifndef ONSTACK_CONTROL_CFI_H
+#define ONSTACK_CONTROL_CFI_H
+
+#include "handler/rules.h"
+
+typedef struct onstack_cfi_section {
+  const uint8_t *bytes; /* the copy */
+  size_t size;
+  uint64_t address; /* where the section is loaded: what pc-relative pointers are relative to */
+} onstack_cfi_section;
+
+/* A function's entry, in the section's order. */
+typedef struct onstack_cfi_function {
+  uint64_t low;
+  uint64_t high;
+  uint32_t entry; /* offset of its FDE in the section */
+} onstack_cfi_function;
+
+/* Calls `visit` for each FDE; stops when it returns false, at the terminator, or where the section is malformed. */
+ONSTACK_INTERNAL void onstack_cfi_each(const onstack_cfi_section *section,
+                                       bool (*visit)(void *data, const onstack_cfi_function *function), void *data);
+
+/* Calls `emit` with the rule that holds from each address of the function on, ascending; the first at function->low.
+   A part that cannot be represented gets a rule with ONSTACK_CFA_NONE. */
+ONSTACK_INTERNAL void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
+                                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (control/rule_*.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 64 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules.
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (control/modules.c).
+ */
+#ifndef ONSTACK_HANDLER_RULES_H
+#define ONSTACK_HANDLER_RULES_H
+
+#include "base/atomics.h"
+#include "base/defs.h"
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa; /* ONSTACK_CFA_* */
+  uint8_t reserved;
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* in its chunk */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 16u
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes; /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                  /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+} onstack_module;
+
+#define ONSTACK_MODULES 1024u
+
+typedef struct onstack_module_map {
+  uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
+  uint32_t count;
+  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
+#endif
