@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""onstack beside its neighbours in one run: medians, spread and ratios. README.md says how to read them."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # the source tree stays clean
+
+import machine
+import plan
+import programs
+from report import Figures, table, write_json
+
+OURS = "onstack"
+
+
+def progress(text, end="\n"):
+    print(text, end=end, file=sys.stderr, flush=True)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short runs, three rounds: to see that everything works")
+    parser.add_argument("--rounds", type=int, help="rounds over all cases and subjects (5; 3 with --quick)")
+    parser.add_argument("--only", action="append", default=[], metavar="CASE", help="a case or family; repeatable")
+    parser.add_argument("--subject", action="append", default=[], metavar="NAME", help="a subject; repeatable")
+    parser.add_argument("--output", type=Path, default=programs.BUILD / "bench.json", help="build/bench.json")
+    parser.add_argument("--list", action="store_true", help="name cases and subjects, and end")
+    arguments = parser.parse_args()
+    if arguments.rounds is None:
+        arguments.rounds = 3 if arguments.quick else 5
+    if arguments.rounds < 1:
+        parser.error("--rounds starts at 1")
+    if not arguments.output.parent.is_dir() and arguments.output.parent != programs.BUILD:
+        parser.error(f"--output: there is no directory {arguments.output.parent}")
+    return parser, arguments
+
+
+def build_all(subjects):
+    """Returns the subjects that can run, and the others with the reason."""
+    reasons = {}
+    for program in dict.fromkeys(s.program for s in subjects):
+        progress(f"building {program} ...")
+        reasons[program] = programs.build(program)
+        if reasons[program]:
+            progress(f"  not available: {reasons[program]}")
+    ready = [s for s in subjects if not reasons[s.program]]
+    return ready, {s.name: reasons[s.program] for s in subjects if reasons[s.program]}
+
+
+def schedule(cases, subjects, rounds):
+    """A B C, B C A, ...: neighbours in time are compared, and nobody is always first."""
+    for number in range(rounds):
+        first = number % len(subjects)
+        for case in cases:
+            for subject in subjects[first:] + subjects[:first]:
+                if plan.takes_part(subject, case):
+                    yield number, case, subject
+
+
+def measure(steps, quick, figures):
+    """Runs everything; a subject that fails in a case is left out of that case from then on."""
+    failures = {}
+    for position, (number, case, subject) in enumerate(steps, 1):
+        if (case.name, subject.name) in failures:
+            continue
+        progress(f"[{position}/{len(steps)}] round {number + 1} {case.name} {subject.name} ...", end=" ")
+        begin = time.monotonic()
+        try:
+            for command in case.commands(quick):
+                for metric, unit, value in programs.run(subject, command, timeout=120):
+                    figures.add(case.name, subject.name, number, metric, unit, value)
+            progress(f"{time.monotonic() - begin:.1f} s")
+        except programs.RunFailed as error:
+            failures[case.name, subject.name] = str(error)
+            progress(f"failed: {error}")
+    return failures
+
+
+def print_header(rounds, quick, load_before):
+    print(f"onstack and its neighbours: medians of {rounds} rounds" + (" (quick: for a first look only)" if quick else ""))
+    for name, value in machine.facts():
+        print(f"  {name:14}{value}")
+    print(f"  {'load':14}{load_before} before, {machine.load()} after")
+
+
+def print_missing(unavailable, failures):
+    for name, reason in unavailable.items():
+        print(f"\n{name}: not available ({reason})")
+    for (case, name), reason in failures.items():
+        print(f"\n{case} {name}: no figures ({reason})")
+
+
+def main():
+    parser, arguments = parse_arguments()
+    try:
+        cases, subjects = plan.choose_cases(arguments.only), plan.choose_subjects(arguments.subject)
+    except plan.PlanError as error:
+        parser.error(str(error))
+    if arguments.list:
+        print("cases:   ", *(c.name for c in cases), "\nsubjects:", *(s.name for s in subjects))
+        return 0
+
+    ready, unavailable = build_all(subjects)
+    if any(s.program == OURS and s.name in unavailable for s in subjects):
+        progress("onstack's own program cannot be built: run `make` in the root first (see build/bench/onstack.log)")
+        return 1
+    if not ready:
+        progress("no subject is available")
+        return 1
+
+    figures, load_before = Figures(), machine.load()
+    failures = measure(list(schedule(cases, ready, arguments.rounds)), arguments.quick, figures)
+    print_header(arguments.rounds, arguments.quick, load_before)
+    print(table(figures))
+    print_missing(unavailable, failures)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    write_json(figures, arguments.output)
+    print(f"\nwritten: {arguments.output}")
+    ours = {s.name for s in ready if s.program == OURS}
+    return 1 if any(name in ours for _, name in failures) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nbroken off; nothing was written")

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* onstack as a program uses it: a session whose sink aggregates into a profile. The variant is the unwinder. */
+#include <onstack/onstack.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+#define MAX_TIMES (1u << 20)
+
+static struct {
+  onstack_session *session;
+  onstack_profile *profile;
+  uint64_t samples, frames, time_ns;
+  uint64_t *times; /* NULL: not asked for */
+  size_t time_count;
+} run;
+
+static int sink(void *data, const onstack_sample *sample) {
+  (void)data;
+  run.samples++;
+  run.frames += sample->frame_count;
+  run.time_ns += sample->weight * sample->period_ns;
+  if (run.times && run.time_count < MAX_TIMES) run.times[run.time_count++] = sample->time_ns;
+  return onstack_profile_sink(run.profile, sample);
+}
+
+static const char *start(const bench_options *options, const bench_needs *needs) {
+  onstack_options settings;
+  int error = onstack_options_init(&settings, sizeof settings);
+  if (error) return onstack_strerror(error);
+  settings.frequency = options->hz;
+  settings.unwinder = options->variant;
+  settings.buffer_bytes = needs->buffer_bytes;
+  settings.sink = sink;
+  run.samples = run.frames = run.time_ns = run.time_count = 0;
+  if (needs->sample_times && !run.times) run.times = malloc(MAX_TIMES * sizeof *run.times);
+
+  error = onstack_profile_new(NULL, &run.profile);
+  if (error) return onstack_strerror(error);
+  error = onstack_session_start(&settings, &run.session);
+  if (error) onstack_profile_free(run.profile);
+  return error ? onstack_strerror(error) : NULL;
+}
+
+static int64_t dropped(void) {
+  onstack_stats stats = {.size = sizeof stats};
+  if (onstack_session_stats(run.session, &stats) < 0) return -1;
+  return (int64_t)(stats.dropped_ring_full + stats.dropped_no_stack + stats.dropped_unwinder + stats.dropped_stopping +
+                   stats.dropped_sink);
+}
+
+static const char *stop(bench_counts *counts) {
+  int error = onstack_session_stop(run.session);
+  if (error) return onstack_strerror(error);
+  if (counts)
+    *counts = (bench_counts){
+        .samples = run.samples, .frames = run.frames, .time_ns = run.time_ns, .dropped = dropped()};
+  error = onstack_session_free(run.session);
+  onstack_profile_free(run.profile);
+  return error ? onstack_strerror(error) : NULL;
+}
+
+static const uint64_t *sample_times(size_t *count) {
+  *count = run.time_count;
+  return run.times;
+}
+
+const bench_subject bench_subject_linked = {
+    .name = "onstack", .start = start, .stop = stop, .sample_times = sample_times};
