@@ -32,6 +32,8 @@
 #define onstack_cas(pointer, expected, value)                                                                          \
   __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
+/* Full fence: a store before it is visible before a load behind it. */
+#define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 /* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */

@@ -63,7 +63,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
   }
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   for (size_t i = sizeof(*custom); i < custom->size; i++)
-    if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_UNWINDER;
+    if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;

@@ -26,6 +26,11 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
  * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
  * largest.
  */
+#define SLOT_POPULATE ((size_t)1 << 20) /* of a larger buffer only so much is made resident at once */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
+#endif
+
 typedef struct slot_memory {
   void *memory;
   size_t bytes;
@@ -55,10 +60,14 @@ static int slots_prepare(void) {
 }
 
 static int slot_take_memory(slot_memory *has, size_t bytes) {
-  if (has->bytes >= bytes) return 0;
-  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return -errno;
-  *has = (slot_memory){memory, bytes};
+  if (has->bytes < bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return -errno;
+    *has = (slot_memory){memory, bytes};
+  }
+  /* The first round through the ring would take a page fault every few samples, inside the handler: several
+     microseconds each. A kernel before 5.14 does not know the call; then it does. */
+  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
 

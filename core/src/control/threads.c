@@ -118,6 +118,19 @@ void onstack_threads_wait_idle(onstack_slot *slot) {
   threads_each(slot, threads_wait);
 }
 
+bool onstack_threads_all_idle(void) {
+  onstack_fence_dekker();
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (!slot->threads.tids) continue;
+    if (onstack_dekker_load(&slot->threads.process->busy) != 0) return false;
+    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
+      if (onstack_observe(&slot->threads.tids[r]) != 0 && onstack_dekker_load(&slot->threads.records[r].busy) != 0)
+        return false;
+  }
+  return true;
+}
+
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;
   onstack_clock_cpu_disarm(record);

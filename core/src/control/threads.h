@@ -20,6 +20,12 @@ ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
 /* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
 
+/*
+ * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
+ * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
+ */
+ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
+
 /* Forgets all records. No handler is inside any more. */
 ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 

@@ -51,8 +51,9 @@ static ONSTACK_HANDLER uint64_t thread_pointer(void) {
 }
 
 static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
-  /* Kernel thread ids are handed out in sequence, so their remainder spreads them evenly. */
-  return tid % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
+  /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
+     short-lived threads use the same few pages again. */
+  return tid / ONSTACK_THREAD_BUCKET % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
 }
 
 ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {

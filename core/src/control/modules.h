@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
+ * all functions take the map lock by themselves unless they say otherwise.
+ */
+#ifndef ONSTACK_CONTROL_MODULES_H
+#define ONSTACK_CONTROL_MODULES_H
+
+#include "handler/rules.h"
+
+/*
+ * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one). Returns true while
+ * tables are still missing. Retired tables are unmapped when no handler can be reading them.
+ */
+ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
+ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+#endif

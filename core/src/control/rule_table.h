@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* .eh_frame of one module -> a compact rule table (handler/rules.h). Ordinary threads; allocates. */
+#ifndef ONSTACK_CONTROL_RULE_TABLE_H
+#define ONSTACK_CONTROL_RULE_TABLE_H
+
+#include "control/cfi.h"
+
+/*
+ * Derives the table of a section; offsets are relative to `base`, functions outside [base, base + 4 GiB) are left out.
+ * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
+ */
+ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(const onstack_cfi_section *section, uint64_t base);
+
+ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
+
+#endif
