@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+use std::path::PathBuf;
+
+use clap::Args;
+use onstack::flamegraph::{from_lines, Options};
+
+use crate::failure::{write, Failure};
+use crate::input::Input;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Folded stacks, or a pprof profile (compressed or not); `-` is the standard input
+    input: PathBuf,
+    /// The headline of the picture
+    #[arg(long, default_value = "Flame Graph")]
+    title: String,
+    /// Where the picture goes; the standard output unless given
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut options = Options::default();
+    options.title.clone_from(&arguments.title);
+
+    // Drawn as a whole before the output is touched: a failure leaves no half of a picture.
+    let mut picture = Vec::new();
+    let drawn = match Input::read(&arguments.input)? {
+        Input::Folded(text) => from_lines(&mut options, text.lines(), &mut picture).map_err(onstack::Error::Output),
+        Input::Pprof(report) => report.flamegraph_with_options(&mut picture, &mut options),
+    };
+    drawn.map_err(|error| Failure::new(&arguments.input, error))?;
+    write(arguments.output.as_deref(), &picture)
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program as a person runs it.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use flate2::write::GzEncoder;
+use onstack::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
+
+fn onstack(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_onstack")).args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn file(name: &str, bytes: &[u8]) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, bytes).expect("a temporary file");
+    path.to_str().expect("a path of text").to_owned()
+}
+
+/// 60 ms in `hot` and 20 ms in `cold`, both called by `main`, and 20 ms without a name.
+fn profile() -> Vec<u8> {
+    let strings = ["", "samples", "count", "cpu", "nanoseconds", "hot", "cold", "main", "libx.so+0x12"];
+    let sample = |leaf, milliseconds: i64| Sample {
+        location_id: vec![leaf, 3],
+        value: vec![milliseconds / 10, milliseconds * 1_000_000],
+        ..Sample::default()
+    };
+    let profile = Profile {
+        sample_type: vec![ValueType { r#type: 1, unit: 2 }, ValueType { r#type: 3, unit: 4 }],
+        string_table: strings.map(String::from).to_vec(),
+        function: (1..=4).map(|id| Function { id, name: id as i64 + 4, ..Function::default() }).collect(),
+        location: (1..=4)
+            .map(|id| Location { id, line: vec![Line { function_id: id, ..Line::default() }], ..Location::default() })
+            .collect(),
+        sample: vec![sample(1, 60), sample(2, 20), sample(4, 20)],
+        ..Profile::default()
+    };
+    profile.encode_to_vec()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn top_lists_functions_and_the_share_with_names() {
+    for (name, bytes) in [("top.pb", profile()), ("top.pb.gz", gzip(&profile()))] {
+        let output = onstack(&["top", &file(name, &bytes)]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let table = text(&output.stdout);
+        assert!(table.contains("Total: 100.00ms; 80.00% in named functions"), "{table}");
+        let hot: Vec<_> = table.lines().find(|line| line.ends_with(" hot")).unwrap().split_whitespace().collect();
+        assert_eq!(hot, ["60.00ms", "60.00%", "60.00%", "60.00ms", "60.00%", "hot"]);
+        let main: Vec<_> = table.lines().find(|line| line.ends_with(" main")).unwrap().split_whitespace().collect();
+        assert_eq!(main[3..], ["100.00ms", "100.00%", "main"]);
+    }
+}
+
+#[test]
+fn top_shows_as_many_as_asked() {
+    let output = onstack(&["top", "-n", "1", &file("count.pb", &profile())]);
+    let table = text(&output.stdout);
+    assert!(table.contains(" hot") && !table.contains(" cold") && table.contains("3 more not shown"), "{table}");
+}
+
+#[test]
+fn a_flame_graph_of_both_kinds_of_input() {
+    for (name, bytes) in [("graph.pb.gz", gzip(&profile())), ("graph.folded", b"main;hot 6\nmain;cold 2\n".to_vec())] {
+        let svg = file(&format!("{name}.svg"), b"");
+        let output = onstack(&["flamegraph", "--title", "A title", "-o", &svg, &file(name, &bytes)]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let picture = fs::read_to_string(svg).unwrap();
+        for part in ["<svg", "A title", "hot (6 samples", "cold (2 samples", "</svg>"] {
+            assert!(picture.contains(part), "{part} is not in the picture of {name}");
+        }
+    }
+}
+
+#[test]
+fn failures_name_the_file_and_leave_no_output() {
+    let cases = [
+        ("flamegraph", file("empty", b""), "is empty"),
+        ("flamegraph", file("words.txt", b"main;f 12\nthese are words\n"), "line 2"),
+        ("flamegraph", file("blank", b"\n\n"), "no stacks"),
+        ("flamegraph", file("cut.pb.gz", &gzip(&profile())[..40]), "gzip data is damaged"),
+        ("flamegraph", file("binary", b"\x7fELF\x02\x01\x01\x00\xff"), "not a pprof profile"),
+        ("top", file("top.folded", b"main;f 12\n"), "pprof profile"),
+        ("top", "/nowhere/profile.pb.gz".into(), "cannot read"),
+    ];
+    for (command, path, why) in cases {
+        let output = onstack(&[command, &path]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{path}: {message}");
+        assert!(message.contains(&path) && message.contains(why), "{path}: {message}");
+        assert!(output.stdout.is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn a_profile_without_samples_is_no_picture() {
+    let mut empty = Profile::decode(&profile()[..]).unwrap();
+    empty.sample.clear();
+    let svg = file("none.svg", b"as before");
+    let output = onstack(&["flamegraph", "-o", &svg, &file("none.pb", &empty.encode_to_vec())]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("no samples"), "{}", text(&output.stderr));
+    assert_eq!(fs::read(svg).unwrap(), b"as before");
+}

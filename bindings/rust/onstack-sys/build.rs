@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Builds the core from `csrc`, a link to the core's directory in the repository, real files in the published crate.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("csrc");
+    let include = root.join("include");
+    let source = root.join("src");
+
+    let mut files = Vec::new();
+    for directory in [&include, &source] {
+        collect(directory, &mut files).unwrap_or_else(|error| {
+            panic!(
+                "onstack-sys: cannot read {}: {error}. In a checkout `csrc` is a symbolic link to `core`; \
+                 on systems without links clone with `git -c core.symlinks=true`",
+                directory.display()
+            )
+        });
+    }
+
+    let mut build = cc::Build::new();
+    build
+        .std("c11")
+        .define("_GNU_SOURCE", None)
+        // Hidden, the public functions too: what a Rust binary carries is its own copy, and must neither be
+        // replaced by a preloaded library's nor replace it.
+        .define("ONSTACK_API", "")
+        .flag("-fvisibility=hidden")
+        // The handler runs on threads whose thread pointer may be 0; the protector reads through it.
+        .flag("-fno-stack-protector")
+        .pic(true)
+        .warnings(true)
+        .include(&include)
+        .include(&source);
+    // Unoptimized, the handler needs more of the signal stack than the core promises.
+    if env::var("OPT_LEVEL").as_deref() == Ok("0") {
+        build.opt_level(2);
+    }
+    build.files(files.iter().filter(|file| file.extension().is_some_and(|e| e == "c")));
+    build.compile("onstack");
+
+    // After `compile`, because the archive refers to these.
+    println!("cargo:rustc-link-lib=pthread");
+    println!("cargo:include={}", include.display());
+}
+
+/// Adds every file below `directory`, in the order of their names so that builds are alike, and asks cargo to run
+/// this script again when one of them changes or a new one comes.
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    println!("cargo:rerun-if-changed={}", directory.display());
+    let mut entries = fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>()?;
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

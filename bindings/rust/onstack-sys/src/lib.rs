@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Raw declarations of the onstack core, as `onstack/onstack.h` has them. What each function expects, and the context
+//! from which it may be called, is said there and repeated on each item.
+#![no_std]
+#![allow(non_camel_case_types)]
+// The header documents constants by trailing comments, which the generator does not carry over.
+#![allow(missing_docs)]
+
+// As the generator writes it: CI compares the bytes.
+#[rustfmt::skip]
+mod bindings;
+
+pub use bindings::*;

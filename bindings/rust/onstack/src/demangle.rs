@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Names for people out of names of symbol tables.
+
+use std::fmt::Write;
+
+use cpp_demangle::DemangleOptions;
+
+/// The longest name that is kept: a mangled name of a few hundred bytes can stand for megabytes.
+const LONGEST: usize = 4096;
+
+/// The Rust or C++ name that `symbol` stands for; nothing if it is neither.
+pub(crate) fn demangle(symbol: &str) -> Option<String> {
+    let mut out = Bounded(String::new());
+    let result = if let Ok(name) = rustc_demangle::try_demangle(symbol) {
+        // The alternate form leaves out the hash.
+        write!(out, "{name:#}")
+    } else if symbol.starts_with("_Z") {
+        let name = cpp_demangle::Symbol::new(symbol).ok()?;
+        name.structured_demangle(&mut out, &DemangleOptions::default())
+    } else {
+        return None;
+    };
+    match result {
+        Ok(()) if !out.0.is_empty() => Some(out.0),
+        Err(_) if out.0.len() >= LONGEST => Some(out.0 + "..."),
+        _ => None,
+    }
+}
+
+/// Ends the printing when the name is long enough.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for c in text.chars() {
+            if self.0.len() >= LONGEST {
+                return Err(std::fmt::Error);
+            }
+            self.0.push(c);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::demangle;
+
+    #[test]
+    fn both_rust_manglings_and_cpp() {
+        let cases = [
+            ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
+        ];
+        for (symbol, name) in cases {
+            assert_eq!(demangle(symbol).as_deref(), Some(name));
+        }
+        for symbol in ["main", "memcpy", "runtime.mallocgc", "_Z", ""] {
+            assert_eq!(demangle(symbol), None, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_explodes_is_cut() {
+        // Each substitution doubles what the one before stood for.
+        let mut symbol = String::from("_Z1fI1aIiiE");
+        for previous in
+            ["S_", "S0_", "S1_", "S2_", "S3_", "S4_", "S5_", "S6_", "S7_", "S8_", "S9_", "SA_", "SB_", "SC_"]
+        {
+            symbol += &format!("1aI{previous}{previous}E");
+        }
+        symbol += "Evv";
+        if let Some(name) = demangle(&symbol) {
+            assert!(name.len() < 5000, "{}", name.len());
+        }
+    }
+}

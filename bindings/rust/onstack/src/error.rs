@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The core's result codes as an enum, under the same words.
+
+use std::ffi::{c_int, CStr};
+use std::{error, fmt, io};
+
+use onstack_sys as sys;
+
+/// A result whose error is [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something could not be done. The texts say what to do about it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The rate is 0, negative, or above 10,000 Hz.
+    Frequency,
+    /// An option has a value that it cannot have.
+    Options,
+    /// There is no unwinder of that name, or it refused to start.
+    Unwinder,
+    /// The signal cannot be caught, or is reserved.
+    Signal,
+    /// As many sessions as can run at once are running.
+    Sessions,
+    /// The session has been stopped already, or belongs to the parent of this forked process.
+    Stopped,
+    /// The writer that was given refused the bytes.
+    Output(io::Error),
+    /// Not available on this system or in this version.
+    Unsupported,
+    /// The declarations and the core that was linked do not fit together.
+    Version,
+    /// Called from inside a sink or an unwinder.
+    Context,
+    /// A system call failed.
+    Os(io::Error),
+    /// The profile holds no samples, so there is nothing to draw.
+    Empty,
+    /// The bytes are not a pprof profile; the text says why.
+    Input(String),
+    /// A code that this version of the crate does not know.
+    Unknown(i32),
+}
+
+impl Error {
+    /// The error of a negative result of the core.
+    fn from_code(code: c_int) -> Self {
+        match code {
+            sys::ONSTACK_E_FREQUENCY => Error::Frequency,
+            sys::ONSTACK_E_OPTIONS => Error::Options,
+            sys::ONSTACK_E_UNWINDER => Error::Unwinder,
+            sys::ONSTACK_E_SIGNAL => Error::Signal,
+            sys::ONSTACK_E_SESSIONS => Error::Sessions,
+            sys::ONSTACK_E_STOPPED => Error::Stopped,
+            // Every writer that this crate gives to the core fills a vector.
+            sys::ONSTACK_E_OUTPUT => Error::Output(io::ErrorKind::OutOfMemory.into()),
+            sys::ONSTACK_E_UNSUPPORTED => Error::Unsupported,
+            sys::ONSTACK_E_VERSION => Error::Version,
+            sys::ONSTACK_E_CONTEXT => Error::Context,
+            -4095..=-1 => Error::Os(io::Error::from_raw_os_error(-code)),
+            other => Error::Unknown(other),
+        }
+    }
+
+    /// The core's code for this error, where it has one.
+    fn code(&self) -> Option<c_int> {
+        Some(match self {
+            Error::Frequency => sys::ONSTACK_E_FREQUENCY,
+            Error::Options => sys::ONSTACK_E_OPTIONS,
+            Error::Unwinder => sys::ONSTACK_E_UNWINDER,
+            Error::Signal => sys::ONSTACK_E_SIGNAL,
+            Error::Sessions => sys::ONSTACK_E_SESSIONS,
+            Error::Stopped => sys::ONSTACK_E_STOPPED,
+            Error::Output(_) => sys::ONSTACK_E_OUTPUT,
+            Error::Unsupported => sys::ONSTACK_E_UNSUPPORTED,
+            Error::Version => sys::ONSTACK_E_VERSION,
+            Error::Context => sys::ONSTACK_E_CONTEXT,
+            Error::Unknown(code) => *code,
+            Error::Os(_) | Error::Empty | Error::Input(_) => return None,
+        })
+    }
+}
+
+/// Passes a count or 0 on and turns a negative result into an error.
+pub(crate) fn check(code: c_int) -> Result<c_int> {
+    if code < 0 {
+        Err(Error::from_code(code))
+    } else {
+        Ok(code)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Os(error) => return write!(f, "a system call failed: {error}"),
+            Error::Empty => {
+                return f.write_str("the profile holds no samples: profile for longer, or while the program uses CPU")
+            }
+            Error::Input(why) => return write!(f, "not a pprof profile: {why}"),
+            _ => {}
+        }
+        if let Some(code) = self.code() {
+            // SAFETY: the function answers every code with a static, NUL-terminated string.
+            let text = unsafe { CStr::from_ptr(sys::onstack_strerror(code)) };
+            f.write_str(&text.to_string_lossy())?;
+        }
+        match self {
+            Error::Output(error) => write!(f, ": {error}"),
+            Error::Unknown(code) => write!(f, " (code {code})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Error::Os(error) | Error::Output(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// For `?` on one's own files in a function that returns this crate's [`Result`].
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Os(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_the_core_has_a_word_and_comes_back() {
+        for code in sys::ONSTACK_E_CONTEXT..=sys::ONSTACK_E_FREQUENCY {
+            let error = Error::from_code(code);
+            assert!(!matches!(error, Error::Unknown(_)), "{code}");
+            assert_eq!(error.code(), Some(code));
+        }
+        assert!(matches!(Error::from_code(-4200), Error::Unknown(-4200)));
+    }
+
+    #[test]
+    fn a_failed_system_call_keeps_its_number() {
+        match Error::from_code(-libc::EAGAIN) {
+            Error::Os(error) => assert_eq!(error.raw_os_error(), Some(libc::EAGAIN)),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Folded stacks out of a pprof profile, byte for byte as the core writes them out of its own.
+
+use std::collections::BTreeMap;
+
+use crate::protos::{Profile, Sample};
+use crate::stacks::Stacks;
+
+/// The lines `thread;main;f;g 12` without line ends, root first, sorted.
+pub(crate) fn lines(profile: &Profile) -> Vec<String> {
+    let stacks = Stacks::new(profile);
+    let measure = Measure::of(&stacks);
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for sample in &profile.sample {
+        let value = measure.value(sample);
+        if value != 0 {
+            let sum = sums.entry(stack(&stacks, sample)).or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
+    sums.into_iter().map(|(stack, value)| format!("{} {value}", stack.trim_end_matches(';'))).collect()
+}
+
+/// Each frame is followed by `;`, the last one too: lines sort by their frames.
+fn stack(stacks: &Stacks<'_>, sample: &Sample) -> String {
+    let names = stacks.names(sample);
+    let mut line = String::new();
+    for name in stacks.thread(sample).into_iter().chain(names.iter().rev().map(String::as_str)) {
+        // What the format itself uses.
+        line.extend(name.chars().map(|c| match c {
+            ';' => ':',
+            '\n' | '\r' => ' ',
+            other => other,
+        }));
+        line.push(';');
+    }
+    line
+}
+
+/// What the number behind a stack means.
+#[derive(Debug, PartialEq, Eq)]
+enum Measure {
+    /// The time of this value by the period: ticks.
+    Ticks { index: usize, period: i64 },
+    /// This value as it is.
+    Plain(usize),
+}
+
+impl Measure {
+    /// Ticks where the profile knows them: times that are all multiples of its period. Its count of samples is another
+    /// thing, since a sample can stand for several ticks.
+    fn of(stacks: &Stacks<'_>) -> Self {
+        let profile = stacks.profile;
+        let period_type = profile.period_type.map_or("", |value| stacks.text(value.r#type));
+        if profile.period > 0 && !period_type.is_empty() {
+            if let Some(index) = stacks.value_of_type(period_type) {
+                let whole = |sample: &Sample| sample.value.get(index).map_or(true, |v| v % profile.period == 0);
+                if profile.sample.iter().all(whole) {
+                    return Measure::Ticks { index, period: profile.period };
+                }
+            }
+        }
+        Measure::Plain(stacks.value_of_type("samples").unwrap_or_else(|| stacks.default_value()))
+    }
+
+    fn value(&self, sample: &Sample) -> i64 {
+        let (index, period) = match *self {
+            Measure::Ticks { index, period } => (index, period),
+            Measure::Plain(index) => (index, 1),
+        };
+        sample.value.get(index).copied().unwrap_or(0) / period
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protos::ValueType;
+
+    fn profile(times: &[i64]) -> Profile {
+        let strings = ["", "samples", "count", "cpu", "nanoseconds"];
+        let cpu = ValueType { r#type: 3, unit: 4 };
+        Profile {
+            sample_type: vec![ValueType { r#type: 1, unit: 2 }, cpu],
+            string_table: strings.map(String::from).to_vec(),
+            period_type: Some(cpu),
+            period: 10,
+            sample: times.iter().map(|&time| Sample { value: vec![1, time], ..Sample::default() }).collect(),
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn the_number_is_ticks_where_they_are_known() {
+        let whole = profile(&[30, 10]);
+        assert_eq!(Measure::of(&Stacks::new(&whole)), Measure::Ticks { index: 1, period: 10 });
+        let other = profile(&[30, 15]);
+        assert_eq!(Measure::of(&Stacks::new(&other)), Measure::Plain(0));
+        assert_eq!(lines(&whole), [" 4"]);
+    }
+}

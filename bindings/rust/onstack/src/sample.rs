@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A sample, as the sink receives it.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::marker::PhantomData;
+use std::slice;
+use std::time::Duration;
+
+use onstack_sys as sys;
+
+/// Why a stack could not be followed to its root. The frames that are there are right; what is missing is above them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Truncation {
+    /// Followed to its root.
+    Not,
+    /// More frames than the session's maximal depth.
+    Depth,
+    /// The next frame lies in memory that cannot be read.
+    Unreadable,
+    /// The frame pointer is not aligned: that code keeps none.
+    Misaligned,
+    /// The frame pointer points below the stack pointer or in a circle.
+    NotRising,
+    /// The return address is not in executable memory.
+    BadReturn,
+    /// A switch of stacks that could not be followed.
+    StackSwitch,
+    /// The unwinder records no callers.
+    ByDesign,
+    /// The user's unwinder said so.
+    Unwinder,
+    /// A reason that this version of the crate does not know.
+    Other(u32),
+}
+
+impl Truncation {
+    const KNOWN: [(u32, Truncation); sys::ONSTACK_TRUNCATION_COUNT as usize] = [
+        (sys::ONSTACK_TRUNCATED_NOT, Truncation::Not),
+        (sys::ONSTACK_TRUNCATED_DEPTH, Truncation::Depth),
+        (sys::ONSTACK_TRUNCATED_UNREADABLE, Truncation::Unreadable),
+        (sys::ONSTACK_TRUNCATED_MISALIGNED, Truncation::Misaligned),
+        (sys::ONSTACK_TRUNCATED_NOT_RISING, Truncation::NotRising),
+        (sys::ONSTACK_TRUNCATED_BAD_RETURN, Truncation::BadReturn),
+        (sys::ONSTACK_TRUNCATED_STACK_SWITCH, Truncation::StackSwitch),
+        (sys::ONSTACK_TRUNCATED_BY_DESIGN, Truncation::ByDesign),
+        (sys::ONSTACK_TRUNCATED_UNWINDER, Truncation::Unwinder),
+    ];
+
+    fn from_code(code: u32) -> Self {
+        Self::KNOWN.iter().find(|known| known.0 == code).map_or(Truncation::Other(code), |known| known.1)
+    }
+
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Truncation::Other(code) => code,
+            known => Self::KNOWN.iter().find(|entry| entry.1 == known).map_or(u32::MAX, |entry| entry.0),
+        }
+    }
+}
+
+/// One sample, borrowed for the call of the sink that receives it.
+pub struct Sample<'a> {
+    raw: &'a sys::onstack_sample,
+    // What the pointers in `raw` lead to lives as long, and no thread but the sink's may hold it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<'a> Sample<'a> {
+    /// # Safety
+    /// `raw` is what the core gave to a sink, and lives as long as that call.
+    pub(crate) unsafe fn new(raw: &'a sys::onstack_sample) -> Self {
+        Self { raw, _not_send: PhantomData }
+    }
+
+    /// Ticks that this sample stands for: 1 and the overruns. `weight x period` is time.
+    pub fn weight(&self) -> u32 {
+        self.raw.weight
+    }
+
+    /// When the tick was handled, as time of `CLOCK_MONOTONIC`.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.raw.time_ns)
+    }
+
+    /// Time of the session's clock between two ticks.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.raw.period_ns)
+    }
+
+    /// The kernel's number of the thread.
+    pub fn thread_id(&self) -> i32 {
+        self.raw.tid
+    }
+
+    /// The thread's name, at most 15 bytes; empty when it is not known.
+    pub fn thread_name(&self) -> &'a [u8] {
+        // SAFETY: NUL-terminated, never null, lives as long as the sample.
+        unsafe { CStr::from_ptr(self.raw.thread_name) }.to_bytes()
+    }
+
+    /// Addresses, leaf first, at least one. The first is the interrupted one; the others are return addresses, so that
+    /// the call is at the address less 1.
+    pub fn frames(&self) -> &'a [u64] {
+        // SAFETY: the core says how many there are, and they live as long as the sample.
+        unsafe { slice::from_raw_parts(self.raw.frames, self.raw.frame_count as usize) }
+    }
+
+    /// Whether the stack reaches its root, and if not, why.
+    pub fn truncation(&self) -> Truncation {
+        Truncation::from_code(self.raw.truncation)
+    }
+}
+
+impl fmt::Debug for Sample<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sample")
+            .field("weight", &self.weight())
+            .field("thread_id", &self.thread_id())
+            .field("thread_name", &String::from_utf8_lossy(self.thread_name()))
+            .field("frames", &self.frames())
+            .field("truncation", &self.truncation())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truncations_come_back_from_their_codes() {
+        for code in 0..sys::ONSTACK_TRUNCATION_COUNT {
+            let reason = Truncation::from_code(code);
+            assert!(!matches!(reason, Truncation::Other(_)), "{code}");
+            assert_eq!(reason.code(), code);
+        }
+        assert_eq!(Truncation::from_code(77), Truncation::Other(77));
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads stacks of names out of a pprof profile. A profile from a file may say anything: what an index or id does not
+//! lead to is empty or unnamed, never a failure.
+
+use std::collections::HashMap;
+
+use crate::protos::{Function, Line, Location, Mapping, Profile, Sample};
+
+/// A profile with its ids looked up.
+pub(crate) struct Stacks<'a> {
+    pub(crate) profile: &'a Profile,
+    locations: HashMap<u64, &'a Location>,
+    functions: HashMap<u64, &'a Function>,
+    mappings: HashMap<u64, &'a Mapping>,
+}
+
+impl<'a> Stacks<'a> {
+    pub(crate) fn new(profile: &'a Profile) -> Self {
+        Self {
+            profile,
+            locations: profile.location.iter().map(|l| (l.id, l)).collect(),
+            functions: profile.function.iter().map(|f| (f.id, f)).collect(),
+            mappings: profile.mapping.iter().map(|m| (m.id, m)).collect(),
+        }
+    }
+
+    pub(crate) fn text(&self, index: i64) -> &'a str {
+        let found = usize::try_from(index).ok().and_then(|index| self.profile.string_table.get(index));
+        found.map_or("", String::as_str)
+    }
+
+    /// The index of the values of that type.
+    pub(crate) fn value_of_type(&self, name: &str) -> Option<usize> {
+        self.profile.sample_type.iter().position(|value| self.text(value.r#type) == name)
+    }
+
+    /// The index of the values that the profile wants to be shown: the last ones unless it says otherwise.
+    pub(crate) fn default_value(&self) -> usize {
+        let named = match self.text(self.profile.default_sample_type) {
+            "" => None,
+            name => self.value_of_type(name),
+        };
+        named.unwrap_or(self.profile.sample_type.len().saturating_sub(1))
+    }
+
+    /// The thread's name; nothing where the profile does not tell threads apart.
+    pub(crate) fn thread(&self, sample: &Sample) -> Option<&'a str> {
+        let label = |key| sample.label.iter().find(|label| self.text(label.key) == key);
+        match label("thread").map(|label| self.text(label.str)) {
+            None | Some("") => label("thread_id").map(|_| "[unnamed thread]"),
+            name => name,
+        }
+    }
+
+    /// The names of the frames, leaf first, inlined ones included.
+    pub(crate) fn names(&self, sample: &Sample) -> Vec<String> {
+        let mut names = Vec::with_capacity(sample.location_id.len());
+        for id in &sample.location_id {
+            match self.locations.get(id) {
+                Some(location) if !location.line.is_empty() => {
+                    names.extend(location.line.iter().map(|line| self.name(location, line)));
+                }
+                Some(location) => names.push(self.place(location)),
+                None => names.push("[unknown]".into()),
+            }
+        }
+        names
+    }
+
+    fn name(&self, location: &Location, line: &Line) -> String {
+        let Some(function) = self.functions.get(&line.function_id) else { return self.place(location) };
+        match (self.text(function.name), self.text(function.system_name)) {
+            ("", "") => self.place(location),
+            ("", name) | (name, _) => name.to_owned(),
+        }
+    }
+
+    /// What can be said of a place without a name: the file and where in it.
+    fn place(&self, location: &Location) -> String {
+        let address = location.address;
+        let Some(mapping) = self.mappings.get(&location.mapping_id) else { return format!("{address:#x}") };
+        let path = self.text(mapping.filename);
+        let file = path.rsplit('/').next().unwrap_or(path);
+        if file.is_empty() {
+            return format!("{address:#x}");
+        }
+        let offset = address.wrapping_sub(mapping.memory_start).wrapping_add(mapping.file_offset);
+        format!("{file}+{offset:#x}")
+    }
+}
+
+/// Whether a frame's name is the name of a function, and not a bracketed remark, a file and offset, or an address.
+pub(crate) fn is_named(name: &str) -> bool {
+    let hexadecimal = |text: &str| {
+        text.strip_prefix("0x")
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+    };
+    if name.is_empty() || (name.starts_with('[') && name.ends_with(']')) || hexadecimal(name) {
+        return false;
+    }
+    !name.rsplit_once('+').is_some_and(|(_, offset)| hexadecimal(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_offsets_and_addresses_are_no_names() {
+        for name in ["", "[wasm]", "[onstack: too many stacks]", "0x7f12ab", "libc.so.6+0x16db20", "a b.so+0x1"] {
+            assert!(!is_named(name), "{name}");
+        }
+        for name in
+            ["main", "<[T] as core::fmt::Debug>::fmt", "core::slice::<impl [u8]>::len", "0xcafe::run", "a+b", "+0x"]
+        {
+            assert!(is_named(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn wild_indices_are_unnamed() {
+        let profile = Profile {
+            location: vec![
+                Location {
+                    id: 1,
+                    address: 0x1234,
+                    line: vec![Line { function_id: 9, ..Line::default() }],
+                    ..Location::default()
+                },
+                Location { id: 2, address: 0x5010, mapping_id: 3, ..Location::default() },
+            ],
+            mapping: vec![Mapping {
+                id: 3,
+                memory_start: 0x5000,
+                file_offset: 0x100,
+                filename: 1,
+                ..Mapping::default()
+            }],
+            string_table: vec![String::new(), "/lib/libx.so".into()],
+            default_sample_type: -5,
+            ..Profile::default()
+        };
+        let stacks = Stacks::new(&profile);
+        let sample = Sample { location_id: vec![1, 2, 77], ..Sample::default() };
+        assert_eq!(stacks.names(&sample), ["0x1234", "libx.so+0x110", "[unknown]"]);
+        assert_eq!(stacks.default_value(), 0);
+        assert_eq!(stacks.thread(&sample), None);
+    }
+}

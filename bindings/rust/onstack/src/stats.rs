@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A session's counters.
+
+use std::ffi::{c_char, CStr};
+use std::mem::size_of;
+use std::time::Duration;
+
+use onstack_sys as sys;
+
+use crate::error::{check, Result};
+use crate::sample::Truncation;
+
+/// Counters of a session since its start. In ticks,
+/// `ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping`,
+/// exactly so once the session has stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Whether the session is sampling.
+    pub running: bool,
+    /// Time of the session's clock between two ticks.
+    pub period: Duration,
+    /// Ticks that were recognized as this session's.
+    pub ticks: u64,
+    /// Ticks whose sample went into the buffer.
+    pub recorded: u64,
+    /// Samples in the buffer; `recorded / samples` is their mean weight.
+    pub samples: u64,
+    /// Samples handed to the sink.
+    pub delivered: u64,
+    /// Ticks of bursts of more than 250 ms, which belong to no stack.
+    pub unattributed: u64,
+    /// Ticks that found the buffer full, because the sink was too slow.
+    pub dropped_ring_full: u64,
+    /// Ticks that left too little room on the signal stack.
+    pub dropped_no_stack: u64,
+    /// Ticks for which the unwinder returned no frame.
+    pub dropped_unwinder: u64,
+    /// Ticks that came while the session was being stopped.
+    pub dropped_stopping: u64,
+    /// Samples, not ticks, that the sink refused.
+    pub dropped_sink: u64,
+    /// Samples whose stack does not reach its root; [`Stats::truncated_by`] says why.
+    pub truncated: u64,
+    truncated_by: [u64; 16],
+    /// Threads that got a timer of this session.
+    pub threads_seen: u64,
+    /// Of these, alive now as far as known.
+    pub threads_armed: u64,
+    /// Attempts that found no timer; these threads are sampled by the process-wide tick.
+    pub threads_unarmed: u64,
+    /// Expiries of the process-wide timer that finds new threads.
+    pub process_ticks: u64,
+    /// Signals of others handed to the action that was found.
+    pub forwarded: u64,
+    /// Of these, those of somebody else's POSIX timer.
+    pub forwarded_timer: u64,
+    /// Signals of others for which no handler was found.
+    pub swallowed: u64,
+    /// Ticks of sessions that were over already.
+    pub late: u64,
+    /// Signals of others that came back from the action they were forwarded to, and were dropped.
+    pub looped: u64,
+    /// The unwinder in use.
+    pub unwinder: String,
+    /// How stacks are read: `probe`, `copy` or `none`.
+    pub reader: String,
+}
+
+impl Stats {
+    /// Samples that ended early for that reason.
+    pub fn truncated_by(&self, reason: Truncation) -> u64 {
+        self.truncated_by.get(reason.code() as usize).copied().unwrap_or(0)
+    }
+
+    /// # Safety
+    /// `session` is a live handle.
+    pub(crate) unsafe fn read(session: *const sys::onstack_session) -> Result<Self> {
+        // SAFETY: all fields are integers and pointers that may be zero or null.
+        let mut raw: sys::onstack_stats = unsafe { std::mem::zeroed() };
+        raw.size = size_of::<sys::onstack_stats>() as u32;
+        // SAFETY: the caller's promise; the structure is ours and its size is said.
+        check(unsafe { sys::onstack_session_stats(session, &mut raw) })?;
+        Ok(Self {
+            running: raw.running != 0,
+            period: Duration::from_nanos(raw.period_ns),
+            ticks: raw.ticks,
+            recorded: raw.recorded,
+            samples: raw.samples,
+            delivered: raw.delivered,
+            unattributed: raw.unattributed,
+            dropped_ring_full: raw.dropped_ring_full,
+            dropped_no_stack: raw.dropped_no_stack,
+            dropped_unwinder: raw.dropped_unwinder,
+            dropped_stopping: raw.dropped_stopping,
+            dropped_sink: raw.dropped_sink,
+            truncated: raw.truncated,
+            truncated_by: raw.truncated_by,
+            threads_seen: raw.threads_seen,
+            threads_armed: raw.threads_armed,
+            threads_unarmed: raw.threads_unarmed,
+            process_ticks: raw.process_ticks,
+            forwarded: raw.forwarded,
+            forwarded_timer: raw.forwarded_timer,
+            swallowed: raw.swallowed,
+            late: raw.late,
+            looped: raw.looped,
+            // SAFETY: the core fills in static strings, or the name of an unwinder that outlives the session.
+            unwinder: unsafe { text(raw.unwinder) },
+            // SAFETY: as above.
+            reader: unsafe { text(raw.reader) },
+        })
+    }
+}
+
+/// # Safety
+/// `pointer` is null or a NUL-terminated string that lives during the call.
+unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}

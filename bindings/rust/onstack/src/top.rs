@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of functions: what each spent itself, and with what it called.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::protos::Profile;
+use crate::stacks::{is_named, Stacks};
+
+/// A function's part of a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopEntry {
+    /// The function, or what is known where no name is: a file and offset, an address, a remark in brackets.
+    pub name: String,
+    /// Spent in the function itself.
+    pub flat: i64,
+    /// Spent in it and in what it called; a recursive function counts once a stack.
+    pub cum: i64,
+}
+
+/// The functions of a profile, the most expensive first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Top {
+    /// One for each function.
+    pub entries: Vec<TopEntry>,
+    /// Sum over the profile.
+    pub total: i64,
+    /// Sum over the stacks whose leaf is a function with a name.
+    pub named: i64,
+    /// What the numbers mean, as `cpu`.
+    pub value_type: String,
+    /// Their unit, as `nanoseconds`.
+    pub unit: String,
+}
+
+impl Top {
+    pub(crate) fn new(profile: &Profile) -> Self {
+        let stacks = Stacks::new(profile);
+        let index = stacks.default_value();
+        let (value_type, unit) = profile
+            .sample_type
+            .get(index)
+            .map_or(("", ""), |value| (stacks.text(value.r#type), stacks.text(value.unit)));
+        let mut top =
+            Self { entries: Vec::new(), total: 0, named: 0, value_type: value_type.into(), unit: unit.into() };
+
+        let mut sums: HashMap<String, (i64, i64)> = HashMap::new();
+        for sample in &profile.sample {
+            let value = sample.value.get(index).copied().unwrap_or(0);
+            top.total = top.total.saturating_add(value);
+            let names = stacks.names(sample);
+            let Some(leaf) = names.first() else { continue };
+            if is_named(leaf) {
+                top.named = top.named.saturating_add(value);
+            }
+            let flat = &mut sums.entry(leaf.clone()).or_default().0;
+            *flat = flat.saturating_add(value);
+            for name in names.into_iter().collect::<HashSet<_>>() {
+                let cum = &mut sums.entry(name).or_default().1;
+                *cum = cum.saturating_add(value);
+            }
+        }
+        top.entries = sums.into_iter().map(|(name, (flat, cum))| TopEntry { name, flat, cum }).collect();
+        top.entries.sort_by(|a, b| (b.flat, b.cum).cmp(&(a.flat, a.cum)).then_with(|| a.name.cmp(&b.name)));
+        top
+    }
+
+    /// The function of that name.
+    pub fn get(&self, name: &str) -> Option<&TopEntry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// Share of the whole, 0 to 1, whose leaf is a function with a name.
+    pub fn named_share(&self) -> f64 {
+        self.share(self.named)
+    }
+
+    /// A value's share of the whole, 0 to 1; 0 for an empty profile.
+    pub fn share(&self, value: i64) -> f64 {
+        if self.total == 0 {
+            0.0
+        } else {
+            value as f64 / self.total as f64
+        }
+    }
+
+    fn amount(&self, value: i64) -> String {
+        let value_f = value as f64;
+        match self.unit.as_str() {
+            "nanoseconds" if value.unsigned_abs() >= 1_000_000_000 => format!("{:.2}s", value_f / 1e9),
+            "nanoseconds" => format!("{:.2}ms", value_f / 1e6),
+            "count" | "" => value.to_string(),
+            "bytes" if value.unsigned_abs() >= 1 << 20 => format!("{:.2}MiB", value_f / f64::from(1 << 20)),
+            "bytes" => format!("{:.2}KiB", value_f / 1024.0),
+            unit => format!("{value}{unit}"),
+        }
+    }
+}
+
+impl fmt::Display for Top {
+    /// The alternate form `{:#}` shows the first 20 lines; a precision, as `{:.5}`, that many.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = f.precision().unwrap_or(if f.alternate() { 20 } else { self.entries.len() });
+        writeln!(f, "Type: {}", self.value_type)?;
+        writeln!(f, "Total: {}; {:.2}% in named functions", self.amount(self.total), 100.0 * self.named_share())?;
+        writeln!(f, "{:>10} {:>6}  {:>6} {:>10} {:>6}  name", "flat", "flat%", "sum%", "cum", "cum%")?;
+        let mut sum = 0i64;
+        for entry in self.entries.iter().take(count) {
+            sum = sum.saturating_add(entry.flat);
+            writeln!(
+                f,
+                "{:>10} {:>5.2}% {:>6.2}% {:>10} {:>5.2}%  {}",
+                self.amount(entry.flat),
+                100.0 * self.share(entry.flat),
+                100.0 * self.share(sum),
+                self.amount(entry.cum),
+                100.0 * self.share(entry.cum),
+                entry.name
+            )?;
+        }
+        if let Some(hidden) = self.entries.len().checked_sub(count).filter(|hidden| *hidden > 0) {
+            writeln!(f, "{hidden} more not shown")?;
+        }
+        Ok(())
+    }
+}
