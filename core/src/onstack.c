@@ -11,6 +11,7 @@
 #include "base/atomics.h"
 #include "base/sys.h"
 #include "control/code_map.h"
+#include "control/modules.h"
 #include "control/options.h"
 #include "control/slots.h"
 #include "control/threads.h"
@@ -27,6 +28,10 @@
 #define SESSION_TEND_NS 1000000000u  /* reaping, names, stack bounds again */
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
+
+/* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (about 1 ms), and by the consumer. */
+#define SESSION_RULES_AT_START ((size_t)1 << 19)
+#define SESSION_RULES_BUDGET ((size_t)1 << 24)
 
 struct onstack_session {
   onstack_settings settings;
@@ -64,6 +69,7 @@ static bool session_is_here(const onstack_session *session) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = session_now_ns();
+  if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
   if (due) {
     session->tended_ns = now;
@@ -131,6 +137,7 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
 static int session_begin(onstack_session *session) {
   int result = onstack_slot_take(&session->settings, &session->slot);
   if (result < 0) return result;
+  if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_AT_START);
   onstack_slot *slot = session->slot;
   session->generation = slot->generation;
   session->tended_ns = session->refreshed_ns = session_now_ns();

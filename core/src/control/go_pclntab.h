@@ -12,6 +12,8 @@ typedef struct onstack_go_pclntab {
   uint64_t function_count;
   uint64_t names; /* offsets in the table */
   uint64_t functions;
+  uint64_t pc_values;
+  uint32_t quantum; /* of PC deltas */
 } onstack_go_pclntab;
 
 /* Reads the header. False: not a format that we know. `text` stays 0 where the header does not tell (Go 1.26 leaves

@@ -127,17 +127,22 @@ static const struct {
     {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
     {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
     {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
-    {"crosscall2", ONSTACK_GO_CROSSCALL2},
+    {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.debugCallV2", ONSTACK_GO_EXACT},
+    {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_ROOT},
+    {"runtime.gogo", ONSTACK_GO_LOST},            {"runtime.morestack", ONSTACK_GO_LOST},
+    {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
-  if (name[0] != 'r' && name[0] != 't' && name[0] != 'c') return;
+  if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c') return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
     go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
-    if (go->span.high == 0) go->span.low = low;
-    go->span.high = high;
+    if (go->span.high == 0 || low < go->span.low) go->span.low = low;
+    if (high > go->span.high) go->span.high = high;
     return;
   }
 }
@@ -170,6 +175,13 @@ static void go_inspect_object(const go_object *object) {
   if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return;
   if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return;
   if (!go_find_text(object, &sections, &table, &go.text)) return;
+  go.functions = (onstack_go_functions){table.base + table.functions,
+                                        table.base + table.functions,
+                                        table.base + table.pc_values,
+                                        table.base + table.size,
+                                        table.text,
+                                        (uint32_t)table.function_count,
+                                        table.quantum};
   onstack_go_pclntab_each(&table, go_note_function, &go);
   onstack_code.go[count] = go;
   onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */

@@ -7,6 +7,7 @@
 #include "control/code_map.h"
 #include "control/fork.h"
 #include "control/go_runtime.h"
+#include "control/modules.h"
 #include "control/pin.h"
 #include "control/threads.h"
 #include "control/vdso.h"
@@ -175,4 +176,5 @@ void onstack_slots_after_fork(void) {
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_code_map_after_fork();
+  onstack_modules_after_fork();
 }

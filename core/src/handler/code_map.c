@@ -34,21 +34,16 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
   return false;
 }
 
-ONSTACK_HANDLER uint32_t onstack_code_go_treatment(uint64_t return_address) {
+ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  uint64_t call = return_address - 1;
-  for (uint32_t i = 0; i < runtimes; i++) {
-    const onstack_go_runtime *go = &onstack_code.go[i];
-    if (!code_range_holds(&go->span, call)) continue;
-    for (uint32_t special = 0; special < go->special_count; special++)
-      if (code_range_holds(&go->specials[special].body, call)) return go->specials[special].treatment;
-  }
-  return ONSTACK_GO_PLAIN;
+  for (uint32_t i = 0; i < runtimes; i++)
+    if (code_range_holds(&onstack_code.go[i].text, address)) return &onstack_code.go[i];
+  return NULL;
 }
 
-ONSTACK_HANDLER bool onstack_code_is_go(uint64_t address) {
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count);
-  for (uint32_t i = 0; i < runtimes; i++)
-    if (code_range_holds(&onstack_code.go[i].text, address)) return true;
-  return false;
+ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return ONSTACK_GO_PLAIN;
+  for (uint32_t special = 0; special < go->special_count; special++)
+    if (code_range_holds(&go->specials[special].body, address)) return go->specials[special].treatment;
+  return ONSTACK_GO_PLAIN;
 }

@@ -13,19 +13,33 @@
 
 #define ONSTACK_CODE_RANGES 2048u
 
-/* How a walk by frame pointers goes on behind a return address in a Go function that switches stacks. */
-#define ONSTACK_GO_PLAIN 0u     /* it does not switch */
-#define ONSTACK_GO_BY_G 1u      /* asmcgocall: goroutine -> C on g0; continue by g and depth */
-#define ONSTACK_GO_BY_FP 2u     /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+/* How a walk goes on behind an address in a Go function that is not like the others. */
+#define ONSTACK_GO_PLAIN 0u      /* it is */
+#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
 #define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart, mcall: nothing above */
+#define ONSTACK_GO_LOST 6u       /* gogo, morestack: the stack is changed inside, without a trace */
 
-#define ONSTACK_GO_SPECIALS 32u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
 #define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
 
 typedef struct onstack_code_range {
   uint64_t low;
   uint64_t high;
 } onstack_code_range;
+
+/* Where Go's function table lies (runtime/symtab.go): loaded read-only memory that stays as long as the process. */
+typedef struct onstack_go_functions {
+  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
+  const uint8_t *functions; /* records (_func) */
+  const uint8_t *pctab;
+  const uint8_t *end; /* of all of it */
+  uint64_t text;
+  uint32_t count;
+  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
+} onstack_go_functions;
 
 typedef struct onstack_go_special {
   onstack_code_range body;
@@ -35,6 +49,7 @@ typedef struct onstack_go_special {
 
 typedef struct onstack_go_runtime {
   onstack_code_range text;
+  onstack_go_functions functions;
   onstack_code_range span; /* from the first special to the last: most Go code lies outside */
   uint32_t special_count;
   uint32_t reserved;
@@ -59,10 +74,10 @@ ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
  */
 ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
 
-/* The treatment (ONSTACK_GO_*) behind a return address. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(uint64_t return_address);
+/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
 
-/* True if the address lies in Go text. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_is_go(uint64_t address);
+/* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);
 
 #endif

@@ -117,18 +117,6 @@ static ONSTACK_HANDLER void entry_record(onstack_slot *slot, onstack_thread *rec
   if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
 }
 
-static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
-                                              ucontext_t *context) {
-  uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
-  /* More than 250 ms of overruns in one sample was a thread that blocked the signal or a clock that jumped: it says
-     nothing about the stack of this instant. */
-  uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
-  onstack_store_relaxed(&record->unanswered, 0u);
-  onstack_add_relaxed(&slot->counters.ticks, ticks);
-  if (ticks > weight) onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
-  entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
-}
-
 /* Our drain threads; some of them may leave the signal open (own_threads of another session). */
 static ONSTACK_HANDLER bool entry_is_own(uint32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
@@ -136,8 +124,30 @@ static ONSTACK_HANDLER bool entry_is_own(uint32_t tid) {
   return false;
 }
 
-/* The process tick: finds threads without a timer. Its overruns say nothing about this thread and are left out. */
-static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, ucontext_t *context) {
+/* Counts the ticks of a signal; what one sample may not stand for goes to `unattributed`. Returns the weight. */
+static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const siginfo_t *info) {
+  uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+  /* More than 250 ms of overruns in one sample was a thread that blocked the signal or a clock that jumped: it says
+     nothing about the stack of this instant. */
+  uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
+  onstack_add_relaxed(&slot->counters.ticks, ticks);
+  if (ticks > weight) onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+  return weight;
+}
+
+static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
+                                              ucontext_t *context) {
+  uint32_t weight = entry_count_ticks(slot, info);
+  onstack_store_relaxed(&record->unanswered, 0u);
+  entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+}
+
+/*
+ * The process tick: finds threads without a timer. Its overruns count with the thread that it hits: it meets threads in
+ * proportion to their share of the time that the overruns stand for, so the sum is right where the process clock runs
+ * faster than the kernel's tick.
+ */
+static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo_t *info, ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
@@ -157,11 +167,11 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, ucontext_t *c
       onstack_clock_cpu_arm(slot, record, tid);
     }
   }
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)1);
+  uint32_t weight = entry_count_ticks(slot, info);
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
-  entry_record(slot, record, tid, 1, context);
+  entry_record(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
 }
 
@@ -174,7 +184,7 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
                  onstack_load_relaxed(&tick->record->timer) == info->si_timerid;
   if (state == ONSTACK_SLOT_RUNNING && current) {
     if (tick->record == slot->threads.process)
-      entry_process_tick(slot, context);
+      entry_process_tick(slot, info, context);
     else
       entry_thread_tick(slot, tick->record, info, context);
   } else if (state == ONSTACK_SLOT_STOPPING && current && tick->record != slot->threads.process) {

@@ -21,12 +21,14 @@ typedef struct onstack_walk {
 typedef struct onstack_unwinder_ops {
   const char *name;
   bool reads_stack;     /* by the memory reader: bounds are of use */
+  bool needs_rules;     /* rule tables must be derived */
   uint32_t stack_bytes; /* of the signal stack that `run` needs at most (measured by tests/core/test_stack_use.c) */
   onstack_walk_result (*run)(const onstack_walk *walk); /* signal-safe */
 } onstack_unwinder_ops;
 
 ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_frame_pointer;
 ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_pc_only;
+ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_rules;
 ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
 
 #endif

@@ -16,4 +16,4 @@ static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) 
   return result;
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, 0, custom_run};
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};

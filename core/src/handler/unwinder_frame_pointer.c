@@ -18,8 +18,8 @@
  * own record is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it
  * points into the old, freed one.
  */
-#include "base/address.h"
 #include "handler/code_map.h"
+#include "handler/go_stack.h"
 #include "handler/unwinder.h"
 
 typedef struct fp_cursor {
@@ -38,36 +38,22 @@ static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address & ((
 static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address; }
 #endif
 
-#if defined(__x86_64__)
-/* g.stack.hi must look like the top of a stack that holds `depth` bytes. 1 GiB is Go's maximal stack (64-bit). */
-static ONSTACK_HANDLER bool fp_go_stack_is_sane(const uint64_t stack[2], uint64_t depth) {
-  return onstack_address_plausible(stack[0]) && onstack_address_plausible(stack[1]) && stack[1] > stack[0] &&
-         stack[1] - stack[0] <= ((uint64_t)1 << 30) && depth < stack[1] - stack[0] && !(depth & 7);
-}
-
 /* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
 static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
-  uint64_t saved[2], stack[2];
-  if (!onstack_memory_read_pair(memory, cursor->fp + 16, saved)) return false;
-  uint64_t depth = saved[0], g = saved[1];
-  uint64_t sp = depth; /* without a g asmcgocall was on g0 already and stored its old SP there */
-  if (g != 0) {
-    if (!onstack_memory_read_pair(memory, g, stack) || !fp_go_stack_is_sane(stack, depth)) return false;
-    sp = stack[1] - depth;
-  }
+#if defined(__x86_64__)
+  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
+  if (sp == 0) return false;
   onstack_memory_enter_stack(memory, sp);
   cursor->fp = sp;
   cursor->floor = sp;
   return true;
-}
 #else
-/* arm64 keeps no record of asmcgocall's own there; the rules unwinder is to do that switch. */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
+  /* arm64 keeps no record of asmcgocall's own there, and a C frame's record does not tell its CFA. */
   (void)memory;
   (void)cursor;
   return false;
-}
 #endif
+}
 
 /*
  * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
@@ -81,7 +67,8 @@ static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cur
 /* Moves the cursor to the caller's record; `record` is the one just read. */
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor,
                                                      const uint64_t record[2], uint64_t return_address) {
-  uint32_t treatment = onstack_code_go_treatment(return_address);
+  const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
+  uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
   if (treatment == ONSTACK_GO_BY_G)
     return fp_cross_asmcgocall(memory, cursor) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->floor = cursor->fp + 16;
@@ -140,4 +127,4 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   return (onstack_walk_result){count, why};
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, 512, fp_run};
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512, fp_run};

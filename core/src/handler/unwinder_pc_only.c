@@ -7,4 +7,4 @@ static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk)
   return (onstack_walk_result){1, ONSTACK_TRUNCATED_BY_DESIGN};
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, 128, pc_only_run};
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};

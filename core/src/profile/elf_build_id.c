@@ -8,7 +8,9 @@
 #define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
 
 /* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
-static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
+static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) {
+  return (bytes + alignment - 1) & ~(alignment - 1);
+}
 
 static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
   for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {

@@ -80,7 +80,8 @@ static int elf_read_tables(onstack_elf_file *file) {
   }
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
-    file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
+    file->segments =
+        elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
     if (file->segments != NULL) file->segment_count = header.segment_count;
   }
   uint64_t sections = elf_count_sections(file, &header);

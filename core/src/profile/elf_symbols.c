@@ -145,8 +145,8 @@ static bool elf_symbols_open(elf_symbol_scan *scan, uint32_t table_type) {
          elf_section_inside(file, scan->names);
 }
 
-int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,
-                             onstack_profile_arena *names) {
+int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
+                             size_t count, onstack_profile_arena *names) {
   elf_symbol_scan scan = {.file = file, .queries = queries, .count = count};
   if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;

@@ -46,7 +46,8 @@ void onstack_profile_hash_release(onstack_profile_hash_index *index) {
   *index = (onstack_profile_hash_index){0};
 }
 
-/* Multiplication spreads upwards only, so the high half is folded back after each step: addresses differ in low bits. */
+/* Multiplication spreads upwards only, so the high half is folded back after each step: addresses differ in
+   low bits, and the index looks at low bits. */
 uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
   return hash ^ (hash >> 32);

@@ -101,7 +101,8 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
 }
 
 /* Adds the part [start, limit) of a mapping that is gone. */
-static bool maps_retire(onstack_profile_maps *maps, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
+static bool maps_retire(onstack_profile_maps *maps, const onstack_profile_mapping *gone, uint64_t start,
+                        uint64_t limit) {
   onstack_profile_mapping part = *gone;
   part.start = start;
   part.limit = limit;

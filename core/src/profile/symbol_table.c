@@ -58,7 +58,8 @@ int onstack_profile_symbols_open(onstack_symbol_table *table) {
 }
 
 /* Appends a line to the chain of an address. */
-static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer, const onstack_profile_line *line) {
+static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer,
+                          const onstack_profile_line *line) {
   if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
   void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
   if (lines == NULL) return -ENOMEM;

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/go_stack.h"
+
+#include "base/address.h"
+
+/* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
+#define GO_FUNC_PCSP 16u
+#define GO_FUNC_FLAG 41u
+#define GO_FUNC_SIZE 44u
+#define GO_FLAG_SPWRITE 2u
+
+static ONSTACK_HANDLER uint32_t go_half(const uint8_t *at) {
+  return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* A varint of at most 32 bits; the position becomes `end` when it runs out. */
+static ONSTACK_HANDLER uint32_t go_varint(const uint8_t **at, const uint8_t *end) {
+  uint32_t value = 0;
+  for (uint32_t shift = 0; *at < end && shift < 35; shift += 7) {
+    uint8_t byte = *(*at)++;
+    value |= (uint32_t)(byte & 0x7f) << (shift & 31);
+    if (!(byte & 0x80)) return value;
+  }
+  *at = end;
+  return 0;
+}
+
+/* The last function whose entry is not behind `offset`. The caller has checked that there is one. */
+static ONSTACK_HANDLER uint32_t go_find_function(const onstack_go_functions *functions, uint32_t offset) {
+  uint32_t low = 0, high = functions->count;
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (go_half(functions->functab + (size_t)middle * 8) <= offset)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+ONSTACK_HANDLER bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame) {
+  const onstack_go_functions *functions = &go->functions;
+  uint64_t offset = address - functions->text;
+  if (offset > UINT32_MAX || offset < go_half(functions->functab)) return false;
+  uint32_t function = go_find_function(functions, (uint32_t)offset);
+  uint32_t entry = go_half(functions->functab + (size_t)function * 8);
+  uint32_t record = go_half(functions->functab + (size_t)function * 8 + 4);
+  if (record > (size_t)(functions->end - functions->functions) - GO_FUNC_SIZE) return false;
+  const uint8_t *at = functions->functions + record;
+  uint32_t pcsp = go_half(at + GO_FUNC_PCSP);
+  if (pcsp == 0 || pcsp >= (size_t)(functions->end - functions->pctab)) return false;
+  frame->entry = functions->text + entry;
+  frame->writes_sp = (at[GO_FUNC_FLAG] & GO_FLAG_SPWRITE) != 0;
+  /* Pairs {value delta, zigzag; PC delta} (runtime/symtab.go, step); the value begins with -1 at the entry. */
+  const uint8_t *pair = functions->pctab + pcsp;
+  uint32_t value = UINT32_MAX;
+  uint64_t pc = entry;
+  for (bool first = true; pair < functions->end; first = false) {
+    uint32_t delta = go_varint(&pair, functions->end);
+    if (delta == 0 && !first) return false;
+    value += delta & 1 ? ~(delta >> 1) : delta >> 1;
+    pc += (uint64_t)go_varint(&pair, functions->end) * functions->quantum;
+    if (offset < pc) {
+      frame->depth = (int32_t)value;
+      return frame->depth >= 0 && (frame->depth & 7) == 0;
+    }
+  }
+  return false;
+}
+
+/* g.stack must look like a stack that holds `depth` bytes; 1 GiB is Go's maximal stack (64-bit). */
+static ONSTACK_HANDLER bool go_stack_is_sane(const uint64_t stack[2], uint64_t depth) {
+  return onstack_address_plausible(stack[0]) && onstack_address_plausible(stack[1]) && stack[1] > stack[0] &&
+         stack[1] - stack[0] <= ((uint64_t)1 << 30) && depth < stack[1] - stack[0] && !(depth & 7);
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp) {
+  uint64_t saved[2], stack[2];
+  if (!onstack_memory_read_pair(memory, sp, saved)) return 0;
+#if defined(__x86_64__)
+  uint64_t depth = saved[0], g = saved[1];
+#else
+  uint64_t depth = saved[1], g = saved[0];
+#endif
+  if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
+  if (!onstack_memory_read_pair(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
+  return stack[1] - depth;
+}

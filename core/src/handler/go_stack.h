@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Go's own description of its frames and of its switch to C, read in the handler. */
+#ifndef ONSTACK_HANDLER_GO_STACK_H
+#define ONSTACK_HANDLER_GO_STACK_H
+
+#include "handler/code_map.h"
+#include "handler/memory.h"
+
+typedef struct onstack_go_frame {
+  uint64_t entry;  /* of the function */
+  int32_t depth;   /* bytes between SP and the return address at this instruction */
+  bool writes_sp;  /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
+} onstack_go_frame;
+
+/* What .gopclntab's pcsp table says at `address` in this runtime's text; false if it says nothing. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t address, onstack_go_frame *frame);
+
+/*
+ * The stack pointer at which a goroutine waits while it is in C: from what asmcgocall stored at `sp` on g0's stack (the
+ * C function's CFA). 0 if that is not a plausible pair of g and depth. Signal-safe.
+ *   amd64 (runtime/asm_amd64.s): 0(SP) = depth, 8(SP) = g
+ *   arm64 (runtime/asm_arm64.s): 0(RSP) = g, 8(RSP) = depth
+ * g.stack is g's first field {lo, hi} (runtime/runtime2.go); without a g, asmcgocall was on g0 already.
+ */
+ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Libraries that come, go, and are replaced on disk during the life of a profile. */
+#include "test_profile_image.h"
+#include "test_profile_support.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct bytes {
+  char *data;
+  size_t length;
+} bytes;
+
+static bytes read_file(const char *path) {
+  FILE *file = fopen(path, "rb");
+  cr_assert_not_null(file, "%s", path);
+  bytes all = {0};
+  fseek(file, 0, SEEK_END);
+  all.length = (size_t)ftell(file);
+  rewind(file);
+  all.data = malloc(all.length);
+  cr_assert_eq(fread(all.data, 1, all.length, file), all.length);
+  fclose(file);
+  return all;
+}
+
+static void write_file(const char *path, bytes all) {
+  FILE *file = fopen(path, "wb");
+  cr_assert_not_null(file, "%s", path);
+  cr_assert_eq(fwrite(all.data, 1, all.length, file), all.length);
+  fclose(file);
+}
+
+static int find_libm(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  if (strstr(info->dlpi_name, "libm.so") == NULL) return 0;
+  snprintf(data, 512, "%s", info->dlpi_name);
+  return 1;
+}
+
+/* A copy of libm in a new directory; loaded. */
+typedef struct plugin {
+  char directory[64], path[128];
+  bytes content;
+  void *handle;
+  uint64_t function;
+} plugin;
+
+static plugin plugin_load(void) {
+  char libm[512] = "";
+  plugin it = {.directory = P_tmpdir "/onstack-maps-XXXXXX"};
+  void *original = dlopen("libm.so.6", RTLD_NOW);
+  cr_assert_not_null(original);
+  dl_iterate_phdr(find_libm, libm);
+  cr_assert_not_null(mkdtemp(it.directory));
+  snprintf(it.path, sizeof(it.path), "%s/plugin.so", it.directory);
+  it.content = read_file(libm);
+  write_file(it.path, it.content);
+  it.handle = dlopen(it.path, RTLD_NOW | RTLD_LOCAL);
+  cr_assert_not_null(it.handle, "%s", dlerror());
+  it.function = (uint64_t)(uintptr_t)dlsym(it.handle, "nextafter");
+  cr_assert_neq(it.function, (uint64_t)(uintptr_t)dlsym(original, "nextafter"), "the copy is the original");
+  dlclose(original);
+  return it;
+}
+
+static void plugin_remove(plugin *it) {
+  unlink(it->path);
+  rmdir(it->directory);
+  free(it->content.data);
+}
+
+static void check_plugin(onstack_profile *profile, const plugin *it) {
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_not_null(strstr(d_stack(out, 0), "nextafter"), "%s", d_stack(out, 0));
+  const d_location *location = d_find_location(out, out->samples[0].locations[0]);
+  cr_assert_str_eq(d_text(out, d_find_mapping(out, location->mapping)->file), it->path);
+  cr_assert_neq(d_find_mapping(out, location->mapping)->build_id, 0);
+  decoded_free(out);
+}
+
+/* The pause between two looks at the mappings is a quarter of a second. */
+static void wait_for_next_look(void) { nanosleep(&(struct timespec){.tv_nsec = 300 * 1000 * 1000}, NULL); }
+
+Test(profile_maps, a_library_loaded_later_is_found_and_keeps_its_names_when_it_is_gone) {
+  onstack_profile *profile = profile_of(NULL);
+  plugin it = plugin_load();
+  wait_for_next_look();
+  feed(profile, &it.function, 1); /* in no known mapping: looked up now */
+  dlclose(it.handle);
+  wait_for_next_look();
+  uint64_t nowhere = 0x1234;
+  feed(profile, &nowhere, 1); /* the sink looks again, */
+  check_plugin(profile, &it); /* and so does each write */
+  check_plugin(profile, &it);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+Test(profile_maps, a_look_that_came_too_soon_is_made_up_for) {
+  onstack_profile *profile = profile_of(NULL);
+  plugin it = plugin_load();
+  feed(profile, &it.function, 1); /* too soon after the start */
+  wait_for_next_look();
+  feed(profile, &it.function, 1); /* known stack, but the look is still owed */
+  dlclose(it.handle);
+  check_plugin(profile, &it);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+Test(profile_maps, clear_forgets_libraries_that_are_gone) {
+  plugin it = plugin_load();
+  onstack_profile *profile = profile_of(NULL);
+  dlclose(it.handle);
+  onstack_profile_clear(profile);
+  feed(profile, &it.function, 1);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_eq(d_find_location(out, out->samples[0].locations[0])->mapping, 0);
+  decoded_free(out);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+/* Another build of the library: other names at the same addresses, and another build id. */
+static void spoil(bytes content) {
+  for (size_t i = 0; i + 36 < content.length; i++) {
+    if (memcmp(content.data + i, "nextafter", 9) == 0) memcpy(content.data + i, "XXXXXXXXX", 9);
+    if (memcmp(content.data + i, "\x14\0\0\0\x03\0\0\0GNU", 12) == 0) content.data[i + 12] ^= 1;
+  }
+}
+
+Test(profile_maps, a_file_replaced_since_names_nothing) {
+  plugin it = plugin_load();
+  onstack_profile *profile = profile_of(NULL);
+  feed(profile, &it.function, 1);
+  char next[160];
+  snprintf(next, sizeof(next), "%s.new", it.path);
+  spoil(it.content);
+  write_file(next, it.content);
+  cr_assert_eq(rename(next, it.path), 0); /* as a package manager does */
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_null(strstr(d_stack(out, 0), "XXXXXXXXX"), "%s", d_stack(out, 0));
+  /* Where the separate debug file of the old build is installed, it still names the function. */
+  cr_assert(strstr(d_stack(out, 0), "nextafter") != NULL || strncmp(d_stack(out, 0), "plugin.so+0x", 12) == 0, "%s",
+            d_stack(out, 0));
+  decoded_free(out);
+  dlclose(it.handle);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+Test(profile_maps, generated_code_is_anonymous) {
+  onstack_profile *profile = profile_of(NULL);
+  void *code = mmap(NULL, 65536, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  cr_assert_neq(code, MAP_FAILED);
+  uint64_t frame = (uint64_t)(uintptr_t)code + 100;
+  feed(profile, &frame, 1);
+  decoded *out = write_and_decode(profile, NULL);
+  const d_location *location = d_find_location(out, out->samples[0].locations[0]);
+  const d_mapping *mapping = d_find_mapping(out, location->mapping);
+  char expected[32];
+  snprintf(expected, sizeof(expected), "0x%lx", (unsigned long)frame);
+  cr_assert_str_eq(d_stack(out, 0), expected);
+  cr_assert_str_eq(d_text(out, mapping->file), "//anon");
+  cr_assert_eq(mapping->functions, 0);
+  decoded_free(out);
+  munmap(code, 65536);
+  onstack_profile_free(profile);
+}
+
+static void check_leaf(onstack_profile *profile, size_t sample, const char *expected) {
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_str_eq(d_stack(out, sample), expected);
+  decoded_free(out);
+}
+
+/* Code whose virtual addresses differ from its file offsets: first whole, then gone, then half covered by others. */
+Test(profile_maps, offsets_become_virtual_addresses_whatever_happens_to_the_mapping) {
+  char path[] = P_tmpdir "/onstack-image-XXXXXX";
+  int descriptor = mkstemp(path);
+  cr_assert_geq(descriptor, 0);
+  image it = image_make();
+  it.segments[1].file_bytes = it.segments[1].memory_bytes = 0x3000;
+  it.symbols[2].value = 0x4000; /* in the third page of code */
+  cr_assert_eq(write(descriptor, &it, sizeof(it)), (ssize_t)sizeof(it));
+  cr_assert_eq(ftruncate(descriptor, 0x4000), 0);
+  char *base = mmap(NULL, 0x4000, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  cr_assert_neq(base, MAP_FAILED);
+  cr_assert_eq(mprotect(base + 0x1000, 0x3000, PROT_READ | PROT_EXEC), 0);
+  onstack_profile *profile = profile_of(NULL);
+  uint64_t first = (uint64_t)(uintptr_t)base + 0x1025, third = (uint64_t)(uintptr_t)base + 0x3005;
+  feed(profile, &first, 1);
+  feed(profile, &third, 1);
+  for (int round = 0; round < 4; round++) {
+    check_leaf(profile, 0, "function01");
+    check_leaf(profile, 1, "function02");
+    if (round == 0) munmap(base, 0x4000);
+    if (round == 1) {
+      int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+      void *other = mmap(base + 0x2000, 0x1000, PROT_READ | PROT_EXEC, flags, -1, 0);
+      cr_assert_eq(other, base + 0x2000);
+    }
+  }
+  decoded *out = write_and_decode(profile, NULL);
+  uint64_t mapping = d_find_location(out, out->samples[1].locations[0])->mapping;
+  cr_assert_eq(d_find_mapping(out, mapping)->offset, 0x3000); /* the part behind the other code */
+  decoded_free(out);
+  munmap(base + 0x2000, 0x1000);
+  close(descriptor);
+  unlink(path);
+  onstack_profile_free(profile);
+}
