@@ -32,6 +32,7 @@ class Case:
 
 
 SUBJECTS = (
+    Subject("onstack-rules", "onstack", "rules"),
     Subject("onstack-fp", "onstack", "frame_pointer"),
     Subject("onstack-pc-only", "onstack", "pc_only"),
     Subject("pprof-rs-fp", "pprof-rs-fp", "-"),

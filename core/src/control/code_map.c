@@ -21,7 +21,8 @@ typedef struct code_map_scan {
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
-  /* What the records' ranges become: [r] answers wanted[r], or confirms the range of before. */
+  uint64_t asked[CODE_MAP_RECORDS][2]; /* the wishes that this pass answers; later ones wait for the next */
+  /* What the records' ranges become: `found` answers `asked`, `kept` confirms the ranges of before. */
   onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_THREAD_RANGES];
   onstack_stack_range found[CODE_MAP_RECORDS][2];
   uint32_t next_record; /* where the next pass begins */
@@ -55,9 +56,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
   for (uint32_t r = 0; r < scan->record_count; r++) {
     onstack_thread *record = scan->records[r];
     for (uint32_t i = 0; i < 2; i++) {
-      uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
-      if (wanted >= mapping->low && wanted < mapping->high)
-        scan->found[r][i] = code_map_bound(record, mapping, wanted);
+      uint64_t asked = scan->asked[r][i];
+      if (asked >= mapping->low && asked < mapping->high) scan->found[r][i] = code_map_bound(record, mapping, asked);
     }
     for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
       const onstack_stack_range *range = &record->ranges[i];
@@ -86,6 +86,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
+    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->wanted[k]);
     scan->records[scan->record_count++] = record;
     scan->next_record = index + 1;
   }
@@ -129,9 +130,9 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
   /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
   for (uint32_t i = 0; i < 2; i++) {
-    uint64_t wanted = onstack_exchange(&record->wanted[i], (uint64_t)0);
-    if (wanted == 0 || scan->found[r][i].high != 0) continue;
-    uint64_t near = wanted & ~(CODE_MAP_REFUSED - 1);
+    uint64_t asked = scan->asked[r][i];
+    if (asked == 0 || !onstack_cas(&record->wanted[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
+    uint64_t near = asked & ~(CODE_MAP_REFUSED - 1);
     onstack_store_relaxed(&record->refused.low, near);
     onstack_store_relaxed(&record->refused.high, near + CODE_MAP_REFUSED);
   }
