@@ -194,7 +194,8 @@ typedef struct onstack_options {
   uint32_t max_depth;      /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
   uint32_t buffer_bytes;   /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
   uint32_t reserved1;      /* 0 */
-  const char *unwinder;    /* by name: "frame_pointer" (default), "pc_only". NULL: default. Copied */
+  const char *unwinder;    /* by name: "rules" (default: .eh_frame and Go's tables, frame pointers where there are none),
+                              "frame_pointer", "pc_only". NULL: default. Not kept */
   const onstack_unwinder *custom_unwinder; /* the user's own; then `unwinder` must be NULL. Not copied */
   onstack_sink sink;       /* where samples go; NULL: they are read and thrown away (statistics only) */
   void *sink_data;         /* handed to the sink */

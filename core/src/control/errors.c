@@ -19,7 +19,7 @@ const char *onstack_strerror(int code) {
     return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
            "and compare the values with onstack.h";
   case ONSTACK_E_UNWINDER:
-    return "no such unwinder (there are frame_pointer and pc_only), or the given one is incomplete";
+    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:
     return "this signal cannot be used: it cannot be caught, is reserved or reports faults (in a process with a Go "
            "runtime only SIGPROF can be used); leave it at SIGPROF";

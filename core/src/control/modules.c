@@ -4,6 +4,7 @@
 #include "base/sys.h"
 #include "control/rule_table.h"
 #include "control/threads.h"
+#include "handler/pc_cache.h"
 
 #include <elf.h>
 #include <link.h>
@@ -151,6 +152,8 @@ static void modules_publish(void) {
   }
   onstack_store_relaxed(&onstack_modules.count, count);
   onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
+  /* After the map: a handler with the new epoch finds only what the new map names. */
+  onstack_publish(&onstack_pc_epoch, onstack_pc_epoch + 1);
 }
 
 static void modules_retire(const onstack_rule_table *table) {

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/rules.h"
 
+#include "handler/pc_cache.h"
+
 ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
+ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_pc_epoch = 1; /* not 0: an empty entry must not check for PC 0 */
 
 ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset) {
   uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;

@@ -17,6 +17,7 @@
  */
 #include "base/address.h"
 #include "handler/go_stack.h"
+#include "handler/pc_cache.h"
 #include "handler/rules.h"
 #include "handler/unwinder.h"
 
@@ -38,6 +39,7 @@ typedef struct rules_cursor {
   uint64_t pc, sp, fp, bx, lr;
   bool exact;
   uint32_t switches;
+  uint64_t epoch; /* of the PC cache, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
   uint32_t treatment; /* of pc, where `go` */
@@ -45,17 +47,39 @@ typedef struct rules_cursor {
   onstack_code_range code;
 } rules_cursor;
 
+/* What the PC cache holds: the address of a rule, or for Go code its runtime and treatment in a number below 2^16. */
+static ONSTACK_HANDLER uint64_t rules_pack_go(const onstack_go_runtime *go, uint32_t treatment) {
+  return ((uint64_t)(go - onstack_code.go) << 8 | treatment) + 1;
+}
+
+static ONSTACK_HANDLER bool rules_recall(rules_cursor *cursor, uint64_t address) {
+  uint64_t value = onstack_pc_recall(address, cursor->epoch);
+  if (value == 0) return false;
+  if (value > 0xffff) {
+    cursor->rule = (const onstack_rule *)(uintptr_t)value;
+    return true;
+  }
+  cursor->go = &onstack_code.go[(value - 1) >> 8];
+  cursor->treatment = (uint32_t)((value - 1) & 0xff);
+  return true;
+}
+
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
   cursor->rule = NULL;
+  cursor->go = NULL;
+  if (rules_recall(cursor, address)) return true;
   cursor->go = onstack_code_find_go(address);
   if (cursor->go) {
     cursor->treatment = onstack_code_go_treatment(cursor->go, address);
+    onstack_pc_remember(address, rules_pack_go(cursor->go, cursor->treatment), cursor->epoch);
     return true;
   }
   cursor->rule = onstack_rules_find(address, &cursor->module);
-  return cursor->rule != NULL || onstack_code_is_executable(address, &cursor->code);
+  if (!cursor->rule) return onstack_code_is_executable(address, &cursor->code);
+  onstack_pc_remember(address, (uint64_t)(uintptr_t)cursor->rule, cursor->epoch);
+  return true;
 }
 
 static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
@@ -292,6 +316,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   cursor.lr = rules_strip(registers->lr);
   cursor.exact = true;
   cursor.switches = 0;
+  cursor.epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
   cursor.module.low = cursor.module.high = 0;
   cursor.code.low = cursor.code.high = 0;
   walk->frames[0] = registers->pc;

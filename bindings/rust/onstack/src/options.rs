@@ -110,7 +110,7 @@ impl Options {
         self
     }
 
-    /// The unwinder's name: `frame_pointer` or `pc_only`.
+    /// The unwinder's name: `rules` (default), `frame_pointer` or `pc_only`.
     pub fn unwinder(mut self, name: impl Into<String>) -> Self {
         self.unwinder = Some(name.into());
         self

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+//go:build cgo && linux
+
+#include "bridge.h"
+
+#include "_cgo_export.h"
+
+int onstackgo_options(onstack_options *options, onstack_profile *profile) {
+  int result = onstack_options_init(options, sizeof *options);
+  if (result < 0) {
+    return result;
+  }
+  options->on_stack = ONSTACK_ON;
+  options->threads = ONSTACK_OFF;
+  options->sink = onstack_profile_sink;
+  options->sink_data = profile;
+  return 0;
+}
+
+static int onstackgo_on_bytes(void *handle, const void *bytes, size_t length) {
+  return onstackgoCollect((uintptr_t)handle, (void *)bytes, length);
+}
+
+static int onstackgo_on_addresses(void *handle, const uint64_t *addresses, size_t count, onstack_symbol_table *table) {
+  (void)handle;
+  return onstackgoSymbolize((uint64_t *)addresses, count, table);
+}
+
+int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns,
+                    uintptr_t handle) {
+  onstack_write_options options = {
+      .size = sizeof options,
+      .symbolizer = onstackgo_on_addresses,
+      .start_time_unix_ns = start_time_unix_ns,
+      .duration_ns = duration_ns,
+  };
+  if (form == ONSTACKGO_FOLDED) {
+    return onstack_profile_write_folded(profile, &options, onstackgo_on_bytes, (void *)handle);
+  }
+  return onstack_profile_write_pprof(profile, &options, onstackgo_on_bytes, (void *)handle);
+}
+
+int onstackgo_symbol_add(onstack_symbol_table *table, size_t index, const char *name, const char *file, int64_t line,
+                         int64_t start_line) {
+  onstack_symbol_line added = {
+      .size = sizeof added,
+      .name = name,
+      .file = file,
+      .line = line,
+      .start_line = start_line,
+  };
+  return onstack_symbol_add(table, index, &added);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//go:build cgo && linux
+
+package onstackhttp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
+)
+
+const maxSessions = 8
+
+func serveOn(t *testing.T, writeTimeout time.Duration, opts ...onstack.Option) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(Handler(opts...))
+	server.Config.WriteTimeout = writeTimeout
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func get(t *testing.T, url string) (*http.Response, string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+func TestProfile(t *testing.T) {
+	url := serveOn(t, time.Minute)
+	burnt := make(chan struct{})
+	go func() {
+		defer close(burnt)
+		testburn.Native(900 * time.Millisecond)
+	}()
+	response, body := get(t, url+"?seconds=0.8&hz=200")
+	<-burnt
+	if response.StatusCode != http.StatusOK {
+		t.Fatal(response.Status, body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type":           "application/octet-stream",
+		"X-Content-Type-Options": "nosniff",
+		"Content-Disposition":    `attachment; filename="profile.pb.gz"`,
+	} {
+		if got := response.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if !strings.HasPrefix(body, "\x1f\x8b") {
+		t.Error("not gzip")
+	}
+	p, err := profile.ParseData([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CheckValid(); err != nil {
+		t.Error(err)
+	}
+	if p.Period != (5 * time.Millisecond).Nanoseconds() {
+		t.Errorf("period %d ns at 200 Hz", p.Period)
+	}
+	if !strings.Contains(p.String(), "testburn_leaf") {
+		t.Errorf("no testburn_leaf in\n%s", p)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	url := serveOn(t, 2*time.Second)
+	for query, text := range map[string]string{
+		"?seconds=x":         "number above 0",
+		"?seconds=0":         "number above 0",
+		"?seconds=-1":        "number above 0",
+		"?seconds=NaN":       "number above 0",
+		"?seconds=1e300":     "number above 0",
+		"?seconds=1&hz=0":    "WithRate(0)",
+		"?seconds=1&hz=-5":   "WithRate(-5)",
+		"?seconds=1&hz=99.5": "whole number",
+		"?seconds=1&hz=x":    "whole number",
+		// The core's own limit, and the two ways of asking for more than WriteTimeout allows.
+		"?seconds=1&hz=10001": "start",
+		"?seconds=2":          "WriteTimeout of 2s",
+		"":                    "30s is more than",
+	} {
+		begun := time.Now()
+		response, body := get(t, url+query)
+		if response.StatusCode != http.StatusBadRequest || !strings.Contains(body, text) {
+			t.Errorf("%q: %s %q, want 400 and %q", query, response.Status, body, text)
+		}
+		if response.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%q: sniffable", query)
+		}
+		if time.Since(begun) > 500*time.Millisecond {
+			t.Errorf("%q: refused after %v", query, time.Since(begun))
+		}
+	}
+	response, err := http.Post(url+"?seconds=1", "text/plain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusMethodNotAllowed || response.Header.Get("Allow") != "GET" {
+		t.Errorf("POST: %s", response.Status)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	request, err := parse(httptest.NewRequest(http.MethodGet, "/", nil))
+	if err != nil || request.duration != 30*time.Second || len(request.rate) != 0 {
+		t.Errorf("%+v %v", request, err)
+	}
+	url := serveOn(t, 0, onstack.WithRate(50))
+	_, body := get(t, url+"?seconds=0.1")
+	p, err := profile.ParseData([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Period != (20 * time.Millisecond).Nanoseconds() {
+		t.Errorf("period %d ns with the handler's 50 Hz", p.Period)
+	}
+}
+
+// running counts the sessions by their goroutines, without starting one to find out.
+func running() int {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return strings.Count(string(stacks), "session).drain(")
+}
+
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func TestNineClientsAndCancel(t *testing.T) {
+	url := serveOn(t, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, maxSessions)
+	for range maxSessions {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?seconds=60", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			response, err := http.DefaultClient.Do(request)
+			if err == nil {
+				response.Body.Close()
+			}
+			ended <- err
+		}()
+	}
+	waitFor(t, "eight clients do not take all sessions", func() bool { return running() == maxSessions })
+	response, body := get(t, url+"?seconds=1")
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" ||
+		!strings.Contains(body, "onstack: ") {
+		t.Errorf("the ninth client: %s %q", response.Status, body)
+	}
+	cancel()
+	for range maxSessions {
+		if err := <-ended; err == nil {
+			t.Error("a cancelled client got an answer")
+		}
+	}
+	waitFor(t, "sessions of clients that went away still run", func() bool { return running() == 0 })
+}

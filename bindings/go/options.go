@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstack
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"syscall"
+)
+
+// DefaultRate is the rate in Hz without WithRate. 99 rather than 100 keeps step with no other timer.
+const DefaultRate = 99
+
+// An Option changes how a profile is taken.
+type Option func(*config) error
+
+// config is what the options say; zero means the core's default.
+type config struct {
+	rate        uint32
+	maxDepth    uint32
+	bufferBytes uint32
+	maxStacks   uint32
+	signal      int32
+	unwinder    string
+	threadNames uint8
+	threadIDs   uint8
+}
+
+func newConfig(opts []Option) (*config, error) {
+	c := &config{}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("onstack: an option is nil: %w", ErrOptions)
+		}
+		if err := opt(c); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// positive narrows an option's number; zero is refused as it would silently mean the default.
+func positive(option string, n int, field *uint32) error {
+	if n <= 0 || int64(n) > math.MaxUint32 {
+		return fmt.Errorf("onstack: %s(%d): give a number from 1 on: %w", option, n, ErrOptions)
+	}
+	*field = uint32(n)
+	return nil
+}
+
+// WithRate sets the samples per second of CPU time on each thread, 1 to 10,000. The kernel ticks at most CONFIG_HZ
+// (often 250) times a second; above that the samples weigh more instead. Errors: ErrFrequency.
+func WithRate(hz int) Option {
+	return func(c *config) error {
+		if hz <= 0 || int64(hz) > math.MaxUint32 {
+			return fmt.Errorf("onstack: WithRate(%d): %w", hz, ErrFrequency)
+		}
+		c.rate = uint32(hz)
+		return nil
+	}
+}
+
+// WithMaxDepth sets the frames that a sample keeps, 1 to 1,024 (default 128). Errors: ErrOptions.
+func WithMaxDepth(frames int) Option {
+	return func(c *config) error { return positive("WithMaxDepth", frames, &c.maxDepth) }
+}
+
+// WithBufferSize sets the bytes between the signal handler and the goroutine that empties the buffer ten times a
+// second (default 1 MiB). Samples that find it full are counted in Stats.DroppedRingFull. Errors: ErrOptions.
+func WithBufferSize(bytes int) Option {
+	return func(c *config) error { return positive("WithBufferSize", bytes, &c.bufferBytes) }
+}
+
+// WithMaxStacks sets how many distinct stacks a profile keeps (default 1,048,576). Errors: ErrOptions.
+func WithMaxStacks(stacks int) Option {
+	return func(c *config) error { return positive("WithMaxStacks", stacks, &c.maxStacks) }
+}
+
+// WithUnwinder chooses the unwinder by name: "rules" (default), "frame_pointer" or "pc_only". Errors: ErrUnwinder.
+func WithUnwinder(name string) Option {
+	return func(c *config) error {
+		if name == "" || strings.IndexByte(name, 0) >= 0 {
+			return fmt.Errorf("onstack: WithUnwinder(%q): %w", name, ErrUnwinder)
+		}
+		c.unwinder = name
+		return nil
+	}
+}
+
+// WithSignal samples by another signal than SIGPROF. Go programs have little reason to: the profiler shares SIGPROF
+// with runtime/pprof, and a late tick of any other signal can end a Go process. Errors: ErrSignal.
+func WithSignal(signal syscall.Signal) Option {
+	return func(c *config) error {
+		if signal <= 0 || signal > 64 {
+			return fmt.Errorf("onstack: WithSignal(%d): %w", int(signal), ErrSignal)
+		}
+		c.signal = int32(signal)
+		return nil
+	}
+}
+
+// WithThreadNames says whether samples carry the thread's name (label "thread", first frame of folded stacks);
+// default true. Without it folded stacks of all threads are merged.
+func WithThreadNames(on bool) Option {
+	return func(c *config) error {
+		c.threadNames = onOff(on)
+		return nil
+	}
+}
+
+// WithThreadIDs says whether samples carry the kernel's thread id (label "thread_id"), which also keeps threads of
+// one name apart; default true.
+func WithThreadIDs(on bool) Option {
+	return func(c *config) error {
+		c.threadIDs = onOff(on)
+		return nil
+	}
+}
+
+// onOff gives the core's three-valued switch, whose zero is the default.
+func onOff(on bool) uint8 {
+	if on {
+		return 1
+	}
+	return 2
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//go:build cgo && linux
+
+package onstack
+
+/*
+#include <stdlib.h>
+#include "bridge.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// pollInterval is how often the waiting samples move into the profile, as the core's header asks.
+const pollInterval = 100 * time.Millisecond
+
+// session is a session of the core and the goroutine that empties its buffer. It makes no thread.
+type session struct {
+	quit    chan struct{}
+	done    chan struct{}
+	ending  sync.Once
+	handle  *C.onstack_session // written under mu; nil once stopped
+	mu      sync.RWMutex       // read: the handle is in use; write: it is going away
+	final   Stats              // once stopped
+	stopped time.Time
+	started time.Time
+}
+
+// startSession begins sampling into table, which must outlive the session.
+func startSession(c *config, table *C.onstack_profile) (*session, error) {
+	var options C.onstack_options
+	if err := coreError("start", int(C.onstackgo_options(&options, table))); err != nil {
+		return nil, err
+	}
+	options.frequency = C.uint32_t(c.rate)
+	options.max_depth = C.uint32_t(c.maxDepth)
+	options.buffer_bytes = C.uint32_t(c.bufferBytes)
+	options.signal = C.int32_t(c.signal)
+	if c.unwinder != "" {
+		name := C.CString(c.unwinder)
+		defer C.free(unsafe.Pointer(name))
+		options.unwinder = name
+	}
+	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now()}
+	if err := coreError("start", int(C.onstack_session_start(&options, &s.handle))); err != nil {
+		return nil, err
+	}
+	go s.drain()
+	return s, nil
+}
+
+// drain moves samples into the profile until the session ends. The poll does the core's housekeeping too.
+func (s *session) drain() {
+	defer close(s.done)
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-ticker.C:
+			s.poll()
+		}
+	}
+}
+
+// poll brings the profile up to date. Errors mean that the session is over, and stop says so.
+func (s *session) poll() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.handle != nil {
+		C.onstack_session_poll(s.handle, 0)
+	}
+}
+
+// stop ends the session and gives its memory back; only the numbers stay. The second call answers ErrStopped.
+func (s *session) stop() error {
+	first := false
+	s.ending.Do(func() {
+		first = true
+		close(s.quit)
+	})
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !first {
+		return coreError("stop", int(ErrStopped))
+	}
+	s.stopped = time.Now()
+	err := coreError("stop", int(C.onstack_session_stop(s.handle)))
+	s.final = coreStats(s.handle)
+	if freed := coreError("stop", int(C.onstack_session_free(s.handle))); freed != nil {
+		return freed
+	}
+	s.handle = nil
+	return err
+}
+
+// over says whether the core has let go of everything that the session used.
+func (s *session) over() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.handle == nil
+}
+
+// span is the time that the samples cover so far.
+func (s *session) span() (start time.Time, length time.Duration) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.handle == nil {
+		return s.started, s.stopped.Sub(s.started)
+	}
+	return s.started, time.Since(s.started)
+}
+
+// restartSpan begins a new span, after the samples so far were forgotten.
+func (s *session) restartSpan() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handle != nil {
+		s.started = time.Now()
+	}
+}
+
+func (s *session) stats() Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.handle == nil {
+		return s.final
+	}
+	return coreStats(s.handle)
+}
+
+func coreStats(handle *C.onstack_session) Stats {
+	c := C.onstack_stats{size: C.sizeof_onstack_stats}
+	if C.onstack_session_stats(handle, &c) < 0 {
+		return Stats{}
+	}
+	stats := Stats{
+		Running:         c.running != 0,
+		Period:          time.Duration(c.period_ns),
+		Ticks:           uint64(c.ticks),
+		Recorded:        uint64(c.recorded),
+		Samples:         uint64(c.samples),
+		Delivered:       uint64(c.delivered),
+		Unattributed:    uint64(c.unattributed),
+		DroppedRingFull: uint64(c.dropped_ring_full),
+		DroppedNoStack:  uint64(c.dropped_no_stack),
+		DroppedUnwinder: uint64(c.dropped_unwinder),
+		DroppedStopping: uint64(c.dropped_stopping),
+		DroppedSink:     uint64(c.dropped_sink),
+		Truncated:       uint64(c.truncated),
+		ThreadsSeen:     uint64(c.threads_seen),
+		ThreadsArmed:    uint64(c.threads_armed),
+		ThreadsUnarmed:  uint64(c.threads_unarmed),
+		Forwarded:       uint64(c.forwarded),
+		ForwardedTimer:  uint64(c.forwarded_timer),
+		Swallowed:       uint64(c.swallowed),
+		Late:            uint64(c.late),
+		Unwinder:        C.GoString(c.unwinder),
+		Reader:          C.GoString(c.reader),
+	}
+	for reason := range stats.TruncatedBy {
+		stats.TruncatedBy[reason] = uint64(c.truncated_by[reason])
+	}
+	return stats
+}

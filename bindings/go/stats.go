@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstack
+
+import "time"
+
+// Truncation says why a stack could not be followed to its root. The frames that are there are right.
+type Truncation int
+
+const (
+	TruncatedNot         Truncation = iota // followed to its root
+	TruncatedDepth                         // more frames than WithMaxDepth
+	TruncatedUnreadable                    // the next frame cannot be read
+	TruncatedMisaligned                    // the frame pointer is not one: code without frame pointers
+	TruncatedNotRising                     // the frame pointer points backwards
+	TruncatedBadReturn                     // the return address is not in code
+	TruncatedStackSwitch                   // a switch of stacks that could not be followed
+	TruncatedByDesign                      // the unwinder records no callers ("pc_only")
+	TruncatedUnwinder                      // the unwinder said so
+	truncationCount
+)
+
+var truncationNames = [truncationCount]string{"not", "depth", "unreadable", "misaligned", "not rising", "bad return",
+	"stack switch", "by design", "unwinder"}
+
+func (t Truncation) String() string {
+	if t < 0 || t >= truncationCount {
+		return "unknown"
+	}
+	return truncationNames[t]
+}
+
+// Stats are the counters of a profile since its start. In ticks (a sample stands for one or more), exact once stopped:
+//
+//	Ticks == Recorded + Unattributed + DroppedRingFull + DroppedNoStack + DroppedUnwinder + DroppedStopping
+type Stats struct {
+	Running bool
+	Period  time.Duration // CPU time between two ticks of a thread
+
+	Ticks     uint64 // recognized as this profile's
+	Recorded  uint64 // ticks whose sample was kept
+	Samples   uint64 // samples kept; Recorded / Samples is their mean weight
+	Delivered uint64 // samples that have reached the profile
+
+	Unattributed    uint64 // ticks that came more than 250 ms late: they belong to no stack
+	DroppedRingFull uint64 // the buffer was full
+	DroppedNoStack  uint64 // too little room on the signal stack
+	DroppedUnwinder uint64 // the unwinder found no frame
+	DroppedStopping uint64 // came while the profile was being stopped
+	DroppedSink     uint64 // samples, not ticks, that found no memory in the profile
+
+	Truncated   uint64 // samples whose stack did not reach its root
+	TruncatedBy [truncationCount]uint64
+
+	ThreadsSeen    uint64 // threads that got a timer
+	ThreadsArmed   uint64 // of these, alive as far as known
+	ThreadsUnarmed uint64 // attempts that found no timer (limits)
+
+	// Of the signal action, which all profiles share, since it was installed:
+	Forwarded      uint64 // foreign signals handed on, to runtime/pprof for the most part
+	ForwardedTimer uint64 // of these, timers of others
+	Swallowed      uint64 // foreign signals that nobody else wanted
+	Late           uint64 // ticks of profiles that were over already
+
+	Unwinder string // in use
+	Reader   string // how memory is read: "probe", "copy", "none"
+}

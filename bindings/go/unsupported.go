@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//go:build !(cgo && linux)
+
+package onstack
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// Profile is one running or stopped CPU profile. On this system, or in this build, none can be started.
+type Profile struct{}
+
+// Start answers ErrUnsupported, or what is wrong with the options.
+func Start(opts ...Option) (*Profile, error) {
+	if _, err := newConfig(opts); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("onstack: start: %w", ErrUnsupported)
+}
+
+// Stop answers ErrUnsupported.
+func (*Profile) Stop() error { return ErrUnsupported }
+
+// Close answers ErrUnsupported.
+func (*Profile) Close() error { return ErrUnsupported }
+
+// Reset answers ErrUnsupported.
+func (*Profile) Reset() error { return ErrUnsupported }
+
+// Stats returns zeros.
+func (*Profile) Stats() Stats { return Stats{} }
+
+// WriteTo answers ErrUnsupported.
+func (*Profile) WriteTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
+
+// WriteFolded answers ErrUnsupported.
+func (*Profile) WriteFolded(io.Writer) error { return ErrUnsupported }
+
+func errorText(e Error) string {
+	if e == ErrUnsupported {
+		return "not available here: it needs Linux, cgo (CGO_ENABLED=1) and a C compiler at build time"
+	}
+	return "error " + strconv.Itoa(int(e)) + " of the profiler's core"
+}
