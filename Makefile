@@ -27,7 +27,8 @@ test: deps ## all tests (C, Rust, Go, README), at most 20 minutes on two cores
 	@ci/test.sh
 
 .PHONY: check
-check: deps ## what needs no running: generated copies, exports, includes, handler imports, formats
+check: ## what needs no running: generated copies, exports, includes, handler imports, formats
+	@ONSTACK_DEPS=check ci/deps.sh
 	@ci/check.sh
 
 .PHONY: bench

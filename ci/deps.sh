@@ -3,8 +3,10 @@
 # Installs what `make demo` and `make test` need beyond a C compiler, make, Go and cargo: prints its command first.
 # Without root, or with ONSTACK_NO_INSTALL=1, it says what is missing and what to type, and fails.
 # ONSTACK_DEPS=bench adds the neighbours that `make bench` compares with; they are optional there.
+# ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs.
 set -euo pipefail
 
+bindgen_version=0.73.2
 missing_tools=()
 for tool in cc make go cargo python3; do
   command -v "$tool" >/dev/null 2>&1 || missing_tools+=("$tool")
@@ -24,7 +26,26 @@ want_header libcriterion-dev criterion/criterion.h
 if [ "${ONSTACK_DEPS:-}" = bench ]; then
   want_header libgoogle-perftools-dev gperftools/profiler.h
 fi
-[ ${#packages[@]} -gt 0 ] || exit 0
+if [ "${ONSTACK_DEPS:-}" = check ]; then
+  ls /usr/lib/llvm-*/lib/libclang.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1 || packages+=(libclang-dev)
+fi
+
+install_bindgen() {
+  [ "${ONSTACK_DEPS:-}" = check ] || return 0
+  command -v bindgen >/dev/null 2>&1 || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/bindgen" ] && return 0
+  local command="cargo install bindgen-cli --locked --version $bindgen_version"
+  if [ "${ONSTACK_NO_INSTALL:-}" = 1 ]; then
+    echo "onstack: missing: bindgen; type: $command" >&2
+    return 1
+  fi
+  echo "+ $command   (two to three minutes)"
+  $command
+}
+
+if [ ${#packages[@]} -eq 0 ]; then
+  install_bindgen
+  exit
+fi
 
 command="apt-get install -y --no-install-recommends ${packages[*]}"
 if [ "${ONSTACK_NO_INSTALL:-}" = 1 ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
@@ -37,3 +58,4 @@ echo "+ $command"
 export DEBIAN_FRONTEND=noninteractive
 # A machine that never asked Debian for its lists finds no package: then ask once.
 $command || { echo "+ apt-get update" && apt-get update && $command; }
+install_bindgen

@@ -38,6 +38,9 @@
 #define ONSTACK_HANDLER __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #endif
 
+/* For a handler function whose frame must not become part of its caller's: the caller checks the room first. */
+#define ONSTACK_HANDLER_APART ONSTACK_HANDLER __attribute__((noinline))
+
 #define ONSTACK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ONSTACK_CACHE_LINE 64
 

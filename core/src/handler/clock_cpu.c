@@ -50,7 +50,7 @@ static ONSTACK_HANDLER void cpu_delete(int32_t timer) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
-ONSTACK_HANDLER void onstack_clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+ONSTACK_HANDLER_APART void onstack_clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
   bool quota = cpu_take_quota();
@@ -77,7 +77,7 @@ ONSTACK_HANDLER void onstack_clock_cpu_disarm(onstack_thread *record) {
   if (timer >= 0) cpu_delete(timer);
 }
 
-ONSTACK_HANDLER bool onstack_clock_cpu_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+ONSTACK_HANDLER_APART bool onstack_clock_cpu_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
   if (timer < 0 || onstack_add_relaxed(&record->unanswered, 1u) + 1 < CLOCK_CPU_DOUBT) return false;
   onstack_store_relaxed(&record->unanswered, 0u);

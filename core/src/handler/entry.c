@@ -85,16 +85,12 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   return result;
 }
 
-/* Records `weight` ticks with the interrupted stack. */
-static ONSTACK_HANDLER void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
+/* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
+static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
                                          ucontext_t *context) {
   onstack_counters *counters = &slot->counters;
   uint64_t position;
   onstack_ring_entry *entry;
-  if (!entry_has_room(slot, context)) {
-    onstack_add_relaxed(&counters->dropped_no_stack, (uint64_t)weight);
-    return;
-  }
   if (!(entry = onstack_ring_claim(&slot->ring, &position))) {
     onstack_add_relaxed(&counters->dropped_ring_full, (uint64_t)weight);
     entry_wake_drain(slot);
@@ -139,7 +135,24 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, info);
   onstack_store_relaxed(&record->unanswered, 0u);
-  entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+  if (entry_has_room(slot, context))
+    entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+  else
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+}
+
+/* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
+static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uint32_t tid) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) return NULL;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
+  onstack_thread_write_begin(record);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_thread_write_end(record);
+  onstack_clock_cpu_arm(slot, record, tid);
+  return record;
 }
 
 /*
@@ -151,22 +164,14 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  if (record && onstack_load_relaxed(&record->timer) >= 0) {
-    if (!onstack_clock_cpu_revive(slot, record, tid)) return;
-  } else if (!record) {
-    if (!slot->own_threads && entry_is_own(tid)) return;
-    record = onstack_thread_claim(&slot->threads, tid);
-    if (record) {
-      /* Once for each thread, not on the hot path. PR_GET_NAME writes at most 16 bytes, NUL included. */
-      uint64_t name[2] = {0, 0};
-      onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
-      onstack_thread_write_begin(record);
-      onstack_store_relaxed(&record->name[0], name[0]);
-      onstack_store_relaxed(&record->name[1], name[1]);
-      onstack_thread_write_end(record);
-      onstack_clock_cpu_arm(slot, record, tid);
-    }
+  bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
+  if (!record && !slot->own_threads && entry_is_own(tid)) return;
+  if (!entry_has_room(slot, context)) {
+    if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, info));
+    return;
   }
+  if (armed && !onstack_clock_cpu_revive(slot, record, tid)) return;
+  if (!record) record = entry_adopt(slot, tid);
   uint32_t weight = entry_count_ticks(slot, info);
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# The shared library exports exactly what ci/onstack.exports lists, and the public header declares exactly that.
+# `--write` replaces the list; look at the difference before it is committed: a name that is gone breaks programs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+library=${BUILD:-build}/lib/libonstack.so
+header=core/include/onstack/onstack.h
+list=ci/onstack.exports
+
+if [ ! -e "$library" ]; then
+  echo "check-exports: $library is missing; run 'make -f core/Makefile lib' first" >&2
+  exit 1
+fi
+exports=$(nm -D --defined-only "$library" | awk '$2 != "A" {print $3}' | LC_ALL=C sort)
+if [ "${1-}" = --write ]; then
+  printf '%s\n' "$exports" >"$list"
+  echo "check-exports: wrote $list"
+  exit 0
+fi
+status=0
+if ! diff -u "$list" <(printf '%s\n' "$exports") >&2; then
+  echo "check-exports: $library does not export what $list says. A new name: 'ci/check-exports.sh --write'. A name that" \
+    "is gone: put it back, or raise the library's version" >&2
+  status=1
+fi
+# The preprocessor drops comments; the marker is what ONSTACK_API becomes.
+declared=$(${CC:-cc} -E -P -DONSTACK_API=exported_here "$header" | tr '\n' ' ' | grep -oE 'exported_here [^;]*;' |
+  sed -E 's/\(.*//; s/.*[ *]//' | LC_ALL=C sort)
+if ! diff -u <(printf '%s\n' "$declared") <(sed 's/@.*//' "$list") >&2; then
+  echo "check-exports: $header and $list differ: every function there carries ONSTACK_API, and nothing else is exported" >&2
+  status=1
+fi
+[ "$status" -eq 0 ] && echo "check-exports: $(grep -c . "$list") names, as listed and declared"
+exit "$status"

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Every kind of thread is sampled for the CPU time that it used, under its own id and name. */
+#include "support.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+TestSuite(threads, .init = t_setup);
+
+typedef struct worker {
+  pthread_t thread;
+  const char *name;
+  double seconds;
+  double burned;
+  int32_t tid;
+  pthread_barrier_t *barrier; /* NULL: begin at once */
+} worker;
+
+static void *work(void *data) {
+  worker *w = data;
+  w->tid = onstack_sys_gettid();
+  if (w->name) pthread_setname_np(pthread_self(), w->name);
+  if (w->barrier) {
+    pthread_barrier_wait(w->barrier);
+    pthread_barrier_wait(w->barrier);
+  }
+  t_burn(w->seconds);
+  w->burned = t_thread_cpu();
+  return NULL;
+}
+
+static void check_worker(const t_collector *collector, const worker *w) {
+  t_near(t_seconds_of(collector, w->tid), w->burned, 0.12, w->name);
+  for (size_t i = 0; i < collector->count; i++)
+    if (collector->samples[i].tid == w->tid)
+      cr_assert_str_eq(collector->samples[i].name, w->name, "named before its first sample");
+}
+
+static void no_own_threads(const t_collector *collector) {
+  for (size_t i = 0; i < collector->count; i++)
+    cr_assert(strncmp(collector->samples[i].name, "onstack-", 8) != 0, "a sample of our own thread");
+}
+
+Test(threads, that_exist_before_start_and_that_come_later) {
+  t_collector *collector = t_collector_new();
+  pthread_barrier_t barrier;
+  pthread_barrier_init(&barrier, NULL, 2);
+  worker before = {.name = "was-there", .seconds = 0.6, .barrier = &barrier};
+  worker after = {.name = "came-later", .seconds = 0.6};
+  pthread_create(&before.thread, NULL, work, &before);
+  pthread_barrier_wait(&barrier);
+  onstack_options options = t_options(200, t_collect, collector);
+  onstack_session *session = t_start(&options);
+  pthread_barrier_wait(&barrier);
+  pthread_create(&after.thread, NULL, work, &after);
+  pthread_join(before.thread, NULL);
+  pthread_join(after.thread, NULL);
+  t_finish(session);
+  check_worker(collector, &before);
+  check_worker(collector, &after);
+  no_own_threads(collector);
+}
+
+Test(threads, eight_at_once) {
+  t_collector *collector = t_collector_new();
+  static const char *const names[] = {"eight-0", "eight-1", "eight-2", "eight-3",
+                                      "eight-4", "eight-5", "eight-6", "exactly-15-byte"};
+  worker workers[8];
+  onstack_options options = t_options(200, t_collect, collector);
+  onstack_session *session = t_start(&options);
+  for (int i = 0; i < 8; i++) {
+    workers[i] = (worker){.name = names[i], .seconds = i % 2 ? 0.6 : 0.3};
+    pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+  }
+  for (int i = 0; i < 8; i++) pthread_join(workers[i].thread, NULL);
+  t_finish(session);
+  for (int i = 0; i < 8; i++) check_worker(collector, &workers[i]);
+  no_own_threads(collector);
+}
+
+/* Lives of 20 ms: each alone is a handful of ticks, together they must come out right. */
+static void short_lives(uint32_t frequency, double loose) {
+  t_collector *collector = t_collector_new();
+  double burned = 0;
+  onstack_options options = t_options(frequency, t_collect, collector);
+  onstack_session *session = t_start(&options);
+  for (int i = 0; i < 100; i++) {
+    worker w = {.seconds = 0.02};
+    pthread_create(&w.thread, NULL, work, &w);
+    pthread_join(w.thread, NULL);
+    burned += w.burned;
+  }
+  onstack_stats stats = t_finish(session);
+  double got = t_seconds_of(collector, 0) - t_seconds_of(collector, onstack_sys_gettid());
+  t_near(got, burned, loose, "100 short lives");
+  cr_assert_gt(stats.threads_seen, 50);
+  no_own_threads(collector);
+}
+Test(threads, short_lived_at_99_hz) { short_lives(99, 0.25); }   /* 200 ticks: 7 % is one standard deviation */
+Test(threads, short_lived_at_1000_hz) { short_lives(1000, 0.12); }
+
+/* ---- threads without libc: no thread-local storage, no name of their own, exit by system call ---- */
+
+#define RAW_STACK ((size_t)64 << 10)
+static double raw_burned[4];
+static void raw_burn(void *data) {
+  t_burn(0.5);
+  *(double *)data = t_thread_cpu();
+}
+
+Test(threads, raw_clones_without_a_thread_pointer) {
+  t_collector *collector = t_collector_new();
+  int32_t tids[4], gone[4];
+  onstack_options options = t_options(200, t_collect, collector);
+  onstack_session *session = t_start(&options);
+  for (int i = 0; i < 4; i++) {
+    void *stack = mmap(NULL, RAW_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tids[i] = t_raw_thread(raw_burn, &raw_burned[i], stack, RAW_STACK, &gone[i]);
+  }
+  for (int i = 0; i < 4; i++) t_raw_join(&gone[i]);
+  t_finish(session);
+  for (int i = 0; i < 4; i++) t_near(t_seconds_of(collector, tids[i]), raw_burned[i], 0.12, "a raw thread");
+}
+
+/* On memory that is no ordinary stack: shared, so that its bounds are never known and reads go by copy. */
+Test(threads, a_raw_clone_on_shared_memory_does_not_keep_the_drain_busy) {
+  t_collector *collector = t_collector_new();
+  int32_t gone;
+  onstack_options options = t_options(1000, t_collect, collector);
+  onstack_session *session = t_start(&options);
+  void *stack = mmap(NULL, RAW_STACK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  /* A process with many mappings makes a look at all of them dear: alternating protections are not merged. */
+  const size_t many = 3000;
+  uint8_t *holes = mmap(NULL, many * 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (size_t i = 0; i < many; i++) mprotect(holes + i * 8192, 4096, PROT_READ);
+  double before = t_process_cpu();
+  int32_t tid = t_raw_thread(raw_burn, &raw_burned[0], stack, RAW_STACK, &gone);
+  t_raw_join(&gone);
+  double all = t_process_cpu() - before;
+  t_finish(session);
+  t_near(t_seconds_of(collector, tid), raw_burned[0], 0.12, "it is sampled");
+  cr_assert_lt(all - raw_burned[0], raw_burned[0] * 0.2, "%.3f s beside %.3f s of the thread", all - raw_burned[0],
+               raw_burned[0]);
+  munmap(holes, many * 8192);
+}
+
+/* ---- our own threads ---- */
+
+static int burning_sink(void *data, const onstack_sample *sample) {
+  t_burn(0.002);
+  return t_collect(data, sample);
+}
+
+static uint64_t drain_samples(const t_collector *collector) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < collector->count; i++) count += strcmp(collector->samples[i].name, "onstack-drain") == 0;
+  return count;
+}
+
+Test(threads, own_threads_are_left_out_also_where_another_session_wants_them) {
+  t_collector *with = t_collector_new(), *without = t_collector_new();
+  onstack_options wants = t_options(200, burning_sink, with), plain = t_options(200, t_collect, without);
+  wants.own_threads = ONSTACK_ON;
+  onstack_session *first = t_start(&wants), *second = t_start(&plain);
+  t_burn(1.0);
+  t_finish(second);
+  t_finish(first);
+  cr_assert_eq(drain_samples(without), 0, "%lu samples of a drain thread", drain_samples(without));
+  cr_assert_gt(drain_samples(with), 10, "own_threads on: the busy drain thread is seen");
+}
+
+/* ---- names ---- */
+
+static void *renamed(void *unused) {
+  pthread_setname_np(pthread_self(), "first-name");
+  t_burn(0.2);
+  pthread_setname_np(pthread_self(), "second-name");
+  t_burn(1.6); /* housekeeping looks once a second */
+  return unused;
+}
+Test(threads, a_new_name_is_noticed) {
+  t_collector *collector = t_collector_new();
+  pthread_t thread;
+  onstack_options options = t_options(200, t_collect, collector);
+  onstack_session *session = t_start(&options);
+  pthread_create(&thread, NULL, renamed, NULL);
+  pthread_join(thread, NULL);
+  t_finish(session);
+  int first = 0, second = 0;
+  for (size_t i = 0; i < collector->count; i++) {
+    first += strcmp(collector->samples[i].name, "first-name") == 0;
+    second += strcmp(collector->samples[i].name, "second-name") == 0;
+  }
+  cr_assert_gt(first, 10);
+  cr_assert_gt(second, 20);
+}
