@@ -5816,7 +5816,10 @@ static size_t elf_symbol_name(const elf_symbol_scan *scan, uint32_t name_offset,
     if (step > ONSTACK_ELF_NAME_LIMIT - length) step = ONSTACK_ELF_NAME_LIMIT - length;
     if (!onstack_elf_read(scan->file, names->offset + name_offset + length, name + length, step)) return 0;
     char *end = memchr(name + length, '\0', step);
-    if (end != NULL) return (size_t)(end - name);
+    if (end == NULL) continue;
+    /* Static tables carry the version of an exported symbol, name@VERSION or name@@VERSION; people do not. */
+    char *version = memchr(name + 1, '@', end > name ? (size_t)(end - name - 1) : 0);
+    return (size_t)((version != NULL ? version : end) - name);
   }
   return 0;
 }
@@ -6959,7 +6962,8 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
 
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   pprof_add_locations(writer, stack);
-  onstack_pprof_add_varint(&writer->part, stack->samples);
+  /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+  onstack_pprof_add_varint(&writer->part, stack->ticks);
   onstack_pprof_add_varint(&writer->part, stack->time_ns);
   onstack_pprof_add_part(&writer->message, 2, &writer->part);
   int error = 0;

@@ -25,7 +25,7 @@ Test(profile_aggregate, equal_stacks_are_counted_together_with_their_weight) {
   check_totals(profile, 3, 6, 6ull * PERIOD_NS);
   decoded *out = write_and_decode(profile, NULL);
   cr_assert_eq(out->sample_count, 2);
-  cr_assert_eq(out->samples[0].values[0], 2);
+  cr_assert_eq(out->samples[0].values[0], 5); /* ticks: times the period it is the time */
   cr_assert_eq(out->samples[0].values[1], 5ull * PERIOD_NS);
   cr_assert_eq(out->samples[1].values[0], 1);
   cr_assert_eq(out->samples[1].values[1], 1ull * PERIOD_NS);

@@ -305,7 +305,8 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
 ONSTACK_API void onstack_profile_free(onstack_profile *profile);
 
 /* A sink: options.sink = onstack_profile_sink, options.sink_data = the profile. Several sessions may share one.
-   Returns 0, or -ENOMEM (the sample is then counted in `dropped_sink`). Context: any thread. */
+   Returns 0, -ENOMEM, or ONSTACK_E_OPTIONS for a malformed sample (it is then counted in `dropped_sink`).
+   Context: any thread. In the child of a fork only with a profile that was made there: the parent's may be locked. */
 ONSTACK_API int onstack_profile_sink(void *profile, const onstack_sample *sample);
 
 /* Forgets all samples (report-and-clear: write, then clear). Context: any thread. */
@@ -358,8 +359,9 @@ typedef struct onstack_write_options {
 
 /*
  * Writes the profile as an uncompressed pprof protobuf (github.com/google/pprof/proto/profile.proto): sample types
- * samples/count and cpu/nanoseconds, one Location a frame with one Line for each inlined function, mappings with build
- * ids. `options` may be NULL. Compress it with gzip before it goes into a .pb.gz file.
+ * samples/count (in ticks: times the period it is the time) and cpu/nanoseconds, one Location a frame with one Line for
+ * each inlined function, mappings with build ids. `options` may be NULL. Compress it with gzip before it goes into a
+ * .pb.gz file.
  * Context: any thread; samples may arrive meanwhile. Errors: OPTIONS, OUTPUT, -ENOMEM, the symbolizer's.
  */
 ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onstack_write_options *options,

@@ -102,7 +102,10 @@ static size_t elf_symbol_name(const elf_symbol_scan *scan, uint32_t name_offset,
     if (step > ONSTACK_ELF_NAME_LIMIT - length) step = ONSTACK_ELF_NAME_LIMIT - length;
     if (!onstack_elf_read(scan->file, names->offset + name_offset + length, name + length, step)) return 0;
     char *end = memchr(name + length, '\0', step);
-    if (end != NULL) return (size_t)(end - name);
+    if (end == NULL) continue;
+    /* Static tables carry the version of an exported symbol, name@VERSION or name@@VERSION; people do not. */
+    char *version = memchr(name + 1, '@', end > name ? (size_t)(end - name - 1) : 0);
+    return (size_t)((version != NULL ? version : end) - name);
   }
   return 0;
 }

@@ -99,7 +99,8 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
 
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   pprof_add_locations(writer, stack);
-  onstack_pprof_add_varint(&writer->part, stack->samples);
+  /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+  onstack_pprof_add_varint(&writer->part, stack->ticks);
   onstack_pprof_add_varint(&writer->part, stack->time_ns);
   onstack_pprof_add_part(&writer->message, 2, &writer->part);
   int error = 0;

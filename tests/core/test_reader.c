@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Where system calls are refused, another way to read memory is chosen, or none, and the statistics say which. */
+#include "support.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+TestSuite(reader, .init = t_setup);
+
+/* EPERM for process_vm_readv and/or for rt_sigprocmask with an invalid `how` (the probe). Each test is a process. */
+static void refuse(bool copy, bool probe) {
+  struct sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, copy ? SYS_process_vm_readv : 0xffffffff, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, probe ? SYS_rt_sigprocmask : 0xffffffff, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0, "seccomp: %s", strerror(errno));
+}
+
+__attribute__((noinline)) static void two_callers(double seconds) {
+  t_burn(seconds);
+  __asm__ volatile("");
+}
+
+static onstack_stats sampled(const char *reader, const char *unwinder, double *frames) {
+  t_collector *collector = t_collector_new();
+  onstack_options options = t_options(250, t_collect, collector);
+  options.unwinder = unwinder;
+  onstack_session *session = t_start(&options);
+  two_callers(0.5);
+  onstack_stats stats = t_finish(session);
+  cr_assert_str_eq(stats.reader, reader);
+  cr_assert_gt(collector->count, 50);
+  double sum = 0;
+  for (size_t i = 0; i < collector->count; i++) sum += collector->samples[i].frame_count;
+  *frames = sum / (double)collector->count;
+  return stats;
+}
+
+static const char *const walkers[] = {"frame_pointer", "rules"};
+
+Test(reader, probe_where_everything_is_allowed) {
+  for (int i = 0; i < 2; i++) {
+    double frames;
+    sampled("probe", walkers[i], &frames);
+    cr_assert_gt(frames, 3, "%s: %.1f frames", walkers[i], frames);
+  }
+}
+
+Test(reader, probe_without_process_vm_readv) {
+  refuse(true, false);
+  for (int i = 0; i < 2; i++) {
+    double frames;
+    sampled("probe", walkers[i], &frames);
+    cr_assert_gt(frames, 2.5, "%s: %.1f frames", walkers[i], frames);
+  }
+}
+
+Test(reader, copy_where_the_probe_is_refused) {
+  refuse(false, true);
+  for (int i = 0; i < 2; i++) {
+    double frames;
+    sampled("copy", walkers[i], &frames);
+    cr_assert_gt(frames, 3, "%s: %.1f frames", walkers[i], frames);
+  }
+}
+
+Test(reader, none_where_both_are_refused) {
+  refuse(true, true);
+  for (int i = 0; i < 2; i++) {
+    double frames;
+    onstack_stats stats = sampled("none", walkers[i], &frames);
+    cr_assert_lt(frames, 1.01, "%s: the interrupted PC and nothing else", walkers[i]);
+    cr_assert_geq(stats.truncated_by[ONSTACK_TRUNCATED_UNREADABLE] * 100, stats.samples * 95);
+  }
+}
+
+/* An empty directory over /proc, in a mount namespace of this test's own process. */
+Test(reader, without_proc) {
+  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", "/proc", "tmpfs", 0, NULL) != 0)
+    cr_skip_test("no mount namespace here: %s", strerror(errno));
+  cr_assert_neq(access("/proc/self", F_OK), 0);
+  double frames;
+  onstack_stats stats = sampled("probe", "frame_pointer", &frames);
+  cr_assert_gt(frames, 2.5, "%.1f frames", frames);
+  cr_assert_geq(stats.threads_seen, 1, "the process tick finds the threads");
+  t_near((double)stats.recorded / 250, 0.5, 0.2, "without /proc");
+}
