@@ -155,7 +155,8 @@ Test(fork, three_hundred_times_at_1000_hz_from_two_threads) {
   cr_assert_gt(t_finish(session).ticks, 100);
 }
 
-/* The child must find the default action also when the fork falls into a start or a stop. */
+/* The child must find the default action also when the fork falls into a start or a stop. The kernel copies the signal
+   actions before the memory, so the two may tell different stories there. */
 Test(fork, during_starts_and_stops) {
   forker f = {.rounds = 700 * (int)t_repeat()};
   uint64_t rounds = 0;
@@ -168,8 +169,8 @@ Test(fork, during_starts_and_stops) {
     cr_assert_eq(onstack_session_free(session), 0);
     rounds++;
   }
-  cr_assert_gt(rounds, 100);
   cr_assert_eq(f.bad, 0, "a child ended with %d: 1: our handler was left in it, 2: SIG_IGN", f.bad);
+  cr_assert_gt(rounds, 100);
 }
 
 /* ---- a sink that forks ---- */
@@ -259,6 +260,7 @@ Test(fork, system_spawn_and_vfork_work) {
   cr_assert_not_null(fgets(line, sizeof(line), pipe));
   cr_assert_str_eq(line, "through a pipe\n");
   cr_assert_eq(pclose(pipe), 0);
+  t_burn(0.2);
   over = true;
   pthread_join(burner, NULL);
   cr_assert_gt(t_finish(session).ticks, 50);
