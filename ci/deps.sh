@@ -23,6 +23,7 @@ want_header() { # package, header
   echo "#include <$2>" | cc -E -x c - >/dev/null 2>&1 || packages+=("$1")
 }
 want_header libcriterion-dev criterion/criterion.h
+want_header libunwind-dev libunwind.h
 if [ "${ONSTACK_DEPS:-}" = bench ]; then
   want_header libgoogle-perftools-dev gperftools/profiler.h
 fi

@@ -12,7 +12,7 @@ started=$SECONDS
 step() { echo; echo "== $1 ($((SECONDS - started)) s)"; }
 
 run_c() {
-  make --no-print-directory -j2 -f core/Makefile lib && make --no-print-directory -j2 -f tests/core/Makefile tests ||
+  make --no-print-directory -j2 -f core/Makefile lib adapters && make --no-print-directory -j2 -f tests/core/Makefile tests ||
     { failed+=("c: build"); return; }
   local binary
   for binary in "$BUILD"/tests/core/test_*; do

@@ -2344,8 +2344,7 @@ ONSTACK_INTERNAL void onstack_action_after_fork(void);
 
 typedef struct action_owner {
   uint32_t sessions; /* that use it */
-  uint32_t changing; /* the action is being installed or restored: the child of a fork in that moment goes back to
-                        `saved`, whatever stands there (ours, or the SIG_IGN on the way) */
+  uint32_t used;     /* ours was installed once: `saved` is valid, and in the child of a fork the action may be ours */
   onstack_restore restore; /* of the session that installed it */
   struct onstack_kernel_sigaction saved;
 } action_owner;
@@ -2416,15 +2415,22 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   action_publish_found(signal, &found); /* before the handler can run */
   owner->saved = found;
   owner->restore = restore;
-  onstack_publish(&owner->changing, 1u);
+  onstack_publish(&owner->used, 1u);
   /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
   result = action_install(signal, on_stack, &found);
   if (result < 0)
     onstack_sys_sigaction(signal, &found, NULL);
   else
     owner->sessions = 1;
-  onstack_publish(&owner->changing, 0u);
   return result;
+}
+
+/*
+ * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
+ * where it means nothing, but for the two signals that cannot be blocked.
+ */
+static onstack_kernel_sigset action_mark(const action_owner *owner) {
+  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
 /*
@@ -2436,6 +2442,7 @@ static void action_restore(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction ignore = owner->saved;
   if (owner->saved.handler == action_default) {
     ignore.handler = action_ignore;
+    ignore.mask = action_mark(owner);
     onstack_sys_sigaction(signal, &ignore, NULL);
   }
   onstack_sys_sigaction(signal, &owner->saved, NULL);
@@ -2462,10 +2469,8 @@ void onstack_action_release(int signal) {
     owner->sessions--;
     return;
   }
-  onstack_publish(&owner->changing, 1u);
   owner->sessions = 0;
   action_leave(signal, owner);
-  onstack_publish(&owner->changing, 0u);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
@@ -2477,16 +2482,19 @@ void onstack_action_block(uint64_t *old_mask) {
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
 
+/*
+ * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
+ * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
+ * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
+ */
 void onstack_action_after_fork(void) {
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
-    if (owner->sessions == 0 && !owner->changing) continue;
-    bool known = onstack_sys_sigaction(signal, NULL, &now) == 0;
-    /* A child has neither timers nor pending signals, so SIG_DFL can come back at once. */
-    if (known && (action_is_ours(&now) || (owner->changing && now.handler == action_ignore)))
+    owner->sessions = 0;
+    if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
+    if (action_is_ours(&now) || (now.handler == action_ignore && now.mask == action_mark(owner)))
       onstack_sys_sigaction(signal, &owner->saved, NULL);
-    owner->sessions = owner->changing = 0;
   }
 }
 

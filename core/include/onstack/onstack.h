@@ -113,6 +113,7 @@ typedef struct onstack_sample {
  * Receives a sample. Called on the session's drain thread, or inside onstack_session_poll; never in a signal handler,
  * never twice at the same time for one session, never after onstack_session_stop has returned.
  * Returns 0, or anything else to refuse the sample (it is counted in `dropped_sink`).
+ * On the drain thread every signal is blocked, and what the sink forks or spawns there inherits that mask.
  * It may be slow: samples that find the buffer full are counted in `dropped_ring_full`; the program never waits.
  */
 typedef int (*onstack_sink)(void *data, const onstack_sample *sample);
