@@ -12,10 +12,10 @@
 /* ---- core/src/handler/action.c ---- */
 /* ---- core/src/handler/action.h ---- */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it: what was found underneath, and how
- * a foreign signal is passed on to it. Installed and restored by control/action.c.
+ * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
+ * foreign signal is passed on to it. Installed and restored by control/action.c.
  *
- * The records are static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
  * restores our pointer), and is then a pass-through.
  */
 #ifndef ONSTACK_HANDLER_ACTION_H
@@ -259,10 +259,22 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
+/* An action that was found. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+   fit together. */
+typedef struct onstack_found {
+  struct onstack_kernel_sigaction action;
+  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
+} onstack_found;
+
+/*
+ * Two levels, the upper one first: an owner that installed itself over us while we run, and that we went back on top of
+ * (`upper`), and what the first start found (`base`). A good owner above passes signals on to us; they come in a second
+ * time and then go to the base.
+ */
+#define ONSTACK_ACTION_LEVELS 2u
+
 typedef struct onstack_action {
-  uint64_t handler; /* what was found: SIG_DFL, SIG_IGN or a function. Published last by control */
-  uint64_t flags;
-  onstack_kernel_sigset mask;
+  onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* NULL: no such level; the base is the last that is not NULL */
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
@@ -291,35 +303,46 @@ static ONSTACK_HANDLER onstack_kernel_sigset action_interrupted_mask(const ucont
 }
 
 /*
- * Contexts that are being forwarded right now, by any thread. An owner that chains to us, and that we found when we
- * started again, closes a circle: the same ucontext comes back while it is still under way, further down the stack.
- * At the same depth or above, the note is a left-over of an owner that left by siglongjmp, and is taken over.
- * A full table leaves the newest forward unguarded.
+ * Contexts that are being forwarded right now, by any thread, and to which level. An owner that chains to us brings the
+ * same ucontext in again while it is under way, further down the stack: then it is the next level's turn, and when there
+ * is none it is a circle. At the same depth or above, the note is a left-over of an owner that left by siglongjmp, and
+ * is taken over. A full table leaves the newest forward unguarded.
  */
 #define ACTION_IN_FLIGHT 64u
 static struct {
   uint64_t context;
-  uint64_t frame; /* written by the thread whose context it is */
+  uint64_t frame; /* this and `level` are written by the thread whose context it is */
+  uint32_t level;
 } action_in_flight[ACTION_IN_FLIGHT];
 
-/* False if `context` is under way already. *place is where it is noted, or ACTION_IN_FLIGHT. */
-static ONSTACK_HANDLER bool action_enter_flight(uint64_t context, uint64_t frame, uint32_t *place) {
+/* The level that this context goes to now; *place is where that is noted, or ACTION_IN_FLIGHT. */
+static ONSTACK_HANDLER uint32_t action_enter_flight(uint64_t context, uint64_t frame, uint32_t *place) {
   for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
-    if (frame < onstack_load_relaxed(&action_in_flight[i].frame)) return false;
-    onstack_store_relaxed(&action_in_flight[i].frame, frame);
     *place = i;
-    return true;
+    if (frame < action_in_flight[i].frame) return ++action_in_flight[i].level;
+    action_in_flight[i].frame = frame;
+    return action_in_flight[i].level = 0;
   }
   for (*place = 0; *place < ACTION_IN_FLIGHT; (*place)++) {
     uint64_t expected = 0;
     if (onstack_load_relaxed(&action_in_flight[*place].context) != 0 ||
         !onstack_cas(&action_in_flight[*place].context, &expected, context))
       continue;
-    onstack_store_relaxed(&action_in_flight[*place].frame, frame);
+    action_in_flight[*place].frame = frame;
+    action_in_flight[*place].level = 0;
     break;
   }
-  return true;
+  return 0;
+}
+
+/* Only the outermost forward of a context takes its note away. */
+static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t level) {
+  if (place >= ACTION_IN_FLIGHT) return;
+  if (level == 0)
+    onstack_publish(&action_in_flight[place].context, (uint64_t)0);
+  else
+    action_in_flight[place].level = level - 1;
 }
 
 /*
@@ -327,42 +350,48 @@ static ONSTACK_HANDLER bool action_enter_flight(uint64_t context, uint64_t frame
  * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
  * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
  */
-ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *context) {
-  onstack_action *action = &onstack_actions[signal];
-  uint64_t handler = onstack_observe(&action->handler); /* pairs with the publish in control/action.c */
-  uint64_t flags = onstack_load_relaxed(&action->flags);
-  if (handler == (uint64_t)(uintptr_t)SIG_DFL || handler == (uint64_t)(uintptr_t)SIG_IGN) {
-    onstack_add_relaxed(&action->swallowed, (uint64_t)1);
-    return;
-  }
-  /* SA_RESETHAND: the first one to come takes the handler, the rest meet SIG_DFL, which we swallow. */
-  if (flags & (uint64_t)SA_RESETHAND) {
-    uint64_t expected = handler;
-    if (!onstack_cas(&action->handler, &expected, (uint64_t)(uintptr_t)SIG_DFL)) {
-      onstack_add_relaxed(&action->swallowed, (uint64_t)1);
-      return;
-    }
-  }
-  uint32_t place;
-  if (!action_enter_flight((uint64_t)(uintptr_t)context, (uint64_t)(uintptr_t)__builtin_frame_address(0), &place)) {
-    onstack_add_relaxed(&action->looped, (uint64_t)1);
-    return;
-  }
-  onstack_add_relaxed(&action->forwarded, (uint64_t)1);
-  if (info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
-  onstack_kernel_sigset wanted = action_interrupted_mask(context) | onstack_load_relaxed(&action->mask);
-  if (!(flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
+static ONSTACK_HANDLER void action_call(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info,
+                                        void *context) {
+  onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
+  if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
   const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
   bool narrower = (wanted & everything) != everything;
   onstack_kernel_sigset ours = 0;
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
-  if (flags & (uint64_t)SA_SIGINFO)
-    ((action_info)(uintptr_t)handler)(signal, info, context);
+  if (found->flags & (uint64_t)SA_SIGINFO)
+    ((action_info)(uintptr_t)found->handler)(signal, info, context);
   else
-    ((action_plain)(uintptr_t)handler)(signal);
+    ((action_plain)(uintptr_t)found->handler)(signal);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
-  if (place < ACTION_IN_FLIGHT) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
+}
+
+static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
+  uint32_t fresh = 0;
+  if (!found || found->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
+      found->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
+    return false;
+  /* SA_RESETHAND: the first signal takes the handler, the rest meet SIG_DFL, which we swallow. */
+  return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
+}
+
+ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *context) {
+  onstack_action *action = &onstack_actions[signal];
+  uint32_t place;
+  uint32_t level = action_enter_flight((uint64_t)(uintptr_t)context, (uint64_t)(uintptr_t)__builtin_frame_address(0),
+                                       &place);
+  onstack_found *found = level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->levels[level]) : NULL;
+  if (level > 0 && !found) {
+    onstack_add_relaxed(&action->looped, (uint64_t)1);
+  } else if (!action_takes_signals(found)) {
+    if (level == 0) onstack_add_relaxed(&action->swallowed, (uint64_t)1);
+  } else {
+    /* Counted once for each signal, at the first level. */
+    if (level == 0) onstack_add_relaxed(&action->forwarded, (uint64_t)1);
+    if (level == 0 && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+    action_call(&found->action, signal, info, context);
+  }
+  action_leave_flight(place, level);
 }
 
 /* ---- core/src/handler/clock_cpu.c ---- */
@@ -949,7 +978,13 @@ ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go,
 
 #include <signal.h>
 
-/* The signal handler that control/action.c installs, for every signal and session of this copy. */
+/*
+ * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark of 16
+ * bytes right before it, by which one copy of the library recognizes another's handler.
+ */
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* The signal handler itself. */
 ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context);
 
 #endif
@@ -1170,7 +1205,30 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
   onstack_dekker_sub(&tick->record->busy, 1u);
 }
 
-ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
+/* In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
+   build) or hidden. It keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the kernel. */
+__asm__(".pushsection .text\n"
+        ".balign 16\n"
+        ".ascii \"onstack-handler1\"\n"
+#ifndef ONSTACK_SINGLE_FILE
+        ".globl onstack_handler_trampoline\n"
+        ".hidden onstack_handler_trampoline\n"
+#endif
+        ".type onstack_handler_trampoline, %function\n"
+        "onstack_handler_trampoline:\n"
+        ".cfi_startproc\n"
+#if defined(__x86_64__)
+        "endbr64\n"
+        "jmp onstack_handler_entry\n"
+#elif defined(__aarch64__)
+        "hint #34\n" /* bti c */
+        "b onstack_handler_entry\n"
+#endif
+        ".cfi_endproc\n"
+        ".size onstack_handler_trampoline, . - onstack_handler_trampoline\n"
+        ".popsection\n");
+
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
   entry_tick tick;
   if (entry_recognize(info, &tick))
     entry_tick_of(&tick, signal, info, context);
@@ -2330,6 +2388,16 @@ ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_r
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
 
+/*
+ * Displacement: somebody installed another action over ours (a Go c-archive does so in StartCPUProfile), or put our
+ * pointer back with other flags when leaving. Goes back on top, with that owner underneath; never over another copy of
+ * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well.
+ */
+ONSTACK_INTERNAL void onstack_action_tend(int signal);
+
+/* A second has passed: earlier returns to the top are forgiven. */
+ONSTACK_INTERNAL void onstack_action_calm(int signal);
+
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
@@ -2341,21 +2409,63 @@ ONSTACK_INTERNAL void onstack_action_after_fork(void);
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 
 typedef struct action_owner {
   uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: `saved` is valid, and in the child of a fork the action may be ours */
+  uint32_t used;     /* ours was installed once: `base` is valid, and in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
   onstack_restore restore; /* of the session that installed it */
-  struct onstack_kernel_sigaction saved;
+  onstack_found *base;     /* what the first start found */
+  onstack_found *upper;    /* who came later and is below us now, or NULL */
+  struct onstack_kernel_sigaction ours; /* as we installed it */
 } action_owner;
 
 static action_owner action_owners[ONSTACK_SIGNALS];
+
+/*
+ * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
+ */
+#define ACTION_FOUND 64u
+static onstack_found action_found[ACTION_FOUND];
+static uint32_t action_found_count;
+
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ACTION_RETURNS 8u
 
 static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
 static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
 static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return action->handler == (uint64_t)(uintptr_t)onstack_handler_entry;
+  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline;
+}
+
+static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
+  return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* The table's entry for an action, fresh (a one-shot not yet spent); NULL when the table is full. */
+static onstack_found *action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_found *kept = NULL;
+  for (uint32_t i = 0; i < action_found_count && !kept; i++)
+    if (action_is_same(&action_found[i].action, action)) kept = &action_found[i];
+  if (!kept && action_found_count < ACTION_FOUND) {
+    kept = &action_found[action_found_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
+
+/* Another copy of this library, by the mark before its entry. Read by the kernel: the address is anybody's. */
+static bool action_is_copy(uint64_t handler) {
+  uint64_t mark[2], own[2];
+  const uint64_t bytes = sizeof(mark);
+  if (handler < ONSTACK_ADDRESS_LOW) return false;
+  memcpy(own, (const void *)((uintptr_t)onstack_handler_trampoline - bytes), sizeof(own));
+  return onstack_memory_copy_pair(handler - bytes, mark) && memcmp(mark, own, sizeof(own)) == 0;
 }
 
 int onstack_action_check_signal(int signal) {
@@ -2367,29 +2477,39 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-/* What the handler forwards to. `handler` last: a handler that sees it sees the rest. */
-static void action_publish_found(int signal, const struct onstack_kernel_sigaction *found) {
+/* What the handler forwards to: the newer owner first, if there is one, then the base. Lower level first, so that a
+   handler between the two stores forwards to the base twice at worst, and never nowhere. */
+static void action_publish_levels(int signal, const action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_store_relaxed(&action->flags, found->flags);
-  onstack_store_relaxed(&action->mask, found->mask);
-  onstack_publish(&action->handler, found->handler);
+  onstack_publish(&action->levels[1], owner->upper ? owner->base : NULL);
+  onstack_publish(&action->levels[0], owner->upper ? owner->upper : owner->base);
 }
 
-static int action_install(int signal, bool on_stack, const struct onstack_kernel_sigaction *found) {
-  struct sigaction ours = {.sa_sigaction = onstack_handler_entry, .sa_flags = SA_SIGINFO};
+static int action_install(int signal, action_owner *owner) {
+  const struct onstack_kernel_sigaction *below = owner->upper ? &owner->upper->action : &owner->base->action;
+  struct sigaction ours = {.sa_sigaction = onstack_handler_trampoline, .sa_flags = SA_SIGINFO};
   /* Everything blocked: nothing may nest over a claimed ring entry, and an owner such as Go expects it. */
   sigfillset(&ours.sa_mask);
-  if (on_stack) ours.sa_flags |= SA_ONSTACK;
+  if (owner->on_stack) ours.sa_flags |= SA_ONSTACK;
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
-  bool nobody = found->handler == action_default || found->handler == action_ignore;
-  if (nobody || found->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
+  bool nobody = below->handler == action_default || below->handler == action_ignore;
+  if (nobody || below->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
   if (sigaction(signal, &ours, NULL) != 0) return -errno;
   /* libc leaves its own signals out of every mask. Asynchronous cancellation would then unwind a thread out of our
      handler, with its ring entry claimed for ever: once more, with a mask that is really full. */
-  struct onstack_kernel_sigaction full;
-  int result = onstack_sys_sigaction(signal, NULL, &full);
-  full.mask = ~(onstack_kernel_sigset)0;
-  return result < 0 ? result : onstack_sys_sigaction(signal, &full, NULL);
+  int result = onstack_sys_sigaction(signal, NULL, &owner->ours);
+  owner->ours.mask = ~(onstack_kernel_sigset)0;
+  if (result == 0) result = onstack_sys_sigaction(signal, &owner->ours, NULL);
+  /* As the kernel keeps it: without the two that cannot be blocked. */
+  return result < 0 ? result : onstack_sys_sigaction(signal, NULL, &owner->ours);
+}
+
+static void action_reset_counters(onstack_action *action) {
+  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
+  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
+  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
+  onstack_store_relaxed(&action->late, (uint64_t)0);
+  onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
 int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
@@ -2401,29 +2521,62 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   int result = onstack_sys_sigaction(signal, NULL, &found);
   if (result < 0) return result;
-  /* Our own handler, put back by an owner that had found it: what it forwards to is still in its record. */
-  if (action_is_ours(&found)) {
-    owner->sessions = 1;
-    return 0;
-  }
-  onstack_action *action = &onstack_actions[signal];
-  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
-  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
-  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
-  onstack_store_relaxed(&action->late, (uint64_t)0);
-  onstack_store_relaxed(&action->looped, (uint64_t)0);
-  action_publish_found(signal, &found); /* before the handler can run */
-  owner->saved = found;
+  owner->on_stack = on_stack;
   owner->restore = restore;
+  owner->returns = 0;
+  owner->upper = NULL;
+  /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
+  if (!action_is_ours(&found)) {
+    onstack_found *base = action_keep(&found);
+    if (!base) return -ENOMEM;
+    owner->base = base;
+    action_reset_counters(&onstack_actions[signal]);
+  }
+  action_publish_levels(signal, owner); /* before the handler can run */
   onstack_publish(&owner->used, 1u);
   /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
-  result = action_install(signal, on_stack, &found);
+  result = action_install(signal, owner);
   if (result < 0)
     onstack_sys_sigaction(signal, &found, NULL);
   else
     owner->sessions = 1;
   return result;
 }
+
+/* Somebody's action stands where ours was. Back on top, with that one underneath. */
+static void action_return_to_top(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  bool nobody = now->handler == action_default || now->handler == action_ignore;
+  if (action_is_copy(now->handler) || owner->returns >= ACTION_RETURNS) return;
+  onstack_found *found = action_keep(now);
+  if (!found) return;
+  owner->returns++;
+  /* An owner that restored what it had found long ago, or the base itself anew: there is only one level then. */
+  if (nobody || now->handler == owner->base->action.handler) {
+    owner->base = found;
+    owner->upper = NULL;
+  } else {
+    owner->upper = found;
+  }
+  action_publish_levels(signal, owner);
+  action_install(signal, owner);
+}
+
+void onstack_action_tend(int signal) {
+  action_owner *owner = &action_owners[signal];
+  struct onstack_kernel_sigaction now;
+  if (owner->sessions == 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!action_is_ours(&now)) {
+    action_return_to_top(signal, owner, &now);
+    return;
+  }
+  if (action_is_same(&now, &owner->ours)) return;
+  /* The newer owner has left: it put back the pointer that it had found, with flags and mask of its own. */
+  owner->upper = NULL;
+  action_publish_levels(signal, owner);
+  action_install(signal, owner);
+}
+
+void onstack_action_calm(int signal) { action_owners[signal].returns = 0; }
 
 /*
  * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
@@ -2438,29 +2591,30 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
  * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
  * then: elsewhere that moment would eat another profiler's ticks.
  */
-static void action_restore(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction ignore = owner->saved;
-  if (owner->saved.handler == action_default) {
+static void action_restore(int signal, action_owner *owner, struct onstack_kernel_sigaction found) {
+  struct onstack_kernel_sigaction ignore = found;
+  if (found.handler == action_default) {
     ignore.handler = action_ignore;
     ignore.mask = action_mark(owner);
     onstack_sys_sigaction(signal, &ignore, NULL);
   }
-  onstack_sys_sigaction(signal, &owner->saved, NULL);
+  onstack_sys_sigaction(signal, &found, NULL);
+}
+
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
+static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
+  const onstack_found *found = owner->upper ? owner->upper : owner->base;
+  struct onstack_kernel_sigaction heir = found->action;
+  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
+  return heir;
 }
 
 static void action_leave(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
-  if (onstack_load_relaxed(&onstack_actions[signal].flags) & (uint64_t)SA_RESETHAND &&
-      onstack_load_relaxed(&onstack_actions[signal].handler) == action_default)
-    owner->saved.handler = action_default; /* its one shot is spent, as it would be without us */
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) {
-    struct onstack_kernel_sigaction ignore = now;
-    ignore.handler = action_ignore;
-    onstack_sys_sigaction(signal, &ignore, NULL);
-    return;
-  }
-  action_restore(signal, owner);
+  struct onstack_kernel_sigaction heir = action_heir(owner);
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
+  action_restore(signal, owner, heir);
 }
 
 void onstack_action_release(int signal) {
@@ -2471,6 +2625,9 @@ void onstack_action_release(int signal) {
   }
   owner->sessions = 0;
   action_leave(signal, owner);
+  /* The newer owner may yet put our pointer back: then it must not be what we pass on to. */
+  owner->upper = NULL;
+  action_publish_levels(signal, owner);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
@@ -2493,8 +2650,9 @@ void onstack_action_after_fork(void) {
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
-    if (action_is_ours(&now) || (now.handler == action_ignore && now.mask == action_mark(owner)))
-      onstack_sys_sigaction(signal, &owner->saved, NULL);
+    if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
+    struct onstack_kernel_sigaction heir = action_heir(owner);
+    onstack_sys_sigaction(signal, &heir, NULL);
   }
 }
 
@@ -3430,6 +3588,7 @@ ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onst
 
 /* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
 ONSTACK_INTERNAL bool onstack_control_lock(void);
+ONSTACK_INTERNAL bool onstack_control_try_lock(void); /* false also when somebody else holds it */
 ONSTACK_INTERNAL void onstack_control_unlock(void);
 
 /* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
@@ -4556,6 +4715,12 @@ bool onstack_control_lock(void) {
   return true;
 }
 
+bool onstack_control_try_lock(void) {
+  if (pthread_mutex_trylock(&control_lock) != 0) return false;
+  onstack_store_relaxed(&control_owner, onstack_sys_gettid());
+  return true;
+}
+
 void onstack_control_unlock(void) {
   onstack_store_relaxed(&control_owner, 0);
   pthread_mutex_unlock(&control_lock);
@@ -4996,7 +5161,7 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
 
 /* ---- core/src/drain/thread.c ---- */
 /* ---- core/src/drain/thread.h ---- */
-/* The drain thread: calls `work` when the handler wakes it, at least ten times a second, and once more at the end. */
+/* The drain thread: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
 #ifndef ONSTACK_DRAIN_THREAD_H
 #define ONSTACK_DRAIN_THREAD_H
 
@@ -5008,7 +5173,7 @@ typedef struct onstack_drain_thread {
   int32_t *tid;   /* where the thread's id goes once it runs */
   uint32_t quit;
   int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
-  void (*work)(void *data);
+  uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
 } onstack_drain_thread;
 
@@ -5037,8 +5202,8 @@ static void *drain_thread_main(void *argument) {
   onstack_sys_futex_wake((uint32_t *)drain->tid);
   while (!onstack_observe(&drain->quit)) {
     onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
-    drain->work(drain->data);
-    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &drain_interval);
+    struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
+    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
   return NULL;
@@ -8063,6 +8228,10 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
 
+#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 100000000u /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
+
 /* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (about 1 ms), and by the consumer. */
 #define SESSION_RULES_AT_START ((size_t)1 << 19)
 #define SESSION_RULES_BUDGET ((size_t)1 << 24)
@@ -8076,6 +8245,7 @@ struct onstack_session {
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
+  uint64_t process_cpu_ns;            /* at the last look; consumer only */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
 };
@@ -8105,6 +8275,11 @@ static void session_tend(onstack_session *session) {
   uint64_t now = session_now_ns();
   if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
+  if (onstack_control_try_lock()) {
+    onstack_action_tend(session->settings.signal);
+    if (due) onstack_action_calm(session->settings.signal);
+    onstack_control_unlock();
+  }
   if (due) {
     session->tended_ns = now;
     onstack_threads_tend(slot);
@@ -8124,15 +8299,28 @@ static uint32_t session_consume(onstack_session *session, uint32_t max) {
   return handed;
 }
 
-static void session_drain_work(void *data) {
+/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
+   an idle process is left asleep. */
+static uint64_t session_next_look(onstack_session *session) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  uint64_t cpu = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  session->process_cpu_ns = cpu;
+  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+}
+
+static uint64_t session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return;
+    return SESSION_LOOK_IDLE_NS;
   }
   pthread_mutex_lock(&session->consumer_lock);
   while (session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  uint64_t pause = session_next_look(session);
   pthread_mutex_unlock(&session->consumer_lock);
+  return pause;
 }
 
 static void session_fill_stats(const onstack_session *session, onstack_stats *stats) {

@@ -10,6 +10,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "control/action.h"
 #include "control/code_map.h"
 #include "control/modules.h"
 #include "control/options.h"
@@ -29,6 +30,10 @@
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
 
+#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 100000000u /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
+
 /* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (about 1 ms), and by the consumer. */
 #define SESSION_RULES_AT_START ((size_t)1 << 19)
 #define SESSION_RULES_BUDGET ((size_t)1 << 24)
@@ -42,6 +47,7 @@ struct onstack_session {
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
+  uint64_t process_cpu_ns;            /* at the last look; consumer only */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
 };
@@ -71,6 +77,11 @@ static void session_tend(onstack_session *session) {
   uint64_t now = session_now_ns();
   if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
+  if (onstack_control_try_lock()) {
+    onstack_action_tend(session->settings.signal);
+    if (due) onstack_action_calm(session->settings.signal);
+    onstack_control_unlock();
+  }
   if (due) {
     session->tended_ns = now;
     onstack_threads_tend(slot);
@@ -90,15 +101,28 @@ static uint32_t session_consume(onstack_session *session, uint32_t max) {
   return handed;
 }
 
-static void session_drain_work(void *data) {
+/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
+   an idle process is left asleep. */
+static uint64_t session_next_look(onstack_session *session) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  uint64_t cpu = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  session->process_cpu_ns = cpu;
+  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+}
+
+static uint64_t session_drain_work(void *data) {
   onstack_session *session = data;
   if (!session_is_here(session)) {
     onstack_publish(&session->drain.quit, 1u);
-    return;
+    return SESSION_LOOK_IDLE_NS;
   }
   pthread_mutex_lock(&session->consumer_lock);
   while (session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  uint64_t pause = session_next_look(session);
   pthread_mutex_unlock(&session->consumer_lock);
+  return pause;
 }
 
 static void session_fill_stats(const onstack_session *session, onstack_stats *stats) {

@@ -151,3 +151,45 @@ Test(custom, without_init_it_runs_too) {
   cr_assert_gt(w.walks, 10);
   cr_assert_eq(w.wrong_capacity, 0, "the default depth");
 }
+
+/* After stop nothing of the user's runs in a handler: its data may go. */
+static volatile int walking;
+static onstack_walk_result slow_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                     uint32_t capacity) {
+  (void)data;
+  (void)ucontext;
+  (void)capacity;
+  __atomic_add_fetch(&walking, 1, __ATOMIC_SEQ_CST);
+  double end = t_now() + 0.003;
+  while (t_now() < end) continue;
+  frames[0] = registers->pc;
+  __atomic_sub_fetch(&walking, 1, __ATOMIC_SEQ_CST);
+  return (onstack_walk_result){1, ONSTACK_TRUNCATED_UNWINDER};
+}
+
+static volatile bool over;
+static void *burns(void *unused) {
+  while (!over) t_burn(0.002);
+  return unused;
+}
+
+Test(custom, stop_waits_for_walks_that_are_under_way) {
+  onstack_unwinder slow = {.size = sizeof(slow), .name = "slow", .walk = slow_walk};
+  pthread_t threads[2];
+  int met = 0;
+  for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, burns, NULL);
+  for (int i = 0; i < 30; i++) {
+    onstack_options options = t_options(1000, NULL, NULL);
+    options.custom_unwinder = &slow;
+    options.threads = ONSTACK_OFF;
+    onstack_session *session = t_start(&options);
+    t_sleep(0.01);
+    met += __atomic_load_n(&walking, __ATOMIC_SEQ_CST) > 0;
+    cr_assert_eq(onstack_session_stop(session), 0);
+    cr_assert_eq(__atomic_load_n(&walking, __ATOMIC_SEQ_CST), 0, "round %d: a walk runs after stop", i);
+    onstack_session_free(session);
+  }
+  over = true;
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  cr_assert_gt(met, 2, "stop must meet walks for this to mean anything");
+}

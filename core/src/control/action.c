@@ -6,26 +6,70 @@
  */
 #include "control/action.h"
 
+#include "base/address.h"
 #include "handler/action.h"
 #include "handler/entry.h"
+#include "handler/memory.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 
 typedef struct action_owner {
   uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: `saved` is valid, and in the child of a fork the action may be ours */
+  uint32_t used;     /* ours was installed once: `base` is valid, and in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
   onstack_restore restore; /* of the session that installed it */
-  struct onstack_kernel_sigaction saved;
+  onstack_found *base;     /* what the first start found */
+  onstack_found *upper;    /* who came later and is below us now, or NULL */
+  struct onstack_kernel_sigaction ours; /* as we installed it */
 } action_owner;
 
 static action_owner action_owners[ONSTACK_SIGNALS];
+
+/*
+ * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
+ */
+#define ACTION_FOUND 64u
+static onstack_found action_found[ACTION_FOUND];
+static uint32_t action_found_count;
+
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ACTION_RETURNS 8u
 
 static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
 static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
 static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return action->handler == (uint64_t)(uintptr_t)onstack_handler_entry;
+  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline;
+}
+
+static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
+  return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* The table's entry for an action, fresh (a one-shot not yet spent); NULL when the table is full. */
+static onstack_found *action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_found *kept = NULL;
+  for (uint32_t i = 0; i < action_found_count && !kept; i++)
+    if (action_is_same(&action_found[i].action, action)) kept = &action_found[i];
+  if (!kept && action_found_count < ACTION_FOUND) {
+    kept = &action_found[action_found_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
+
+/* Another copy of this library, by the mark before its entry. Read by the kernel: the address is anybody's. */
+static bool action_is_copy(uint64_t handler) {
+  uint64_t mark[2], own[2];
+  const uint64_t bytes = sizeof(mark);
+  if (handler < ONSTACK_ADDRESS_LOW) return false;
+  memcpy(own, (const void *)((uintptr_t)onstack_handler_trampoline - bytes), sizeof(own));
+  return onstack_memory_copy_pair(handler - bytes, mark) && memcmp(mark, own, sizeof(own)) == 0;
 }
 
 int onstack_action_check_signal(int signal) {
@@ -37,29 +81,39 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-/* What the handler forwards to. `handler` last: a handler that sees it sees the rest. */
-static void action_publish_found(int signal, const struct onstack_kernel_sigaction *found) {
+/* What the handler forwards to: the newer owner first, if there is one, then the base. Lower level first, so that a
+   handler between the two stores forwards to the base twice at worst, and never nowhere. */
+static void action_publish_levels(int signal, const action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_store_relaxed(&action->flags, found->flags);
-  onstack_store_relaxed(&action->mask, found->mask);
-  onstack_publish(&action->handler, found->handler);
+  onstack_publish(&action->levels[1], owner->upper ? owner->base : NULL);
+  onstack_publish(&action->levels[0], owner->upper ? owner->upper : owner->base);
 }
 
-static int action_install(int signal, bool on_stack, const struct onstack_kernel_sigaction *found) {
-  struct sigaction ours = {.sa_sigaction = onstack_handler_entry, .sa_flags = SA_SIGINFO};
+static int action_install(int signal, action_owner *owner) {
+  const struct onstack_kernel_sigaction *below = owner->upper ? &owner->upper->action : &owner->base->action;
+  struct sigaction ours = {.sa_sigaction = onstack_handler_trampoline, .sa_flags = SA_SIGINFO};
   /* Everything blocked: nothing may nest over a claimed ring entry, and an owner such as Go expects it. */
   sigfillset(&ours.sa_mask);
-  if (on_stack) ours.sa_flags |= SA_ONSTACK;
+  if (owner->on_stack) ours.sa_flags |= SA_ONSTACK;
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
-  bool nobody = found->handler == action_default || found->handler == action_ignore;
-  if (nobody || found->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
+  bool nobody = below->handler == action_default || below->handler == action_ignore;
+  if (nobody || below->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
   if (sigaction(signal, &ours, NULL) != 0) return -errno;
   /* libc leaves its own signals out of every mask. Asynchronous cancellation would then unwind a thread out of our
      handler, with its ring entry claimed for ever: once more, with a mask that is really full. */
-  struct onstack_kernel_sigaction full;
-  int result = onstack_sys_sigaction(signal, NULL, &full);
-  full.mask = ~(onstack_kernel_sigset)0;
-  return result < 0 ? result : onstack_sys_sigaction(signal, &full, NULL);
+  int result = onstack_sys_sigaction(signal, NULL, &owner->ours);
+  owner->ours.mask = ~(onstack_kernel_sigset)0;
+  if (result == 0) result = onstack_sys_sigaction(signal, &owner->ours, NULL);
+  /* As the kernel keeps it: without the two that cannot be blocked. */
+  return result < 0 ? result : onstack_sys_sigaction(signal, NULL, &owner->ours);
+}
+
+static void action_reset_counters(onstack_action *action) {
+  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
+  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
+  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
+  onstack_store_relaxed(&action->late, (uint64_t)0);
+  onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
 int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
@@ -71,29 +125,62 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   int result = onstack_sys_sigaction(signal, NULL, &found);
   if (result < 0) return result;
-  /* Our own handler, put back by an owner that had found it: what it forwards to is still in its record. */
-  if (action_is_ours(&found)) {
-    owner->sessions = 1;
-    return 0;
-  }
-  onstack_action *action = &onstack_actions[signal];
-  onstack_store_relaxed(&action->forwarded, (uint64_t)0);
-  onstack_store_relaxed(&action->forwarded_timer, (uint64_t)0);
-  onstack_store_relaxed(&action->swallowed, (uint64_t)0);
-  onstack_store_relaxed(&action->late, (uint64_t)0);
-  onstack_store_relaxed(&action->looped, (uint64_t)0);
-  action_publish_found(signal, &found); /* before the handler can run */
-  owner->saved = found;
+  owner->on_stack = on_stack;
   owner->restore = restore;
+  owner->returns = 0;
+  owner->upper = NULL;
+  /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
+  if (!action_is_ours(&found)) {
+    onstack_found *base = action_keep(&found);
+    if (!base) return -ENOMEM;
+    owner->base = base;
+    action_reset_counters(&onstack_actions[signal]);
+  }
+  action_publish_levels(signal, owner); /* before the handler can run */
   onstack_publish(&owner->used, 1u);
   /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
-  result = action_install(signal, on_stack, &found);
+  result = action_install(signal, owner);
   if (result < 0)
     onstack_sys_sigaction(signal, &found, NULL);
   else
     owner->sessions = 1;
   return result;
 }
+
+/* Somebody's action stands where ours was. Back on top, with that one underneath. */
+static void action_return_to_top(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  bool nobody = now->handler == action_default || now->handler == action_ignore;
+  if (action_is_copy(now->handler) || owner->returns >= ACTION_RETURNS) return;
+  onstack_found *found = action_keep(now);
+  if (!found) return;
+  owner->returns++;
+  /* An owner that restored what it had found long ago, or the base itself anew: there is only one level then. */
+  if (nobody || now->handler == owner->base->action.handler) {
+    owner->base = found;
+    owner->upper = NULL;
+  } else {
+    owner->upper = found;
+  }
+  action_publish_levels(signal, owner);
+  action_install(signal, owner);
+}
+
+void onstack_action_tend(int signal) {
+  action_owner *owner = &action_owners[signal];
+  struct onstack_kernel_sigaction now;
+  if (owner->sessions == 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!action_is_ours(&now)) {
+    action_return_to_top(signal, owner, &now);
+    return;
+  }
+  if (action_is_same(&now, &owner->ours)) return;
+  /* The newer owner has left: it put back the pointer that it had found, with flags and mask of its own. */
+  owner->upper = NULL;
+  action_publish_levels(signal, owner);
+  action_install(signal, owner);
+}
+
+void onstack_action_calm(int signal) { action_owners[signal].returns = 0; }
 
 /*
  * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
@@ -108,29 +195,30 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
  * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
  * then: elsewhere that moment would eat another profiler's ticks.
  */
-static void action_restore(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction ignore = owner->saved;
-  if (owner->saved.handler == action_default) {
+static void action_restore(int signal, action_owner *owner, struct onstack_kernel_sigaction found) {
+  struct onstack_kernel_sigaction ignore = found;
+  if (found.handler == action_default) {
     ignore.handler = action_ignore;
     ignore.mask = action_mark(owner);
     onstack_sys_sigaction(signal, &ignore, NULL);
   }
-  onstack_sys_sigaction(signal, &owner->saved, NULL);
+  onstack_sys_sigaction(signal, &found, NULL);
+}
+
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
+static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
+  const onstack_found *found = owner->upper ? owner->upper : owner->base;
+  struct onstack_kernel_sigaction heir = found->action;
+  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
+  return heir;
 }
 
 static void action_leave(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
-  if (onstack_load_relaxed(&onstack_actions[signal].flags) & (uint64_t)SA_RESETHAND &&
-      onstack_load_relaxed(&onstack_actions[signal].handler) == action_default)
-    owner->saved.handler = action_default; /* its one shot is spent, as it would be without us */
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) {
-    struct onstack_kernel_sigaction ignore = now;
-    ignore.handler = action_ignore;
-    onstack_sys_sigaction(signal, &ignore, NULL);
-    return;
-  }
-  action_restore(signal, owner);
+  struct onstack_kernel_sigaction heir = action_heir(owner);
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
+  action_restore(signal, owner, heir);
 }
 
 void onstack_action_release(int signal) {
@@ -141,6 +229,9 @@ void onstack_action_release(int signal) {
   }
   owner->sessions = 0;
   action_leave(signal, owner);
+  /* The newer owner may yet put our pointer back: then it must not be what we pass on to. */
+  owner->upper = NULL;
+  action_publish_levels(signal, owner);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
@@ -163,7 +254,8 @@ void onstack_action_after_fork(void) {
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
-    if (action_is_ours(&now) || (now.handler == action_ignore && now.mask == action_mark(owner)))
-      onstack_sys_sigaction(signal, &owner->saved, NULL);
+    if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
+    struct onstack_kernel_sigaction heir = action_heir(owner);
+    onstack_sys_sigaction(signal, &heir, NULL);
   }
 }

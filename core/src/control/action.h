@@ -18,6 +18,16 @@ ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_r
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
 
+/*
+ * Displacement: somebody installed another action over ours (a Go c-archive does so in StartCPUProfile), or put our
+ * pointer back with other flags when leaving. Goes back on top, with that owner underneath; never over another copy of
+ * this library, whose handler passes our ticks on, and not for ever against an owner that insists as well.
+ */
+ONSTACK_INTERNAL void onstack_action_tend(int signal);
+
+/* A second has passed: earlier returns to the top are forgiven. */
+ONSTACK_INTERNAL void onstack_action_calm(int signal);
+
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);

@@ -47,6 +47,12 @@ bool onstack_control_lock(void) {
   return true;
 }
 
+bool onstack_control_try_lock(void) {
+  if (pthread_mutex_trylock(&control_lock) != 0) return false;
+  onstack_store_relaxed(&control_owner, onstack_sys_gettid());
+  return true;
+}
+
 void onstack_control_unlock(void) {
   onstack_store_relaxed(&control_owner, 0);
   pthread_mutex_unlock(&control_lock);

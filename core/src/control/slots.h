@@ -13,6 +13,7 @@
 
 /* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
 ONSTACK_INTERNAL bool onstack_control_lock(void);
+ONSTACK_INTERNAL bool onstack_control_try_lock(void); /* false also when somebody else holds it */
 ONSTACK_INTERNAL void onstack_control_unlock(void);
 
 /* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */

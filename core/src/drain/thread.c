@@ -21,8 +21,8 @@ static void *drain_thread_main(void *argument) {
   onstack_sys_futex_wake((uint32_t *)drain->tid);
   while (!onstack_observe(&drain->quit)) {
     onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
-    drain->work(drain->data);
-    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &drain_interval);
+    struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
+    if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
   return NULL;

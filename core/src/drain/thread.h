@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The drain thread: calls `work` when the handler wakes it, at least ten times a second, and once more at the end. */
+/* The drain thread: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
 #ifndef ONSTACK_DRAIN_THREAD_H
 #define ONSTACK_DRAIN_THREAD_H
 
@@ -13,7 +13,7 @@ typedef struct onstack_drain_thread {
   int32_t *tid;   /* where the thread's id goes once it runs */
   uint32_t quit;
   int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
-  void (*work)(void *data);
+  uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
 } onstack_drain_thread;
 

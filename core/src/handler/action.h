@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it: what was found underneath, and how
- * a foreign signal is passed on to it. Installed and restored by control/action.c.
+ * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
+ * foreign signal is passed on to it. Installed and restored by control/action.c.
  *
- * The records are static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
  * restores our pointer), and is then a pass-through.
  */
 #ifndef ONSTACK_HANDLER_ACTION_H
@@ -17,10 +17,22 @@
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
+/* An action that was found. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+   fit together. */
+typedef struct onstack_found {
+  struct onstack_kernel_sigaction action;
+  uint32_t spent; /* SA_RESETHAND: it has had its one signal */
+} onstack_found;
+
+/*
+ * Two levels, the upper one first: an owner that installed itself over us while we run, and that we went back on top of
+ * (`upper`), and what the first start found (`base`). A good owner above passes signals on to us; they come in a second
+ * time and then go to the base.
+ */
+#define ONSTACK_ACTION_LEVELS 2u
+
 typedef struct onstack_action {
-  uint64_t handler; /* what was found: SIG_DFL, SIG_IGN or a function. Published last by control */
-  uint64_t flags;
-  onstack_kernel_sigset mask;
+  onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* NULL: no such level; the base is the last that is not NULL */
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;

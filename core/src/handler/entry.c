@@ -202,7 +202,30 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
   onstack_dekker_sub(&tick->record->busy, 1u);
 }
 
-ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
+/* In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
+   build) or hidden. It keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the kernel. */
+__asm__(".pushsection .text\n"
+        ".balign 16\n"
+        ".ascii \"onstack-handler1\"\n"
+#ifndef ONSTACK_SINGLE_FILE
+        ".globl onstack_handler_trampoline\n"
+        ".hidden onstack_handler_trampoline\n"
+#endif
+        ".type onstack_handler_trampoline, %function\n"
+        "onstack_handler_trampoline:\n"
+        ".cfi_startproc\n"
+#if defined(__x86_64__)
+        "endbr64\n"
+        "jmp onstack_handler_entry\n"
+#elif defined(__aarch64__)
+        "hint #34\n" /* bti c */
+        "b onstack_handler_entry\n"
+#endif
+        ".cfi_endproc\n"
+        ".size onstack_handler_trampoline, . - onstack_handler_trampoline\n"
+        ".popsection\n");
+
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
   entry_tick tick;
   if (entry_recognize(info, &tick))
     entry_tick_of(&tick, signal, info, context);

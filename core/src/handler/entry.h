@@ -6,7 +6,13 @@
 
 #include <signal.h>
 
-/* The signal handler that control/action.c installs, for every signal and session of this copy. */
+/*
+ * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark of 16
+ * bytes right before it, by which one copy of the library recognizes another's handler.
+ */
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* The signal handler itself. */
 ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context);
 
 #endif

@@ -1,0 +1,3 @@
+module github.com/onstack-profiler/onstack/tests/go
+
+go 1.24.0
