@@ -614,6 +614,9 @@ typedef struct onstack_ring {
 /* Bytes that an entry with `depth` frames takes. */
 ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth);
 
+/* Bytes that a ring in `bytes` bytes of memory really uses: its number of entries is a power of two. */
+ONSTACK_INTERNAL size_t onstack_ring_bytes(size_t bytes, uint32_t depth);
+
 /* Lays a ring over `bytes` bytes of zeroed memory (at least two strides); the memory stays the caller's. Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth);
 
@@ -1490,13 +1493,22 @@ uint32_t onstack_ring_stride(uint32_t depth) {
   return (bytes + ONSTACK_CACHE_LINE - 1) & ~(uint32_t)(ONSTACK_CACHE_LINE - 1);
 }
 
+static uint32_t ring_count(size_t bytes, uint32_t stride) {
+  uint32_t count = 1;
+  while ((size_t)count * 2 * stride <= bytes && count < (1u << 30)) count *= 2;
+  return count;
+}
+
+size_t onstack_ring_bytes(size_t bytes, uint32_t depth) {
+  uint32_t stride = onstack_ring_stride(depth);
+  return (size_t)ring_count(bytes, stride) * stride;
+}
+
 void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth) {
   ring->entries = memory;
   ring->stride = onstack_ring_stride(depth);
   ring->depth = depth;
-  uint32_t count = 1;
-  while ((size_t)count * 2 * ring->stride <= bytes && count < (1u << 30)) count *= 2;
-  ring->mask = count - 1;
+  ring->mask = ring_count(bytes, ring->stride) - 1;
   ring->tail = 0;
   ring->head = 0;
 }
@@ -1572,6 +1584,9 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
 #define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
 #define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
 #define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+#define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
+                                   code that is described is free to use the register for anything */
 
 /* Where a register of the caller is. Anything else than these is not representable: no rule. */
 #define ONSTACK_AT_SAME INT16_MIN /* unchanged */
@@ -1579,8 +1594,8 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
 /* otherwise: at CFA + 8 * value */
 
 typedef struct onstack_rule {
-  uint8_t cfa; /* ONSTACK_CFA_* */
-  uint8_t reserved;
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP: words */
   int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
   int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
   int16_t bx;         /* saved RBX */
@@ -2196,6 +2211,10 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
   case ONSTACK_CFA_DEREF_FP:
     if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
     break;
+  case ONSTACK_CFA_DEREF_SP:
+    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
   default: /* ONSTACK_CFA_PLT */
     *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
   }
@@ -2227,6 +2246,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
   uint64_t cfa, ra, fp, bx = cursor->bx;
   if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
   if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
+  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
   onstack_truncation why = rules_find_cfa(cursor, &cfa);
   if (why != RULES_STEP_OK) return why;
   if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
@@ -2683,7 +2703,7 @@ ONSTACK_INTERNAL void onstack_cfi_each(const onstack_cfi_section *section,
                                        bool (*visit)(void *data, const onstack_cfi_function *function), void *data);
 
 /* Calls `emit` with the rule that holds from each address of the function on, ascending; the first at function->low.
-   A part that cannot be represented gets a rule with ONSTACK_CFA_NONE. */
+   A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
 
@@ -2746,7 +2766,8 @@ typedef struct cfi_register {
 } cfi_register;
 
 typedef struct cfi_state {
-  uint8_t cfa_kind; /* ONSTACK_CFA_* */
+  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
+  uint8_t cfa_after;
   int64_t cfa_offset;
   cfi_register fp, ra, bx;
 } cfi_state;
@@ -2866,11 +2887,27 @@ static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *thresh
   return true;
 }
 
-/* The expression `FP + offset`, with or without a dereference behind it. */
-static bool cfi_match_fp_offset(onstack_cfi_reader expression, bool deref, int64_t *offset) {
-  if (onstack_cfi_fixed(&expression, 1) != 0x70 + CFI_REG_FP) return false; /* DW_OP_breg<FP> */
-  *offset = onstack_cfi_sleb(&expression);
-  if (deref && onstack_cfi_fixed(&expression, 1) != 0x06) return false; /* DW_OP_deref */
+#define CFI_OP_BREG0 0x70u /* DW_OP_breg0: the value of a register plus an offset */
+#define CFI_OP_DEREF 0x06u
+#define CFI_OP_PLUS_UCONST 0x23u
+
+/* The expression `register + offset`. */
+static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
+  if (onstack_cfi_fixed(expression, 1) != CFI_OP_BREG0 + number) return false;
+  *offset = onstack_cfi_sleb(expression);
+  return !expression->bad;
+}
+
+/* `*(register + offset)`, with or without `+ n words` behind it. */
+static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
+  *after = 0;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_fixed(&expression, 1) != CFI_OP_DEREF) return false;
+  if (expression.at < expression.end) {
+    if (onstack_cfi_fixed(&expression, 1) != CFI_OP_PLUS_UCONST) return false;
+    uint64_t bytes = onstack_cfi_uleb(&expression);
+    if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
+    *after = (uint8_t)(bytes / 8);
+  }
   return !expression.bad && expression.at == expression.end;
 }
 
@@ -2885,12 +2922,15 @@ static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
 
 static void cfi_cfa_expression(cfi_machine *machine) {
   onstack_cfi_reader block = cfi_take_block(machine);
-  machine->now.cfa_kind = ONSTACK_CFA_NONE;
+  cfi_state *now = &machine->now;
+  now->cfa_kind = ONSTACK_CFA_LOST;
   if (block.bad) return;
-  if (cfi_match_plt(block.base + block.at, block.end - block.at, &machine->now.cfa_offset))
-    machine->now.cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_fp_offset(block, true, &machine->now.cfa_offset))
-    machine->now.cfa_kind = ONSTACK_CFA_DEREF_FP;
+  if (cfi_match_plt(block.base + block.at, block.end - block.at, &now->cfa_offset))
+    now->cfa_kind = ONSTACK_CFA_PLT;
+  else if (cfi_match_deref(block, CFI_REG_FP, &now->cfa_offset, &now->cfa_after) && now->cfa_after == 0)
+    now->cfa_kind = ONSTACK_CFA_DEREF_FP;
+  else if (cfi_match_deref(block, CFI_REG_SP, &now->cfa_offset, &now->cfa_after))
+    now->cfa_kind = ONSTACK_CFA_DEREF_SP;
 }
 
 static cfi_register *cfi_find_register(cfi_machine *machine, cfi_state *state, uint64_t number) {
@@ -2915,7 +2955,8 @@ static void cfi_register_expression(cfi_machine *machine) {
   onstack_cfi_reader block = cfi_take_block(machine);
   int64_t offset;
   /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
-  bool at_fp = number == CFI_REG_FP && cfi_match_fp_offset(block, false, &offset) && offset == 0;
+  bool at_fp = number == CFI_REG_FP && cfi_match_offset(&block, CFI_REG_FP, &offset) && block.at == block.end &&
+               offset == 0;
   cfi_set_register(machine, number, at_fp ? CFI_AT_FP : CFI_UNKNOWN, 0);
 }
 
@@ -2923,7 +2964,7 @@ static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
   machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
                           : number == CFI_REG_FP ? ONSTACK_CFA_FP
                           : number == CFI_REG_BX ? ONSTACK_CFA_BX
-                                                 : ONSTACK_CFA_NONE;
+                                                 : ONSTACK_CFA_LOST;
 }
 
 static int16_t cfi_words(const cfi_register *saved, bool *representable) {
@@ -2934,23 +2975,24 @@ static int16_t cfi_words(const cfi_register *saved, bool *representable) {
   return (int16_t)(saved->offset / 8);
 }
 
+/* Whole bytes, because rules are compared as bytes. */
+static onstack_rule cfi_bare_rule(uint8_t cfa) {
+  onstack_rule rule;
+  memset(&rule, 0, sizeof(rule));
+  rule.cfa = cfa;
+  return rule;
+}
+
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
-  onstack_rule rule, none;
   bool good = true, bx_good = true;
-  memset(&none, 0, sizeof(none)); /* ONSTACK_CFA_NONE; whole bytes, because rules are compared as bytes */
-  rule = none;
-  if (machine->common->signal_frame) {
-    rule.cfa = ONSTACK_CFA_SIGNAL;
-    return rule;
-  }
-  if (state->ra.place == CFI_UNDEFINED) {
-    rule.cfa = ONSTACK_CFA_ROOT;
-    return rule;
-  }
-  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return none;
-  rule.cfa = state->cfa_kind;
+  if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
+  if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
+  onstack_rule rule = cfi_bare_rule(state->cfa_kind), lost = cfi_bare_rule(ONSTACK_CFA_LOST);
+  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_kind == ONSTACK_CFA_LOST) return lost;
+  if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return lost;
   rule.cfa_offset = (int32_t)state->cfa_offset;
+  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP) rule.after = state->cfa_after;
   rule.ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
   cfi_register fp = state->fp;
@@ -2959,9 +3001,9 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   rule.bx = cfi_words(&state->bx, &bx_good);
   if (!bx_good) rule.bx = ONSTACK_AT_SAME;
 #if defined(__x86_64__)
-  if (rule.ra == ONSTACK_AT_SAME) return none; /* there is no link register */
+  if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
 #endif
-  return good && rule.ra != ONSTACK_AT_FP ? rule : none;
+  return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
@@ -3109,12 +3151,11 @@ void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_funct
   onstack_cfi_reader reader;
   uint64_t common_offset;
   bool is_function;
-  onstack_rule none;
-  memset(&none, 0, sizeof(none));
+  const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
   memset(&machine, 0, sizeof(machine));
   if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
       !cfi_parse_function(section, function->entry, common_offset, &common, &reader, &again)) {
-    emit(data, function->low, &none);
+    emit(data, function->low, &lost);
     return;
   }
   machine.common = &common;
@@ -3127,7 +3168,7 @@ void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_funct
   machine.data = data;
   machine.location = function->low;
   good = good && cfi_run_part(&machine, reader.at, reader.end);
-  onstack_rule rule = good ? cfi_to_rule(&machine) : none;
+  onstack_rule rule = good ? cfi_to_rule(&machine) : lost;
   emit(data, machine.location, &rule);
 }
 
@@ -4734,7 +4775,7 @@ static int slots_prepare(void) {
   return result;
 }
 
-static int slot_take_memory(slot_memory *has, size_t bytes) {
+static int slot_take_memory(slot_memory *has, size_t bytes, uint32_t depth) {
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
@@ -4742,7 +4783,8 @@ static int slot_take_memory(slot_memory *has, size_t bytes) {
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  size_t used = onstack_ring_bytes(bytes, depth);
+  madvise(has->memory, used < SLOT_POPULATE ? used : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
 
@@ -4783,7 +4825,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     if ((result = slot_check_host(settings)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes, settings->depth)) < 0) return result;
     slot_fill(slot, settings);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;

@@ -37,7 +37,8 @@ typedef struct cfi_register {
 } cfi_register;
 
 typedef struct cfi_state {
-  uint8_t cfa_kind; /* ONSTACK_CFA_* */
+  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
+  uint8_t cfa_after;
   int64_t cfa_offset;
   cfi_register fp, ra, bx;
 } cfi_state;
@@ -157,11 +158,27 @@ static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *thresh
   return true;
 }
 
-/* The expression `FP + offset`, with or without a dereference behind it. */
-static bool cfi_match_fp_offset(onstack_cfi_reader expression, bool deref, int64_t *offset) {
-  if (onstack_cfi_fixed(&expression, 1) != 0x70 + CFI_REG_FP) return false; /* DW_OP_breg<FP> */
-  *offset = onstack_cfi_sleb(&expression);
-  if (deref && onstack_cfi_fixed(&expression, 1) != 0x06) return false; /* DW_OP_deref */
+#define CFI_OP_BREG0 0x70u /* DW_OP_breg0: the value of a register plus an offset */
+#define CFI_OP_DEREF 0x06u
+#define CFI_OP_PLUS_UCONST 0x23u
+
+/* The expression `register + offset`. */
+static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
+  if (onstack_cfi_fixed(expression, 1) != CFI_OP_BREG0 + number) return false;
+  *offset = onstack_cfi_sleb(expression);
+  return !expression->bad;
+}
+
+/* `*(register + offset)`, with or without `+ n words` behind it. */
+static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
+  *after = 0;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_fixed(&expression, 1) != CFI_OP_DEREF) return false;
+  if (expression.at < expression.end) {
+    if (onstack_cfi_fixed(&expression, 1) != CFI_OP_PLUS_UCONST) return false;
+    uint64_t bytes = onstack_cfi_uleb(&expression);
+    if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
+    *after = (uint8_t)(bytes / 8);
+  }
   return !expression.bad && expression.at == expression.end;
 }
 
@@ -176,12 +193,15 @@ static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
 
 static void cfi_cfa_expression(cfi_machine *machine) {
   onstack_cfi_reader block = cfi_take_block(machine);
-  machine->now.cfa_kind = ONSTACK_CFA_NONE;
+  cfi_state *now = &machine->now;
+  now->cfa_kind = ONSTACK_CFA_LOST;
   if (block.bad) return;
-  if (cfi_match_plt(block.base + block.at, block.end - block.at, &machine->now.cfa_offset))
-    machine->now.cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_fp_offset(block, true, &machine->now.cfa_offset))
-    machine->now.cfa_kind = ONSTACK_CFA_DEREF_FP;
+  if (cfi_match_plt(block.base + block.at, block.end - block.at, &now->cfa_offset))
+    now->cfa_kind = ONSTACK_CFA_PLT;
+  else if (cfi_match_deref(block, CFI_REG_FP, &now->cfa_offset, &now->cfa_after) && now->cfa_after == 0)
+    now->cfa_kind = ONSTACK_CFA_DEREF_FP;
+  else if (cfi_match_deref(block, CFI_REG_SP, &now->cfa_offset, &now->cfa_after))
+    now->cfa_kind = ONSTACK_CFA_DEREF_SP;
 }
 
 static cfi_register *cfi_find_register(cfi_machine *machine, cfi_state *state, uint64_t number) {
@@ -206,7 +226,8 @@ static void cfi_register_expression(cfi_machine *machine) {
   onstack_cfi_reader block = cfi_take_block(machine);
   int64_t offset;
   /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
-  bool at_fp = number == CFI_REG_FP && cfi_match_fp_offset(block, false, &offset) && offset == 0;
+  bool at_fp = number == CFI_REG_FP && cfi_match_offset(&block, CFI_REG_FP, &offset) && block.at == block.end &&
+               offset == 0;
   cfi_set_register(machine, number, at_fp ? CFI_AT_FP : CFI_UNKNOWN, 0);
 }
 
@@ -214,7 +235,7 @@ static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
   machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
                           : number == CFI_REG_FP ? ONSTACK_CFA_FP
                           : number == CFI_REG_BX ? ONSTACK_CFA_BX
-                                                 : ONSTACK_CFA_NONE;
+                                                 : ONSTACK_CFA_LOST;
 }
 
 static int16_t cfi_words(const cfi_register *saved, bool *representable) {
@@ -225,23 +246,24 @@ static int16_t cfi_words(const cfi_register *saved, bool *representable) {
   return (int16_t)(saved->offset / 8);
 }
 
+/* Whole bytes, because rules are compared as bytes. */
+static onstack_rule cfi_bare_rule(uint8_t cfa) {
+  onstack_rule rule;
+  memset(&rule, 0, sizeof(rule));
+  rule.cfa = cfa;
+  return rule;
+}
+
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
-  onstack_rule rule, none;
   bool good = true, bx_good = true;
-  memset(&none, 0, sizeof(none)); /* ONSTACK_CFA_NONE; whole bytes, because rules are compared as bytes */
-  rule = none;
-  if (machine->common->signal_frame) {
-    rule.cfa = ONSTACK_CFA_SIGNAL;
-    return rule;
-  }
-  if (state->ra.place == CFI_UNDEFINED) {
-    rule.cfa = ONSTACK_CFA_ROOT;
-    return rule;
-  }
-  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return none;
-  rule.cfa = state->cfa_kind;
+  if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
+  if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
+  onstack_rule rule = cfi_bare_rule(state->cfa_kind), lost = cfi_bare_rule(ONSTACK_CFA_LOST);
+  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_kind == ONSTACK_CFA_LOST) return lost;
+  if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return lost;
   rule.cfa_offset = (int32_t)state->cfa_offset;
+  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP) rule.after = state->cfa_after;
   rule.ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
   cfi_register fp = state->fp;
@@ -250,9 +272,9 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   rule.bx = cfi_words(&state->bx, &bx_good);
   if (!bx_good) rule.bx = ONSTACK_AT_SAME;
 #if defined(__x86_64__)
-  if (rule.ra == ONSTACK_AT_SAME) return none; /* there is no link register */
+  if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
 #endif
-  return good && rule.ra != ONSTACK_AT_FP ? rule : none;
+  return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
@@ -400,12 +422,11 @@ void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_funct
   onstack_cfi_reader reader;
   uint64_t common_offset;
   bool is_function;
-  onstack_rule none;
-  memset(&none, 0, sizeof(none));
+  const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
   memset(&machine, 0, sizeof(machine));
   if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
       !cfi_parse_function(section, function->entry, common_offset, &common, &reader, &again)) {
-    emit(data, function->low, &none);
+    emit(data, function->low, &lost);
     return;
   }
   machine.common = &common;
@@ -418,6 +439,6 @@ void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_funct
   machine.data = data;
   machine.location = function->low;
   good = good && cfi_run_part(&machine, reader.at, reader.end);
-  onstack_rule rule = good ? cfi_to_rule(&machine) : none;
+  onstack_rule rule = good ? cfi_to_rule(&machine) : lost;
   emit(data, machine.location, &rule);
 }

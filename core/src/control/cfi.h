@@ -26,7 +26,7 @@ ONSTACK_INTERNAL void onstack_cfi_each(const onstack_cfi_section *section,
                                        bool (*visit)(void *data, const onstack_cfi_function *function), void *data);
 
 /* Calls `emit` with the rule that holds from each address of the function on, ascending; the first at function->low.
-   A part that cannot be represented gets a rule with ONSTACK_CFA_NONE. */
+   A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
 

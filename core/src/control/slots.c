@@ -66,7 +66,7 @@ static int slots_prepare(void) {
   return result;
 }
 
-static int slot_take_memory(slot_memory *has, size_t bytes) {
+static int slot_take_memory(slot_memory *has, size_t bytes, uint32_t depth) {
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
@@ -74,7 +74,8 @@ static int slot_take_memory(slot_memory *has, size_t bytes) {
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  size_t used = onstack_ring_bytes(bytes, depth);
+  madvise(has->memory, used < SLOT_POPULATE ? used : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
 
@@ -115,7 +116,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     if ((result = slot_check_host(settings)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes, settings->depth)) < 0) return result;
     slot_fill(slot, settings);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;

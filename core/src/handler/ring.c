@@ -10,13 +10,22 @@ uint32_t onstack_ring_stride(uint32_t depth) {
   return (bytes + ONSTACK_CACHE_LINE - 1) & ~(uint32_t)(ONSTACK_CACHE_LINE - 1);
 }
 
+static uint32_t ring_count(size_t bytes, uint32_t stride) {
+  uint32_t count = 1;
+  while ((size_t)count * 2 * stride <= bytes && count < (1u << 30)) count *= 2;
+  return count;
+}
+
+size_t onstack_ring_bytes(size_t bytes, uint32_t depth) {
+  uint32_t stride = onstack_ring_stride(depth);
+  return (size_t)ring_count(bytes, stride) * stride;
+}
+
 void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth) {
   ring->entries = memory;
   ring->stride = onstack_ring_stride(depth);
   ring->depth = depth;
-  uint32_t count = 1;
-  while ((size_t)count * 2 * ring->stride <= bytes && count < (1u << 30)) count *= 2;
-  ring->mask = count - 1;
+  ring->mask = ring_count(bytes, ring->stride) - 1;
   ring->tail = 0;
   ring->head = 0;
 }

@@ -41,6 +41,9 @@ typedef struct onstack_ring {
 /* Bytes that an entry with `depth` frames takes. */
 ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth);
 
+/* Bytes that a ring in `bytes` bytes of memory really uses: its number of entries is a power of two. */
+ONSTACK_INTERNAL size_t onstack_ring_bytes(size_t bytes, uint32_t depth);
+
 /* Lays a ring over `bytes` bytes of zeroed memory (at least two strides); the memory stays the caller's. Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth);
 

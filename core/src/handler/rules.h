@@ -26,6 +26,9 @@
 #define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
 #define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
 #define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+#define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
+                                   code that is described is free to use the register for anything */
 
 /* Where a register of the caller is. Anything else than these is not representable: no rule. */
 #define ONSTACK_AT_SAME INT16_MIN /* unchanged */
@@ -33,8 +36,8 @@
 /* otherwise: at CFA + 8 * value */
 
 typedef struct onstack_rule {
-  uint8_t cfa; /* ONSTACK_CFA_* */
-  uint8_t reserved;
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP: words */
   int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
   int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
   int16_t bx;         /* saved RBX */

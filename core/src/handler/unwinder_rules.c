@@ -166,6 +166,10 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
   case ONSTACK_CFA_DEREF_FP:
     if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
     break;
+  case ONSTACK_CFA_DEREF_SP:
+    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
   default: /* ONSTACK_CFA_PLT */
     *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
   }
@@ -197,6 +201,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
   uint64_t cfa, ra, fp, bx = cursor->bx;
   if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
   if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
+  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
   onstack_truncation why = rules_find_cfa(cursor, &cfa);
   if (why != RULES_STEP_OK) return why;
   if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
