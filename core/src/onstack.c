@@ -30,6 +30,7 @@
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
 
+#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 100000000u /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
@@ -48,6 +49,8 @@ struct onstack_session {
   onstack_deliver_counters delivered; /* written by the consumer */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
   uint64_t process_cpu_ns;            /* at the last look; consumer only */
+  bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
+  uint64_t next_scan_ns;              /* consumer only */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
 };
@@ -71,11 +74,20 @@ static bool session_is_here(const onstack_session *session) {
   return onstack_load_relaxed(&session->slot->generation) == session->generation;
 }
 
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
+static void session_scan(onstack_session *session, uint64_t now) {
+  if (!session->needs_scan || now < session->next_scan_ns) return;
+  onstack_threads_arm_new(session->slot);
+  uint64_t took = session_now_ns() - now;
+  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = session_now_ns();
   if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
+  session_scan(session, now);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);
@@ -173,6 +185,7 @@ static int session_begin(onstack_session *session) {
       .data = session,
   };
   session->running = 1;
+  session->needs_scan = onstack_threads_need_scan();
   if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;

@@ -102,7 +102,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->own_threads = settings->own_threads;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->wanted = 0;
+  slot->wake = slot->wanted = slot->scanning = 0;
   slot->sink_tid = slot->drain_tid = 0;
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
@@ -144,6 +144,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 
 void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_threads_wait_scanned(slot);
   onstack_clock_cpu_stop_process(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);

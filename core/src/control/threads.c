@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -79,6 +80,26 @@ void onstack_threads_arm_all(onstack_slot *slot) {
     onstack_clock_cpu_arm(slot, record, tid);
   }
   closedir(directory);
+}
+
+bool onstack_threads_need_scan(void) {
+  struct utsname system;
+  unsigned major, minor;
+  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
+  return major < 6 || (major == 6 && minor < 4);
+}
+
+void onstack_threads_arm_new(onstack_slot *slot) {
+  onstack_dekker_store(&slot->scanning, 1u);
+  /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
+  while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
+  /* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_threads_arm_all(slot);
+  onstack_dekker_store(&slot->scanning, 0u);
+}
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
 }
 
 static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {

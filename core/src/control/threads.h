@@ -14,8 +14,20 @@ ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 /* Gives every thread of /proc/self/task a timer, but our own. Before the process tick runs. */
 ONSTACK_INTERNAL void onstack_threads_arm_all(onstack_slot *slot);
 
+/*
+ * Gives a timer to threads that have none yet. Needed where the process tick does not find them: before Linux 6.4 the
+ * kernel hands a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c,
+ * complete_signal; changed for posix timers in 6.4). There new threads are found late, and short ones missed.
+ * The consumer of the slot only.
+ */
+ONSTACK_INTERNAL bool onstack_threads_need_scan(void);
+ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot);
+
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
+ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
 
 /* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);

@@ -171,7 +171,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
     return;
   }
   if (armed && !onstack_clock_cpu_revive(slot, record, tid)) return;
-  if (!record) record = entry_adopt(slot, tid);
+  if (!record && !onstack_dekker_load(&slot->scanning)) record = entry_adopt(slot, tid);
   uint32_t weight = entry_count_ticks(slot, info);
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
