@@ -448,8 +448,9 @@ ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *c
  * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
  * tombstones and nothing is ever moved, so the look-up needs no lock.
  *
- * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist) and freed by
- * housekeeping when its thread is gone. So two claims for one thread id cannot meet.
+ * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
+ * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
+ * gone. So two claims for one thread id cannot meet.
  */
 #ifndef ONSTACK_HANDLER_THREAD_TABLE_H
 #define ONSTACK_HANDLER_THREAD_TABLE_H
@@ -530,6 +531,9 @@ ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint
    housekeeping. */
 ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
 ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
+
+/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
 /* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);
@@ -693,6 +697,7 @@ typedef struct onstack_slot {
   uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes; /* the unwinder's need plus ours */
   uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t wanted;   /* a record asks for stack bounds */
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
   int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
@@ -858,8 +863,12 @@ void onstack_clock_cpu_stop_process(onstack_slot *slot) {
 #define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
 #define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
 #define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart, mcall: nothing above */
-#define ONSTACK_GO_LOST 6u       /* gogo, morestack: the stack is changed inside, without a trace */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (handler/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
 
 #define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
 #define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
@@ -883,8 +892,18 @@ typedef struct onstack_go_functions {
 typedef struct onstack_go_special {
   onstack_code_range body;
   uint32_t treatment; /* ONSTACK_GO_* */
-  uint32_t reserved;
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's; 0: not known */
 } onstack_go_special;
+
+/* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t m_curg;
+  bool known;
+} onstack_go_layout;
 
 typedef struct onstack_go_runtime {
   onstack_code_range text;
@@ -892,6 +911,7 @@ typedef struct onstack_go_runtime {
   onstack_code_range span; /* from the first special to the last: most Go code lies outside */
   uint32_t special_count;
   uint32_t reserved;
+  onstack_go_layout layout;
   onstack_go_special specials[ONSTACK_GO_SPECIALS];
 } onstack_go_runtime;
 
@@ -915,6 +935,9 @@ ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_
 
 /* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
 
 /* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);
@@ -961,11 +984,16 @@ ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address)
   return NULL;
 }
 
-ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
-  if (!code_range_holds(&go->span, address)) return ONSTACK_GO_PLAIN;
+ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return NULL;
   for (uint32_t special = 0; special < go->special_count; special++)
-    if (code_range_holds(&go->specials[special].body, address)) return go->specials[special].treatment;
-  return ONSTACK_GO_PLAIN;
+    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
+  return NULL;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+  const onstack_go_special *special = onstack_code_go_special(go, address);
+  return special ? special->treatment : ONSTACK_GO_PLAIN;
 }
 
 /* ---- core/src/handler/entry.c ---- */
@@ -1177,7 +1205,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
     return;
   }
   if (armed && !onstack_clock_cpu_revive(slot, record, tid)) return;
-  if (!record) record = entry_adopt(slot, tid);
+  if (!record && !onstack_dekker_load(&slot->scanning)) record = entry_adopt(slot, tid);
   uint32_t weight = entry_count_ticks(slot, info);
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
@@ -1263,6 +1291,19 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
+/*
+ * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
+ * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
+ * this m, and its g.sched lies in its stack. The caller makes sure that the scheduler has not been entered since: m.curg
+ * may be another goroutine then.
+ *
+ * While copystack moves the stack, g.sched.sp leads to the old stack until g.stack is the new one, and both copies hold
+ * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
+                                         uint64_t *sp);
+
 #endif
 
 /* ---- core/src/base/address.h ---- */
@@ -1329,7 +1370,7 @@ ONSTACK_HANDLER bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t 
   uint32_t function = go_find_function(functions, (uint32_t)offset);
   uint32_t entry = go_half(functions->functab + (size_t)function * 8);
   uint32_t record = go_half(functions->functab + (size_t)function * 8 + 4);
-  if (record > (size_t)(functions->end - functions->functions) - GO_FUNC_SIZE) return false;
+  if ((uint64_t)record + GO_FUNC_SIZE > (uint64_t)(functions->end - functions->functions)) return false;
   const uint8_t *at = functions->functions + record;
   uint32_t pcsp = go_half(at + GO_FUNC_PCSP);
   if (pcsp == 0 || pcsp >= (size_t)(functions->end - functions->pctab)) return false;
@@ -1369,6 +1410,26 @@ ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t 
   if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
   if (!onstack_memory_read_pair(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
   return stack[1] - depth;
+}
+
+static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address, pair)) return false;
+  *word = pair[0];
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
+                                        uint64_t *sp) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, curg, curg_m, stack[2];
+  if (!layout->known) return false;
+  if (!go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return false;
+  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
+  if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
+  if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
+  if (!go_read(memory, curg + layout->sched_sp, sp) || !go_read(memory, curg + layout->sched_pc, pc)) return false;
+  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - *sp);
 }
 
 /* ---- core/src/handler/memory.c ---- */
@@ -1786,7 +1847,7 @@ ONSTACK_HANDLER bool onstack_thread_from_cookie(uint64_t value, onstack_thread *
 }
 
 /* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-static ONSTACK_HANDLER uint64_t thread_pointer(void) {
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
   uint64_t value = 0;
 #if defined(__x86_64__)
   onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
@@ -1879,7 +1940,7 @@ ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uin
 
 ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
   if (onstack_thread_is_refused(record, address)) return false;
-  onstack_store_relaxed(&record->thread_pointer, thread_pointer());
+  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
     uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
     if (wanted == address) return false;
@@ -1943,7 +2004,11 @@ typedef struct fp_cursor {
  * programs that ask for them.
  */
 static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
+/* How far below SP the first record may begin: Go's lies at SP - 8 (LR is stored at SP itself), and the one for duffzero
+   and duffcopy at SP - 24 (cmd/internal/obj/arm64/obj7.go). */
+#define FP_BELOW 24u
 #else
+#define FP_BELOW 0u
 static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address; }
 #endif
 
@@ -1994,7 +2059,7 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
-  fp_cursor cursor = {walk->registers->fp, walk->registers->sp};
+  fp_cursor cursor = {walk->registers->fp, walk->registers->sp - FP_BELOW};
   uint64_t record[2];
   uint32_t count = 1;
   uint32_t switches = 0;
@@ -2074,8 +2139,12 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
 #define RULES_CODE_ALIGN 3u
 /* Pointer authentication codes stand above the address; user addresses have bit 55 clear. 48-bit address spaces. */
 static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
+/* A Go frame on arm64 (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8:
+   the record begins below the frame that it belongs to. */
+#define RULES_GO_BELOW 8u
 #else
 #define RULES_CODE_ALIGN 0u
+#define RULES_GO_BELOW 0u
 static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address; }
 #endif
 
@@ -2084,6 +2153,9 @@ typedef struct rules_cursor {
   uint64_t pc, sp, fp, bx, lr;
   bool exact;
   uint32_t switches;
+  bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
+  bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
+  bool fp_unknown; /* until a frame that saves it is passed */
   uint64_t epoch; /* of the PC cache, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
@@ -2160,7 +2232,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   uint64_t record[2];
   if (cursor->fp == 0) return RULES_STEP_ROOT; /* the ABIs' mark of the outermost frame */
   if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (cursor->fp < cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (!onstack_address_plausible(cursor->fp)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (cursor->fp + (cursor->go ? RULES_GO_BELOW : 0) < cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;
   cursor->fp = record[0];
@@ -2265,6 +2338,10 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
 /* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cursor) {
   uint64_t pair[2];
+#if defined(__x86_64__)
+  /* It calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
+  if (cursor->fp == cursor->sp) return rules_step_record(cursor);
+#endif
   uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
   if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
 #if defined(__x86_64__)
@@ -2281,13 +2358,261 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
   return RULES_STEP_OK;
 }
 
+#if defined(__aarch64__)
+/* ---- core/src/handler/rules_arm64.h ---- */
+/*
+ * The part of unwinder_rules.c that only arm64 has; included there, behind the steps by record, and nowhere else.
+ *
+ * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
+ *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
+ *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
+ *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
+ * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
+ */
+#ifndef ONSTACK_HANDLER_RULES_ARM64_H
+#define ONSTACK_HANDLER_RULES_ARM64_H
+
+/* An instruction, which may lie in memory that somebody unmaps. */
+static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
+  uint64_t pair[2];
+  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
+  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
+  return true;
+}
+
+/*
+ * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
+ * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
+ * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
+ * for SA_SIGINFO only), are zero.
+ */
+static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
+  uint64_t info[2];
+  uint32_t code, next;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
+  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
+  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
+  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
+}
+
+/*
+ * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
+ *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
+ * `code` is; -1: none. None of them moves SP or LR.
+ */
+static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
+  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
+  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
+  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
+  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint32_t code, before;
+  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
+  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
+  int place = rules_plt_place(code);
+  if (!entry && place < 0) return false;
+  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
+    cursor->sp += 16;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
+  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
+  return rules_step_plt(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
+}
+
+/* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
+  const onstack_go_runtime *go = cursor->go;
+  onstack_go_frame frame;
+  bool known = onstack_go_frame_at(go, cursor->exact ? cursor->pc : cursor->pc - 1, &frame);
+  uint64_t sp = cursor->fp + 8;
+  if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = 0;
+  onstack_truncation why = rules_step_record(cursor);
+  if (why == RULES_STEP_OK && known && onstack_code_go_treatment(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
+    cursor->sp = sp + (uint64_t)frame.depth;
+  return why;
+}
+
+/* crosscall2 (runtime/cgo/asm_arm64.s) keeps C's x29 and LR at the top of its frame, and has no record of its own. */
+static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (cursor->exact && onstack_code_go_treatment(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
+    cursor->pc = cursor->lr; /* it has not called yet, or has loaded them back */
+  } else {
+    if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+    cursor->fp = pair[0];
+    cursor->pc = rules_strip(pair[1]);
+  }
+  cursor->sp = cfa;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* True if x29 points to the frame at SP: at its record, or at the one that a caller of duffzero and duffcopy writes two
+   words below it. Otherwise it is the caller's: in a prologue, an epilogue, or on another stack. */
+static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) {
+  return cursor->sp - cursor->fp - 8 <= 16;
+}
+
+/* No frame: the caller is in LR. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
+  uint64_t link[2];
+  /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
+  if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
+      link[0] == cursor->sp - 8)
+    cursor->fp = link[0];
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* An interrupted Go function: what pcsp says about this very instruction. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
+  if (frame->depth == 0) return rules_step_go_leaf(cursor);
+  /* Neither the goroutine's SP nor its x29 is in a register that we have, until they are stored for the call. */
+  if (cursor->treatment == ONSTACK_GO_BY_G) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  bool linked = rules_go_is_linked(cursor);
+  /* Prologue: str lr, [sp, #-n]!; stur x29, [sp, #-8]; sub x29, sp, #8. Behind it x29 is good whatever SP does, but for
+     the epilogue, which loads it back first. */
+  if (frame->writes_sp && !linked && cursor->pc - frame->entry > 8 && pair[0] != cursor->fp)
+    return rules_step_go_switch(cursor);
+  if (linked) cursor->fp = pair[0];
+  cursor->sp = cfa;
+  cursor->pc = rules_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/*
+ * SP is a multiple of 16, so records lie at 8 beyond one. asmcgocall on a system stack stores its SP over its caller's
+ * saved x29 (nosave in runtime/asm_arm64.s) and gives that back: one word below the caller's record.
+ */
+static ONSTACK_HANDLER void rules_go_mend_fp(rules_cursor *cursor) {
+  if ((cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
+}
+
+/* Where a signal handler of Go's makes a function call asyncPreempt or sigpanic, it pushes LR first (pushCall and
+   preparePanic in runtime/signal_arm64.go, 16 bytes). The cursor comes from a called asyncPreempt. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_injected(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  uint64_t cfa = cursor->fp + 8 + (uint64_t)frame.depth;
+  onstack_truncation why = rules_step_record(cursor);
+  cursor->sp = cfa;
+  return why;
+}
+
+/* To what the function was made to call: its LR and SP as they were. */
+static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->lr = rules_strip(pair[0]);
+  cursor->sp += 16;
+  cursor->exact = true;
+  return RULES_STEP_OK;
+}
+
+/* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
+  return cursor->treatment == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
+}
+
+#endif
+
+#else
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
+
+/* A Go function without a pcsp table. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
+  return rules_step_record(cursor);
+}
+
+/* A Go frame that is as large as pcsp says. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth + 8;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  /* With depth 0 nothing is saved, but for duffcopy and duffzero before Go 1.26: their callers make a record around the
+     return address, below their own SP (cmd/compile, DUFFCOPY). */
+  if (frame->depth >= 8 || cursor->fp == cfa - 16) {
+    cursor->fp = pair[0];
+    cursor->fp_unknown = false;
+  }
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+#endif
+
+/* A caller on a goroutine whose stack is being moved. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
+#if defined(__x86_64__)
+  onstack_go_frame frame;
+  if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
+    return rules_step_go_frame(cursor, &frame);
+#else
+  (void)cursor;
+#endif
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows. Only directly: that is where its conditions were thought
+   through. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &cursor->pc, &cursor->sp))
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!rules_enter_stack(cursor, cursor->sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
+
+/* Interrupted in a function that moves to another stack: has SP changed already? */
+static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  *switched = cursor->pc - special->body.low >= special->switch_at;
+  return RULES_STEP_OK;
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor);
+
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
   onstack_go_frame frame;
-  uint64_t pair[2];
-  if (cursor->treatment == ONSTACK_GO_ROOT || cursor->treatment == ONSTACK_GO_LOST)
-    return ONSTACK_TRUNCATED_STACK_SWITCH; /* in the middle of it: either stack may be current */
-  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_record(cursor);
+  if (cursor->treatment == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
+  if (cursor->treatment == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
+  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
+      cursor->treatment == ONSTACK_GO_RESUMES) {
+    bool switched;
+    onstack_truncation why = rules_check_switch(cursor, &switched);
+    if (why != RULES_STEP_OK) return why;
+    if (switched) return rules_step_go_called(cursor);
+  }
+  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_go_untold(cursor);
 #if defined(__x86_64__)
   /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
   if (frame.writes_sp && frame.depth >= 8 && cursor->pc - frame.entry >= 4) {
@@ -2295,42 +2620,46 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
     cursor->sp = 0; /* the record may lie below: another stack */
     return rules_step_record(cursor);
   }
-  uint64_t cfa = cursor->sp + (uint64_t)frame.depth + 8;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  if (frame.depth >= 8) cursor->fp = pair[0];
-  cursor->pc = pair[1];
-#else
-  /* With depth 0 nothing is saved yet (or any more): the caller is in LR. Otherwise LR is saved at SP and the frame
-     pointer in the word below (Go's frame layout on arm64). */
-  if (frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  uint64_t cfa = cursor->sp + (uint64_t)frame.depth;
-  if (frame.depth == 0) {
-    cursor->pc = cursor->lr;
-  } else {
-    onstack_truncation why = rules_check_cfa(cursor, cfa);
-    if (why != RULES_STEP_OK) return why;
-    if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-    cursor->fp = pair[0];
-    cursor->pc = rules_strip(pair[1]);
-  }
-  cursor->sp = cfa;
 #endif
-  cursor->exact = false;
-  return RULES_STEP_OK;
+  return rules_step_go_frame(cursor, &frame);
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
+#if defined(__aarch64__)
+  onstack_go_frame frame;
+#else
   uint64_t link[2];
+#endif
   switch (cursor->treatment) {
   case ONSTACK_GO_ROOT:
+  case ONSTACK_GO_LEAVES:
     return RULES_STEP_ROOT;
   case ONSTACK_GO_LOST:
+  case ONSTACK_GO_RESUMES:
     return ONSTACK_TRUNCATED_STACK_SWITCH;
+  case ONSTACK_GO_GROWS:
+    return rules_step_growing(cursor);
+  default:
+    break;
+  }
+  if (cursor->by_table && (cursor->treatment == ONSTACK_GO_PLAIN || cursor->treatment == ONSTACK_GO_EXACT))
+    return rules_step_go_table(cursor);
+  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+#if defined(__aarch64__)
+  rules_go_mend_fp(cursor);
+#endif
+  switch (cursor->treatment) {
   case ONSTACK_GO_BY_G:
     return rules_step_asmcgocall(cursor);
+#if defined(__aarch64__)
+  case ONSTACK_GO_BY_FP:
+    return rules_step_go_switch(cursor);
+  case ONSTACK_GO_CROSSCALL2:
+    if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    return rules_step_crosscall2(cursor, &frame);
+  case ONSTACK_GO_EXACT:
+    return rules_step_go_injected(cursor);
+#else
   case ONSTACK_GO_BY_FP:
     /* Its record is on the other stack, which nobody moves while this one runs. */
     if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
@@ -2340,6 +2669,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
     /* It saves RBP twice (runtime/cgo/asm_amd64.s): RBP points one word below its record, at a link to it. */
     if (onstack_memory_read_pair(cursor->memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
     break;
+#endif
   default:
     break;
   }
@@ -2347,10 +2677,17 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor) {
-  if (!cursor->go) return cursor->rule ? rules_step_native(cursor) : rules_step_record(cursor);
+  if (!cursor->go && cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!cursor->go && cursor->rule) return rules_step_native(cursor);
+  if (!cursor->go) return rules_step_untold(cursor);
   bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
+  if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
+#if defined(__aarch64__)
+  if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
+#else
   if (interrupts) cursor->exact = true;
+#endif
   return why;
 }
 
@@ -2366,6 +2703,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   cursor.lr = rules_strip(registers->lr);
   cursor.exact = true;
   cursor.switches = 0;
+  cursor.scheduled = false;
+  cursor.by_table = false;
+  cursor.fp_unknown = false;
   cursor.epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
   cursor.module.low = cursor.module.high = 0;
   cursor.code.low = cursor.code.high = 0;
@@ -3002,6 +3342,9 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   if (!bx_good) rule.bx = ONSTACK_AT_SAME;
 #if defined(__x86_64__)
   if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
+#else
+  /* glibc's lazy resolver leaves out the two words that .plt pushed: alone among all frames it has LR above its CFA. */
+  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) rule = (onstack_rule){rule.cfa, 0, rule.fp, -1, 0, rule.cfa_offset + 16};
 #endif
   return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
 }
@@ -3713,6 +4056,136 @@ int onstack_fork_prepare(void) {
   return -result;
 }
 
+/* ---- core/src/control/go_layout.c ---- */
+/* ---- core/src/control/go_layout.h ---- */
+/*
+ * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
+ * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
+ * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). Ordinary threads only.
+ */
+#ifndef ONSTACK_CONTROL_GO_LAYOUT_H
+#define ONSTACK_CONTROL_GO_LAYOUT_H
+
+/* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
+ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
+
+#endif
+
+#include <string.h>
+
+#if defined(__x86_64__)
+
+/* Instructions with holes: -1 stands for any byte. */
+#define LAYOUT_ANY (-1)
+
+/* True if the code at `at` is the pattern. */
+static bool layout_matches(const uint8_t *at, const uint8_t *end, const int16_t *pattern, size_t length) {
+  if ((size_t)(end - at) < length) return false;
+  for (size_t i = 0; i < length; i++)
+    if (pattern[i] != LAYOUT_ANY && at[i] != (uint8_t)pattern[i]) return false;
+  return true;
+}
+
+static uint64_t layout_signed(const uint8_t *at) {
+  int32_t value;
+  memcpy(&value, at, sizeof(value));
+  return (uint64_t)(int64_t)value;
+}
+
+/*
+ * The load of g (get_tls, g(DI)) in the three forms that linkers make of it: local, relaxed, through the GOT (a shared
+ * library: the loader has put the offset there). Returns what follows; NULL: something else.
+ */
+static const uint8_t *layout_tls(const uint8_t *at, const uint8_t *end, uint64_t *offset) {
+  static const int16_t local[] = {0x64, 0x48, 0x8b, 0x3c, 0x25, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY};
+  static const int16_t relaxed[] = {0x48,       0xc7, 0xc1, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
+                                    LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
+  static const int16_t got[] = {0x48,       0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
+                                LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
+  if (layout_matches(at, end, local, ONSTACK_COUNT_OF(local))) {
+    *offset = layout_signed(at + 5);
+    return at + ONSTACK_COUNT_OF(local);
+  }
+  if (layout_matches(at, end, relaxed, ONSTACK_COUNT_OF(relaxed))) {
+    *offset = layout_signed(at + 3);
+    return at + ONSTACK_COUNT_OF(relaxed);
+  }
+  if (!layout_matches(at, end, got, ONSTACK_COUNT_OF(got))) return NULL;
+  memcpy(offset, at + 7 + layout_signed(at + 3), sizeof(*offset));
+  return at + ONSTACK_COUNT_OF(got);
+}
+
+/*
+ * morestack: after the load of g
+ *   mov g_m(%rdi),%rbx; mov (%rsp),%rax; mov %rax,sched_pc(%rdi); lea 8(%rsp),%rax; mov %rax,sched_sp(%rdi)
+ * and soon m.g0, which is m's first word: mov (%rbx),%rsi; cmp %rsi,%rdi.
+ */
+static bool layout_read_morestack(onstack_go_layout *layout, const uint8_t *at, const uint8_t *end) {
+  static const int16_t saves[] = {0x48, 0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x47,
+                                  LAYOUT_ANY, 0x48, 0x8d, 0x44, 0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
+  static const int16_t compares[] = {0x48, 0x8b, 0x33, 0x48, 0x39, 0xf7};
+  at = layout_tls(at, end, &layout->tls_g);
+  if (!at || !layout_matches(at, end, saves, ONSTACK_COUNT_OF(saves))) return false;
+  layout->g_m = at[3];
+  layout->sched_pc = at[11];
+  layout->sched_sp = at[20];
+  const uint8_t *last = at + 48 < end ? at + 48 : end;
+  for (at += ONSTACK_COUNT_OF(saves); at < last; at++)
+    if (layout_matches(at, end, compares, ONSTACK_COUNT_OF(compares))) return true;
+  return false;
+}
+
+/* systemstack: mov (%rbx),%rdx; cmp %rdx,%rax; je; cmp m_curg(%rbx),%rax; jne. */
+static bool layout_read_systemstack(onstack_go_layout *layout, const uint8_t *at, const uint8_t *end) {
+  static const int16_t compares[] = {0x48, 0x8b, 0x13,       0x48,       0x39,       0xd0,       0x74, LAYOUT_ANY,
+                                     0x48, 0x3b, 0x83,       LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
+  for (; at < end; at++) {
+    if (!layout_matches(at, end, compares, ONSTACK_COUNT_OF(compares))) continue;
+    layout->m_curg = (uint32_t)layout_signed(at + 11);
+    return layout->m_curg < 4096 && layout->m_curg % 8 == 0;
+  }
+  return false;
+}
+
+/*
+ * The offset behind the one instruction that loads SP from g.sched: mov disp8(reg),%rsp, or in gogo mov (%rbx),%rsp
+ * (REX.W, 8B, ModRM with register 4; RSP and R12 as a base would need a SIB byte). 0: none, or several.
+ */
+static uint32_t layout_switch(const uint8_t *code, const uint8_t *end) {
+  uint32_t found = 0;
+  for (const uint8_t *at = code; end - at >= 4; at++) {
+    bool displaced = (at[2] & 0xf8) == 0x60 && at[2] != 0x64;
+    if ((at[0] & 0xfe) != 0x48 || at[1] != 0x8b || !(displaced || at[2] == 0x23)) continue;
+    if (found) return 0;
+    found = (uint32_t)(at - code) + (displaced ? 4 : 3);
+  }
+  return found;
+}
+
+void onstack_go_layout_read(onstack_go_runtime *go) {
+  onstack_go_layout layout = {0};
+  bool grows = false, switches = false;
+  /* A name may have two bodies: the wrapper for the other calling convention does not match. */
+  for (uint32_t i = 0; i < go->special_count; i++) {
+    onstack_go_special *special = &go->specials[i];
+    const uint8_t *code = (const uint8_t *)(uintptr_t)special->body.low;
+    const uint8_t *end = (const uint8_t *)(uintptr_t)special->body.high;
+    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
+        special->treatment == ONSTACK_GO_RESUMES)
+      special->switch_at = layout_switch(code, end);
+    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, code, end);
+    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, code, end);
+  }
+  layout.known = grows && switches;
+  if (layout.known) go->layout = layout;
+}
+
+#else
+
+void onstack_go_layout_read(onstack_go_runtime *go) { (void)go; }
+
+#endif
+
 /* ---- core/src/control/go_pclntab.c ---- */
 /* ---- core/src/control/go_pclntab.h ---- */
 /* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
@@ -3805,7 +4278,9 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 #include <string.h>
 #include <unistd.h>
 
-/* moduledata in words (runtime/symtab.go, Go 1.26): 0 pcHeader, 22 text, 23 etext. The section .go.module holds it. */
+/* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
+#define GO_MODULE_PCTAB 10
+#define GO_MODULE_PCLNTABLE 13
 #define GO_MODULE_TEXT 22
 #define GO_MODULE_ETEXT 23
 
@@ -3922,16 +4397,18 @@ static const struct {
     {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
     {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
     {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
-    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.debugCallV2", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
+    {"runtime.debugCallV2", ONSTACK_GO_EXACT},
     {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
-    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_ROOT},
-    {"runtime.gogo", ONSTACK_GO_LOST},            {"runtime.morestack", ONSTACK_GO_LOST},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
+    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
+    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
     {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
-  if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c') return;
+  if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c' && name[0] != 'g' && name[0] != 'r') return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
     go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
@@ -3946,7 +4423,9 @@ static bool go_find_text(const go_object *object, const go_sections *sections, o
                          onstack_code_range *text) {
   const uint64_t *module = (const uint64_t *)(uintptr_t)sections->module;
   if (sections->module && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
-      go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab) {
+      go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab &&
+      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
     table->text = module[GO_MODULE_TEXT];
     *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
   } else {
@@ -3977,6 +4456,7 @@ static void go_inspect_object(const go_object *object) {
                                         (uint32_t)table.function_count,
                                         table.quantum};
   onstack_go_pclntab_each(&table, go_note_function, &go);
+  onstack_go_layout_read(&go);
   onstack_code.go[count] = go;
   onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */
 }
@@ -4119,8 +4599,20 @@ ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 /* Gives every thread of /proc/self/task a timer, but our own. Before the process tick runs. */
 ONSTACK_INTERNAL void onstack_threads_arm_all(onstack_slot *slot);
 
+/*
+ * Gives a timer to threads that have none yet. Needed where the process tick does not find them: before Linux 6.4 the
+ * kernel hands a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c,
+ * complete_signal; changed for posix timers in 6.4). There new threads are found late, and short ones missed.
+ * The consumer of the slot only.
+ */
+ONSTACK_INTERNAL bool onstack_threads_need_scan(void);
+ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot);
+
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
+ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
 
 /* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
@@ -4811,7 +5303,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->own_threads = settings->own_threads;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->wanted = 0;
+  slot->wake = slot->wanted = slot->scanning = 0;
   slot->sink_tid = slot->drain_tid = 0;
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
@@ -4853,6 +5345,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 
 void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_threads_wait_scanned(slot);
   onstack_clock_cpu_stop_process(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
@@ -4906,6 +5399,7 @@ void onstack_slots_after_fork(void) {
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -4973,6 +5467,26 @@ void onstack_threads_arm_all(onstack_slot *slot) {
     onstack_clock_cpu_arm(slot, record, tid);
   }
   closedir(directory);
+}
+
+bool onstack_threads_need_scan(void) {
+  struct utsname system;
+  unsigned major, minor;
+  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
+  return major < 6 || (major == 6 && minor < 4);
+}
+
+void onstack_threads_arm_new(onstack_slot *slot) {
+  onstack_dekker_store(&slot->scanning, 1u);
+  /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
+  while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
+  /* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_threads_arm_all(slot);
+  onstack_dekker_store(&slot->scanning, 0u);
+}
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
 }
 
 static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
@@ -8270,6 +8784,7 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
 
+#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 100000000u /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
@@ -8288,6 +8803,8 @@ struct onstack_session {
   onstack_deliver_counters delivered; /* written by the consumer */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
   uint64_t process_cpu_ns;            /* at the last look; consumer only */
+  bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
+  uint64_t next_scan_ns;              /* consumer only */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
 };
@@ -8311,11 +8828,20 @@ static bool session_is_here(const onstack_session *session) {
   return onstack_load_relaxed(&session->slot->generation) == session->generation;
 }
 
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
+static void session_scan(onstack_session *session, uint64_t now) {
+  if (!session->needs_scan || now < session->next_scan_ns) return;
+  onstack_threads_arm_new(session->slot);
+  uint64_t took = session_now_ns() - now;
+  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = session_now_ns();
   if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
+  session_scan(session, now);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);
@@ -8413,6 +8939,7 @@ static int session_begin(onstack_session *session) {
       .data = session,
   };
   session->running = 1;
+  session->needs_scan = onstack_threads_need_scan();
   if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@ void t_deadline(unsigned seconds) {
 }
 
 void t_setup(void) {
+  /* A loop inside the handler has every signal blocked, SIGALRM too: SIGKILL at the hard limit ends it. */
+  struct rlimit limit = {T_DEADLINE, T_DEADLINE};
+  setrlimit(RLIMIT_CPU, &limit);
   t_deadline(T_DEADLINE);
   signal(SIGPROF, SIG_DFL);
 }

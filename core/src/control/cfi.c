@@ -273,6 +273,9 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   if (!bx_good) rule.bx = ONSTACK_AT_SAME;
 #if defined(__x86_64__)
   if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
+#else
+  /* glibc's lazy resolver leaves out the two words that .plt pushed: alone among all frames it has LR above its CFA. */
+  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) rule = (onstack_rule){rule.cfa, 0, rule.fp, -1, 0, rule.cfa_offset + 16};
 #endif
   return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
 }

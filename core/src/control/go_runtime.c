@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/go_runtime.h"
 
+#include "control/go_layout.h"
 #include "control/go_pclntab.h"
 #include "handler/code_map.h"
 
@@ -11,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* moduledata in words (runtime/symtab.go, Go 1.26): 0 pcHeader, 22 text, 23 etext. The section .go.module holds it. */
+/* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
+#define GO_MODULE_PCTAB 10
+#define GO_MODULE_PCLNTABLE 13
 #define GO_MODULE_TEXT 22
 #define GO_MODULE_ETEXT 23
 
@@ -128,16 +131,18 @@ static const struct {
     {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
     {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
     {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
-    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.debugCallV2", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
+    {"runtime.debugCallV2", ONSTACK_GO_EXACT},
     {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
-    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_ROOT},
-    {"runtime.gogo", ONSTACK_GO_LOST},            {"runtime.morestack", ONSTACK_GO_LOST},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
+    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
+    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
     {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
-  if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c') return;
+  if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c' && name[0] != 'g' && name[0] != 'r') return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
     go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
@@ -152,7 +157,9 @@ static bool go_find_text(const go_object *object, const go_sections *sections, o
                          onstack_code_range *text) {
   const uint64_t *module = (const uint64_t *)(uintptr_t)sections->module;
   if (sections->module && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
-      go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab) {
+      go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab &&
+      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
     table->text = module[GO_MODULE_TEXT];
     *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
   } else {
@@ -183,6 +190,7 @@ static void go_inspect_object(const go_object *object) {
                                         (uint32_t)table.function_count,
                                         table.quantum};
   onstack_go_pclntab_each(&table, go_note_function, &go);
+  onstack_go_layout_read(&go);
   onstack_code.go[count] = go;
   onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */
 }

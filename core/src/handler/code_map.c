@@ -41,9 +41,14 @@ ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address)
   return NULL;
 }
 
-ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
-  if (!code_range_holds(&go->span, address)) return ONSTACK_GO_PLAIN;
+ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return NULL;
   for (uint32_t special = 0; special < go->special_count; special++)
-    if (code_range_holds(&go->specials[special].body, address)) return go->specials[special].treatment;
-  return ONSTACK_GO_PLAIN;
+    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
+  return NULL;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+  const onstack_go_special *special = onstack_code_go_special(go, address);
+  return special ? special->treatment : ONSTACK_GO_PLAIN;
 }

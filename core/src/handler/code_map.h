@@ -19,8 +19,12 @@
 #define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
 #define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
 #define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart, mcall: nothing above */
-#define ONSTACK_GO_LOST 6u       /* gogo, morestack: the stack is changed inside, without a trace */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (handler/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
 
 #define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
 #define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
@@ -44,8 +48,18 @@ typedef struct onstack_go_functions {
 typedef struct onstack_go_special {
   onstack_code_range body;
   uint32_t treatment; /* ONSTACK_GO_* */
-  uint32_t reserved;
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's; 0: not known */
 } onstack_go_special;
+
+/* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t m_curg;
+  bool known;
+} onstack_go_layout;
 
 typedef struct onstack_go_runtime {
   onstack_code_range text;
@@ -53,6 +67,7 @@ typedef struct onstack_go_runtime {
   onstack_code_range span; /* from the first special to the last: most Go code lies outside */
   uint32_t special_count;
   uint32_t reserved;
+  onstack_go_layout layout;
   onstack_go_special specials[ONSTACK_GO_SPECIALS];
 } onstack_go_runtime;
 
@@ -76,6 +91,9 @@ ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_
 
 /* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
 
 /* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);

@@ -45,7 +45,7 @@ ONSTACK_HANDLER bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t 
   uint32_t function = go_find_function(functions, (uint32_t)offset);
   uint32_t entry = go_half(functions->functab + (size_t)function * 8);
   uint32_t record = go_half(functions->functab + (size_t)function * 8 + 4);
-  if (record > (size_t)(functions->end - functions->functions) - GO_FUNC_SIZE) return false;
+  if ((uint64_t)record + GO_FUNC_SIZE > (uint64_t)(functions->end - functions->functions)) return false;
   const uint8_t *at = functions->functions + record;
   uint32_t pcsp = go_half(at + GO_FUNC_PCSP);
   if (pcsp == 0 || pcsp >= (size_t)(functions->end - functions->pctab)) return false;
@@ -85,4 +85,24 @@ ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t 
   if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
   if (!onstack_memory_read_pair(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
   return stack[1] - depth;
+}
+
+static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address, pair)) return false;
+  *word = pair[0];
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
+                                        uint64_t *sp) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, curg, curg_m, stack[2];
+  if (!layout->known) return false;
+  if (!go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return false;
+  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
+  if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
+  if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
+  if (!go_read(memory, curg + layout->sched_sp, sp) || !go_read(memory, curg + layout->sched_pc, pc)) return false;
+  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - *sp);
 }

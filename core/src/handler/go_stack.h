@@ -24,4 +24,17 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
+/*
+ * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
+ * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
+ * this m, and its g.sched lies in its stack. The caller makes sure that the scheduler has not been entered since: m.curg
+ * may be another goroutine then.
+ *
+ * While copystack moves the stack, g.sched.sp leads to the old stack until g.stack is the new one, and both copies hold
+ * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
+                                         uint64_t *sp);
+
 #endif

@@ -40,7 +40,7 @@ ONSTACK_HANDLER bool onstack_thread_from_cookie(uint64_t value, onstack_thread *
 }
 
 /* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-static ONSTACK_HANDLER uint64_t thread_pointer(void) {
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
   uint64_t value = 0;
 #if defined(__x86_64__)
   onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
@@ -133,7 +133,7 @@ ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uin
 
 ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
   if (onstack_thread_is_refused(record, address)) return false;
-  onstack_store_relaxed(&record->thread_pointer, thread_pointer());
+  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
     uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
     if (wanted == address) return false;

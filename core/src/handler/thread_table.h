@@ -9,8 +9,9 @@
  * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
  * tombstones and nothing is ever moved, so the look-up needs no lock.
  *
- * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist) and freed by
- * housekeeping when its thread is gone. So two claims for one thread id cannot meet.
+ * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
+ * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
+ * gone. So two claims for one thread id cannot meet.
  */
 #ifndef ONSTACK_HANDLER_THREAD_TABLE_H
 #define ONSTACK_HANDLER_THREAD_TABLE_H
@@ -94,6 +95,9 @@ ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint
    housekeeping. */
 ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
 ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
+
+/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
 /* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);

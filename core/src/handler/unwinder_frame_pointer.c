@@ -34,7 +34,11 @@ typedef struct fp_cursor {
  * programs that ask for them.
  */
 static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
+/* How far below SP the first record may begin: Go's lies at SP - 8 (LR is stored at SP itself), and the one for duffzero
+   and duffcopy at SP - 24 (cmd/internal/obj/arm64/obj7.go). */
+#define FP_BELOW 24u
 #else
+#define FP_BELOW 0u
 static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address; }
 #endif
 
@@ -85,7 +89,7 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
-  fp_cursor cursor = {walk->registers->fp, walk->registers->sp};
+  fp_cursor cursor = {walk->registers->fp, walk->registers->sp - FP_BELOW};
   uint64_t record[2];
   uint32_t count = 1;
   uint32_t switches = 0;

@@ -29,8 +29,12 @@
 #define RULES_CODE_ALIGN 3u
 /* Pointer authentication codes stand above the address; user addresses have bit 55 clear. 48-bit address spaces. */
 static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
+/* A Go frame on arm64 (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8:
+   the record begins below the frame that it belongs to. */
+#define RULES_GO_BELOW 8u
 #else
 #define RULES_CODE_ALIGN 0u
+#define RULES_GO_BELOW 0u
 static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address; }
 #endif
 
@@ -39,6 +43,9 @@ typedef struct rules_cursor {
   uint64_t pc, sp, fp, bx, lr;
   bool exact;
   uint32_t switches;
+  bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
+  bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
+  bool fp_unknown; /* until a frame that saves it is passed */
   uint64_t epoch; /* of the PC cache, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
@@ -115,7 +122,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   uint64_t record[2];
   if (cursor->fp == 0) return RULES_STEP_ROOT; /* the ABIs' mark of the outermost frame */
   if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (cursor->fp < cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (!onstack_address_plausible(cursor->fp)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (cursor->fp + (cursor->go ? RULES_GO_BELOW : 0) < cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;
   cursor->fp = record[0];
@@ -220,6 +228,10 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
 /* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cursor) {
   uint64_t pair[2];
+#if defined(__x86_64__)
+  /* It calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
+  if (cursor->fp == cursor->sp) return rules_step_record(cursor);
+#endif
   uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
   if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
 #if defined(__x86_64__)
@@ -236,13 +248,85 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
   return RULES_STEP_OK;
 }
 
+#if defined(__aarch64__)
+#include "handler/rules_arm64.h"
+#else
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
+
+/* A Go function without a pcsp table. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
+  return rules_step_record(cursor);
+}
+
+/* A Go frame that is as large as pcsp says. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth + 8;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  /* With depth 0 nothing is saved, but for duffcopy and duffzero before Go 1.26: their callers make a record around the
+     return address, below their own SP (cmd/compile, DUFFCOPY). */
+  if (frame->depth >= 8 || cursor->fp == cfa - 16) {
+    cursor->fp = pair[0];
+    cursor->fp_unknown = false;
+  }
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+#endif
+
+/* A caller on a goroutine whose stack is being moved. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
+#if defined(__x86_64__)
+  onstack_go_frame frame;
+  if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
+    return rules_step_go_frame(cursor, &frame);
+#else
+  (void)cursor;
+#endif
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows. Only directly: that is where its conditions were thought
+   through. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &cursor->pc, &cursor->sp))
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!rules_enter_stack(cursor, cursor->sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
+
+/* Interrupted in a function that moves to another stack: has SP changed already? */
+static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  *switched = cursor->pc - special->body.low >= special->switch_at;
+  return RULES_STEP_OK;
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor);
+
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
   onstack_go_frame frame;
-  uint64_t pair[2];
-  if (cursor->treatment == ONSTACK_GO_ROOT || cursor->treatment == ONSTACK_GO_LOST)
-    return ONSTACK_TRUNCATED_STACK_SWITCH; /* in the middle of it: either stack may be current */
-  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_record(cursor);
+  if (cursor->treatment == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
+  if (cursor->treatment == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
+  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
+      cursor->treatment == ONSTACK_GO_RESUMES) {
+    bool switched;
+    onstack_truncation why = rules_check_switch(cursor, &switched);
+    if (why != RULES_STEP_OK) return why;
+    if (switched) return rules_step_go_called(cursor);
+  }
+  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_go_untold(cursor);
 #if defined(__x86_64__)
   /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
   if (frame.writes_sp && frame.depth >= 8 && cursor->pc - frame.entry >= 4) {
@@ -250,42 +334,46 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
     cursor->sp = 0; /* the record may lie below: another stack */
     return rules_step_record(cursor);
   }
-  uint64_t cfa = cursor->sp + (uint64_t)frame.depth + 8;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  if (frame.depth >= 8) cursor->fp = pair[0];
-  cursor->pc = pair[1];
-#else
-  /* With depth 0 nothing is saved yet (or any more): the caller is in LR. Otherwise LR is saved at SP and the frame
-     pointer in the word below (Go's frame layout on arm64). */
-  if (frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  uint64_t cfa = cursor->sp + (uint64_t)frame.depth;
-  if (frame.depth == 0) {
-    cursor->pc = cursor->lr;
-  } else {
-    onstack_truncation why = rules_check_cfa(cursor, cfa);
-    if (why != RULES_STEP_OK) return why;
-    if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-    cursor->fp = pair[0];
-    cursor->pc = rules_strip(pair[1]);
-  }
-  cursor->sp = cfa;
 #endif
-  cursor->exact = false;
-  return RULES_STEP_OK;
+  return rules_step_go_frame(cursor, &frame);
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
+#if defined(__aarch64__)
+  onstack_go_frame frame;
+#else
   uint64_t link[2];
+#endif
   switch (cursor->treatment) {
   case ONSTACK_GO_ROOT:
+  case ONSTACK_GO_LEAVES:
     return RULES_STEP_ROOT;
   case ONSTACK_GO_LOST:
+  case ONSTACK_GO_RESUMES:
     return ONSTACK_TRUNCATED_STACK_SWITCH;
+  case ONSTACK_GO_GROWS:
+    return rules_step_growing(cursor);
+  default:
+    break;
+  }
+  if (cursor->by_table && (cursor->treatment == ONSTACK_GO_PLAIN || cursor->treatment == ONSTACK_GO_EXACT))
+    return rules_step_go_table(cursor);
+  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+#if defined(__aarch64__)
+  rules_go_mend_fp(cursor);
+#endif
+  switch (cursor->treatment) {
   case ONSTACK_GO_BY_G:
     return rules_step_asmcgocall(cursor);
+#if defined(__aarch64__)
+  case ONSTACK_GO_BY_FP:
+    return rules_step_go_switch(cursor);
+  case ONSTACK_GO_CROSSCALL2:
+    if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    return rules_step_crosscall2(cursor, &frame);
+  case ONSTACK_GO_EXACT:
+    return rules_step_go_injected(cursor);
+#else
   case ONSTACK_GO_BY_FP:
     /* Its record is on the other stack, which nobody moves while this one runs. */
     if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
@@ -295,6 +383,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
     /* It saves RBP twice (runtime/cgo/asm_amd64.s): RBP points one word below its record, at a link to it. */
     if (onstack_memory_read_pair(cursor->memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
     break;
+#endif
   default:
     break;
   }
@@ -302,10 +391,17 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor) {
-  if (!cursor->go) return cursor->rule ? rules_step_native(cursor) : rules_step_record(cursor);
+  if (!cursor->go && cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!cursor->go && cursor->rule) return rules_step_native(cursor);
+  if (!cursor->go) return rules_step_untold(cursor);
   bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
+  if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
+#if defined(__aarch64__)
+  if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
+#else
   if (interrupts) cursor->exact = true;
+#endif
   return why;
 }
 
@@ -321,6 +417,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   cursor.lr = rules_strip(registers->lr);
   cursor.exact = true;
   cursor.switches = 0;
+  cursor.scheduled = false;
+  cursor.by_table = false;
+  cursor.fp_unknown = false;
   cursor.epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
   cursor.module.low = cursor.module.high = 0;
   cursor.code.low = cursor.code.high = 0;

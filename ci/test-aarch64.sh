@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Runs the core on aarch64: cross-built programs (tests/aarch64) under qemu-user, which has no ticks that the core accepts
+# (it delivers timers under ids that timer_create did not return), and then with ticks in a virtual machine with Debian's
+# arm64 kernel. Prints one line a check and "N passed, N failed" at the end. Installs what it needs and says the command
+# first; with ONSTACK_NO_INSTALL=1 it only says, and skips what cannot run.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}/aarch64
+prefix=/usr/aarch64-linux-gnu # where Debian's cross libraries lie
+limit=280                     # seconds for the virtual machine
+log=$build/log
+mkdir -p "$build/user" "$build/vm" "$build/kernel"
+: >"$log"
+
+skip() {
+  echo "skip $*" | tee -a "$log"
+}
+
+finish() {
+  local passed failed
+  passed=$(grep -c '^ok ' "$log")
+  failed=$(grep -c '^not ok ' "$log")
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ]
+  exit
+}
+
+may_install() {
+  [ "${ONSTACK_NO_INSTALL:-}" != 1 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1
+}
+
+# Package, and a file or command that it brings.
+missing=()
+want() {
+  [ -e "$2" ] || command -v "$2" >/dev/null 2>&1 || missing+=("$1")
+}
+
+install_missing() {
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local command="apt-get install -y --no-install-recommends ${missing[*]}"
+  if ! may_install; then
+    echo "test-aarch64: missing: ${missing[*]}; as root, type: $command" >&2
+    return 1
+  fi
+  echo "+ $command"
+  DEBIAN_FRONTEND=noninteractive $command >"$build/apt.log" 2>&1 ||
+    { echo "+ apt-get update" && apt-get update >>"$build/apt.log" 2>&1 && DEBIAN_FRONTEND=noninteractive $command >>"$build/apt.log" 2>&1; }
+}
+
+# ---- programs ----
+
+cross=aarch64-linux-gnu-gcc
+program() { # directory, name, flags and sources
+  local out=$build/$1/$2
+  shift 2
+  $cross -std=gnu11 -D_GNU_SOURCE -g -Wall -Wextra -Werror -I core/include -I core/src -I tests/aarch64 "$@" \
+    tests/aarch64/check.c "$build/lib/libonstack.a" -lpthread -o "$out"
+}
+
+build_c() {
+  local t=tests/aarch64
+  rm -f "$build"/vm/* "$build"/user/*
+  make --no-print-directory -j2 -f core/Makefile lib BUILD="$build" CC=$cross AR=aarch64-linux-gnu-ar | grep -v '^  CC' &&
+    program user sessions -O2 -DVARIANT='"user"' $t/test_sessions.c &&
+    program vm 1-sessions -O2 $t/test_sessions.c &&
+    program vm 2-stacks-nofp -O2 -fomit-frame-pointer -DVARIANT='"nofp"' $t/test_stacks.c &&
+    program vm 2-stacks-fp -O2 -fno-omit-frame-pointer -DFRAME_POINTERS -DVARIANT='"fp"' $t/test_stacks.c &&
+    program vm 2-stacks-pac -O2 -fomit-frame-pointer -mbranch-protection=standard -DVARIANT='"pac"' $t/test_stacks.c &&
+    # The walk by frame pointers needs records in leaves as well, and finds return addresses signed.
+    program vm 2-stacks-records -O2 -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -mbranch-protection=standard \
+      -DFRAME_POINTERS -DUNWINDER='"frame_pointer"' -DVARIANT='"records"' $t/test_stacks.c &&
+    program vm 2-stacks-static -O2 -fomit-frame-pointer -static -Wl,--eh-frame-hdr -DVARIANT='"static"' $t/test_stacks.c &&
+    program vm 3-steps-nofp -O2 -fomit-frame-pointer -DVARIANT='"nofp"' $t/test_steps.c &&
+    program vm 3-steps-pac -O2 -fno-omit-frame-pointer -mbranch-protection=standard -DVARIANT='"pac"' $t/test_steps.c &&
+    $cross -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -static $t/init.c -o "$build/init"
+}
+
+build_go() {
+  if ! command -v go >/dev/null 2>&1; then
+    skip "go: Go is not installed (https://go.dev/dl/)"
+    return
+  fi
+  # A static program has no .eh_frame_hdr unless it is asked for, and the unwinder no rules without it.
+  (cd tests/aarch64/go && CGO_ENABLED=1 GOOS=linux GOARCH=arm64 CC=$cross go build \
+    -ldflags '-linkmode external -extldflags "-static -Wl,--eh-frame-hdr"' -o "$OLDPWD/$build/vm/4-go" .) \
+    >"$build/go.log" 2>&1 && return
+  cat "$build/go.log"
+  echo "not ok go: does not build for arm64 (above)" | tee -a "$log"
+}
+
+run_user() {
+  if ! command -v qemu-aarch64 >/dev/null 2>&1; then
+    skip "qemu-user: it is not installed (apt-get install qemu-user)"
+    return
+  fi
+  local status
+  ONSTACK_TEST_EMULATED=1 timeout -k 5 60 qemu-aarch64 -L $prefix "$build/user/sessions" | tee -a "$log"
+  status=${PIPESTATUS[0]}
+  [ "$status" -le 1 ] || echo "not ok qemu-user: exit status $status" | tee -a "$log"
+}
+
+# ---- the virtual machine ----
+
+# Debian's kernel for arm64, downloaded once and unpacked, never installed.
+fetch_kernel() {
+  compgen -G "$build/kernel/boot/vmlinuz-*" >/dev/null && return
+  if ! may_install; then
+    skip "vm: no arm64 kernel; as root, type: dpkg --add-architecture arm64 && apt-get update, and run this again"
+    return 1
+  fi
+  if ! dpkg --print-foreign-architectures | grep -qx arm64; then
+    echo "+ dpkg --add-architecture arm64 && apt-get update"
+    dpkg --add-architecture arm64 && apt-get update >"$build/apt.log" 2>&1
+  fi
+  local package
+  package=$(apt-cache depends linux-image-cloud-arm64:arm64 2>/dev/null | awk '/Depends: linux-image/ {print $2; exit}')
+  package=${package%:arm64}
+  echo "+ apt-get download ${package:-linux-image-arm64}:arm64"
+  (cd "$build/kernel" && apt-get download "${package:-linux-image-arm64}:arm64" >../apt.log 2>&1 &&
+    dpkg-deb --fsys-tarfile linux-image-*.deb | tar xf - --wildcards './boot/vmlinuz-*' && rm -f linux-image-*.deb) && return
+  skip "vm: the arm64 kernel cannot be had ($build/apt.log says why)"
+  return 1
+}
+
+run_vm() {
+  if ! command -v qemu-system-aarch64 >/dev/null 2>&1; then
+    skip "vm: qemu-system-aarch64 is not installed (apt-get install qemu-system-arm)"
+    return
+  fi
+  fetch_kernel || return
+  local kernels=("$build"/kernel/boot/vmlinuz-*) files=("init=$build/init") library file console=$build/console
+  for library in ld-linux-aarch64.so.1 libc.so.6 libm.so.6; do files+=("lib/$library=$prefix/lib/$library"); done
+  for file in "$build"/vm/*; do files+=("tests/$(basename "$file")=$file"); done
+  python3 tests/aarch64/initramfs.py "$build/initramfs" "${files[@]}"
+  echo "== virtual machine (${kernels[0]##*/}), at most $limit s"
+  timeout -k 5 $limit qemu-system-aarch64 -M virt -cpu max -smp 2 -m 1024 -nographic -nic none -no-reboot \
+    -kernel "${kernels[0]}" -initrd "$build/initramfs" -append "console=ttyAMA0 quiet panic=-1" </dev/null 2>&1 |
+    tr -d '\r' | tee "$console"
+  grep -E '^(ok|not ok|skip) ' "$console" >>"$log"
+  grep -q '^== all done' "$console" || echo "not ok vm: it did not come to its end (see $console)" | tee -a "$log"
+}
+
+want gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+want libc6-dev-arm64-cross $prefix/include/stdio.h
+install_missing || { skip "everything: no cross compiler"; finish; }
+missing=()
+want qemu-user qemu-aarch64
+want qemu-system-arm qemu-system-aarch64
+install_missing # without them the parts below skip
+if build_c; then
+  build_go
+  run_user
+  run_vm
+else
+  echo "not ok build: see above" | tee -a "$log"
+fi
+finish
