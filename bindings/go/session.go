@@ -57,6 +57,7 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 // drain moves samples into the profile until the session ends. The poll does the core's housekeeping too.
 func (s *session) drain() {
 	defer close(s.done)
+	s.poll() // at once: the unwind tables of large objects, this program's for one, are made by the first
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Steps through a subject and prints how onstack's walks compare with the truth.
- *   <program> [--every N] [--max-steps N] [--places N]
- * Exit: 0 the subject ended well, 1 it did not, 2 wrong arguments, 77 this system does not let us trace.
+ *   <program> [--every N] [--max-steps N] [--places N] [--least-steps N] [--least-exact PERCENT] [--most-skipped N]
+ * Exit: 0 the subject ended well and the figures are good enough, 1 not so, 2 wrong arguments, 77 this system does not
+ * let us trace. No frame may ever be invented and no root claimed too early; what else is asked for is in the options.
  */
 #include "control/code_map.h"
 #include "control/modules.h"
@@ -17,6 +18,8 @@
 #include <sys/ptrace.h>
 #include <unistd.h>
 
+__attribute__((weak)) void subject_prepare(void) {}
+
 static void *main_thread(void *result) {
   *(int *)result = subject_run();
   return NULL;
@@ -26,6 +29,7 @@ static int main_subject(void) {
   pthread_t thread;
   int result = 1;
   if (subject_whole) return subject_run();
+  subject_prepare();
   if (pthread_create(&thread, NULL, main_thread, &result) != 0) return 1;
   pthread_join(thread, NULL);
   return result;
@@ -51,25 +55,48 @@ static pid_t main_start_child(const char *program) {
   _exit(77);
 }
 
-static uint64_t main_option(int count, char **arguments, const char *name, uint64_t otherwise) {
-  for (int i = 1; i + 1 < count; i++)
-    if (strcmp(arguments[i], name) == 0) return strtoull(arguments[i + 1], NULL, 10);
+static const char *main_text(int count, char **arguments, const char *name, const char *otherwise) {
+  for (int i = 1; i + 1 < count; i += 2)
+    if (strcmp(arguments[i], name) == 0) return arguments[i + 1];
   return otherwise;
+}
+
+static uint64_t main_number(int count, char **arguments, const char *name, const char *otherwise) {
+  return strtoull(main_text(count, arguments, name, otherwise), NULL, 10);
+}
+
+static bool main_complain(bool wrong, const char *what) {
+  if (wrong) fprintf(stderr, "  %s: %s\n", subject_name, what);
+  return wrong;
+}
+
+/* Says what is not as it should be; true if nothing. */
+static bool main_judge(const truth_tally *tally, int count, char **arguments) {
+  double exact = 100 * (double)tally->verdicts[TRUTH_EXACT] / (tally->compared ? (double)tally->compared : 1);
+  bool wrong = false;
+  wrong |= main_complain(tally->verdicts[TRUTH_INVENTED] > 0, "frames that nobody called from");
+  wrong |= main_complain(tally->verdicts[TRUTH_FALSE_ROOT] > 0, "stacks that claim to be whole and are not");
+  wrong |= main_complain(exact < strtod(main_text(count, arguments, "--least-exact", "0"), NULL), "too few exact");
+  wrong |= main_complain(tally->verdicts[TRUTH_SKIPPED] > main_number(count, arguments, "--most-skipped", "0"),
+                         "too many in which a caller is missing");
+  wrong |= main_complain(tally->steps < main_number(count, arguments, "--least-steps", "1"), "too few steps to tell");
+  return !wrong;
 }
 
 int main(int count, char **arguments) {
   static truth_tally tally;
   if (count == 2 && strcmp(arguments[1], "--subject") == 0) return main_subject();
-  truth_plan plan = {main_option(count, arguments, "--every", 1), main_option(count, arguments, "--max-steps", UINT64_MAX),
-                     subject_whole};
+  truth_plan plan = {main_number(count, arguments, "--every", "1"),
+                     main_number(count, arguments, "--max-steps", "18446744073709551615"), subject_whole};
   if (plan.every == 0 || count % 2 == 0) {
-    fprintf(stderr, "usage: %s [--every N] [--max-steps N] [--places N]\n", arguments[0]);
+    fprintf(stderr, "usage: %s [--every N] [--max-steps N] [--places N], see tests/truth/main.c\n", arguments[0]);
     return 2;
   }
   if (main_without_randomization(arguments) != 0) {
     fprintf(stderr, "truth: address randomization cannot be turned off here (personality): %s\n", strerror(errno));
     return 77;
   }
+  if (!subject_whole) subject_prepare(); /* what it loads is then known here, at the same addresses */
   onstack_modules_refresh(SIZE_MAX);
   onstack_code_map_refresh(NULL);
   pid_t child = main_start_child(arguments[0]);
@@ -79,8 +106,8 @@ int main(int count, char **arguments) {
     fprintf(stderr, "truth: not one step; is ptrace allowed here?\n");
     return 77;
   }
-  truth_tally_print(&tally, subject_name, (uint32_t)main_option(count, arguments, "--places", 10), stdout);
+  truth_tally_print(&tally, subject_name, (uint32_t)main_number(count, arguments, "--places", "10"), stdout);
   bool ended = result == 0 || tally.steps >= plan.max_steps;
   if (!ended) fprintf(stderr, "truth: %s ended with %d\n", subject_name, result);
-  return ended ? 0 : 1;
+  return main_judge(&tally, count, arguments) && ended ? 0 : 1;
 }

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#define TRUTH_WINDOW 16384u
+#define TRUTH_WINDOW 8192u
 
 /* One stopped thread's memory, good until it runs again. */
 typedef struct truth_remote {

@@ -18,6 +18,10 @@ extern "C" {
 extern const bool subject_whole;
 extern const char subject_name[];
 
+/* Work that would only take time to step through (initialization), and loading of libraries: called before subject_run,
+   not stepped, and in the tracer too. May be left out. */
+void subject_prepare(void);
+
 /* Returns 0 if what it computed is right. */
 int subject_run(void);
 

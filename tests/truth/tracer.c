@@ -101,17 +101,27 @@ static void tracer_follow(tracer_thread *thread, const struct user_regs_struct *
     truth_shadow_push(&thread->shadow, (truth_entry){.slot = now->rsp, .value = value});
 }
 
-/* Exception unwinding writes its landing pad over a return address and then returns to it. */
-static void tracer_reread_newest(tracer_thread *thread) {
-  if (thread->shadow.count == 0) return;
-  truth_entry *newest = &thread->shadow.entries[thread->shadow.count - 1];
-  if (!newest->signal) truth_remote_read(&thread->remote, newest->slot, &newest->value, 8);
+/*
+ * libgcc's uw_install_context writes the registers of the frame that catches over those that its own caller has saved,
+ * the return address included: from there until the landing pad the memory does not say who called.
+ */
+static bool tracer_is_overwritten(const tracer_thread *thread) {
+  uint64_t value;
+  for (uint32_t i = 0; i < thread->shadow.count; i++) {
+    const truth_entry *entry = &thread->shadow.entries[i];
+    if (!entry->signal && truth_remote_read(&thread->remote, entry->slot, &value, 8) && value != entry->value)
+      return true;
+  }
+  return false;
 }
 
 static void tracer_compare(tracer *tracer, tracer_thread *thread, const struct user_regs_struct *now) {
   static uint64_t truth[TRACER_FRAMES], frames[TRACER_FRAMES];
   if (thread->shadow.lost > 0) return;
-  tracer_reread_newest(thread);
+  if (tracer_is_overwritten(thread)) {
+    tracer->tally->overwritten++;
+    return;
+  }
   onstack_registers registers = {.pc = now->rip, .sp = now->rsp, .fp = now->rbp, .bx = now->rbx, .lr = 0};
   size_t count = truth_shadow_list(&thread->shadow, now->rip, truth, TRACER_FRAMES);
   onstack_walk_result walk = truth_remote_walk(&thread->remote, &registers, frames, TRACER_FRAMES);

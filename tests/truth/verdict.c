@@ -98,8 +98,11 @@ static const char *const verdict_reasons[ONSTACK_TRUNCATION_COUNT] = {
 
 void truth_tally_print(truth_tally *tally, const char *name, uint32_t places, FILE *out) {
   double all = tally->compared ? (double)tally->compared : 1;
-  fprintf(out, "%s: steps %llu compared %llu exact %.4f%% rooted %.4f%% invented %llu skipped %llu false-root %llu truncated %llu deepest %llu",
+  fprintf(out,
+          "%s: steps %llu compared %llu overwritten %llu exact %.4f%% rooted %.4f%% invented %llu skipped %llu "
+          "false-root %llu truncated %llu deepest %llu",
           name, (unsigned long long)tally->steps, (unsigned long long)tally->compared,
+          (unsigned long long)tally->overwritten,
           100 * (double)tally->verdicts[TRUTH_EXACT] / all, 100 * (double)tally->rooted / all,
           (unsigned long long)tally->verdicts[TRUTH_INVENTED], (unsigned long long)tally->verdicts[TRUTH_SKIPPED],
           (unsigned long long)tally->verdicts[TRUTH_FALSE_ROOT], (unsigned long long)tally->verdicts[TRUTH_TRUNCATED],

@@ -31,6 +31,7 @@ typedef struct truth_place {
 typedef struct truth_tally {
   uint64_t steps;
   uint64_t compared;
+  uint64_t overwritten; /* not compared: the subject has overwritten a return address that it came from */
   uint64_t rooted;
   uint64_t deepest;
   uint64_t verdicts[TRUTH_VERDICTS];

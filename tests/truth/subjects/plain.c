@@ -13,7 +13,10 @@
 #include <time.h>
 
 const bool subject_whole = false;
-const char subject_name[] = "plain";
+#ifndef SUBJECT_NAME
+#define SUBJECT_NAME "plain"
+#endif
+const char subject_name[] = SUBJECT_NAME;
 
 #define APART __attribute__((noinline, noclone))
 
@@ -44,7 +47,7 @@ static APART int format(char *out, size_t size, const char *pattern, ...) {
 }
 
 static APART int use_strings(void) {
-  static char from[20000], to[20000];
+  static char from[5000], to[5000];
   int sum = 0;
   for (size_t size = 0; size < sizeof(from); size = size * 3 / 2 + 1) {
     memset(from, 'x', size);
@@ -86,6 +89,17 @@ __attribute__((target("avx2"))) static APART int realigned(int n) {
   volatile float aligned[16] __attribute__((aligned(64)));
   for (int i = 0; i < 16; i++) aligned[i] = (float)(i * n);
   return use_alloca(n + 64) + ((uintptr_t)aligned % 64 != 0) + (sort_numbers() != 0);
+}
+
+/* The same with arguments on the stack: the CFA is in another register first, then behind a pointer. */
+__attribute__((target("avx2"))) static APART int realigned_with_arguments(int a, int b, int c, int d, int e, int f, ...) {
+  va_list arguments;
+  volatile float aligned[16] __attribute__((aligned(64)));
+  va_start(arguments, f);
+  for (int i = 0; i < 16; i++) aligned[i] = (float)(i * a);
+  int seventh = va_arg(arguments, int) + va_arg(arguments, int);
+  va_end(arguments);
+  return use_alloca(seventh) + ((uintptr_t)aligned % 64 != 0) + (int)aligned[b] + c + d + e + f;
 }
 
 static APART int tail_second(int a, int b) { return a * b + recurse(2, b); }
@@ -151,7 +165,7 @@ static APART int use_threads(void) {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   void *result = NULL;
   pthread_mutex_lock(&mutex);
-  if (pthread_create(&thread, NULL, thread_inner, &sink) != 0) return 1;
+  if (pthread_create(&thread, NULL, thread_inner, (void *)&sink) != 0) return 1;
   pthread_mutex_unlock(&mutex);
   pthread_join(thread, &result);
   return result == (void *)&sink ? 0 : 1;
@@ -159,6 +173,7 @@ static APART int use_threads(void) {
 
 int subject_run(void) {
   int bad = sort_numbers() + use_strings() + use_heap() + use_formats() + use_clocks() + use_threads() + realigned(5);
+  bad += realigned_with_arguments(1, 0, 0, 0, 0, 0, 40, 60);
   for (int i = 0; i < 8; i++) sink += jump_table(i);
   sink += recurse(60, 0) + large_frame(500) + many_registers(3) + complain(2) + use_alloca(5000) - 0;
   return bad;
