@@ -2600,6 +2600,17 @@ static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor 
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor);
 
+#if defined(__x86_64__)
+/*
+ * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
+ * leads to a freed stack then. It is believed only where it agrees with SP (no switch yet, or back again) or with what
+ * is stored at SP.
+ */
+static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
+  return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
+}
+#endif
+
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
   onstack_go_frame frame;
@@ -2616,6 +2627,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
 #if defined(__x86_64__)
   /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
   if (frame.writes_sp && frame.depth >= 8 && cursor->pc - frame.entry >= 4) {
+    if (cursor->treatment == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
     if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
     cursor->sp = 0; /* the record may lie below: another stack */
     return rules_step_record(cursor);
@@ -3025,10 +3037,26 @@ void onstack_action_after_fork(void) {
 #ifndef ONSTACK_CONTROL_CFI_H
 #define ONSTACK_CONTROL_CFI_H
 
+/* What functions have in common (a CIE). */
+typedef struct onstack_cfi_common {
+  uint64_t code_align;
+  int64_t data_align;
+  uint64_t ra_register;
+  uint8_t pointer_encoding;
+  bool has_augmentation; /* 'z': an FDE has augmentation data, of a length that it says */
+  bool signal_frame;     /* 'S' */
+  size_t instructions;   /* offsets in the section */
+  size_t end;
+} onstack_cfi_common;
+
 typedef struct onstack_cfi_section {
   const uint8_t *bytes; /* the copy */
   size_t size;
   uint64_t address; /* where the section is loaded: what pc-relative pointers are relative to */
+  /* The CIE that was read last: thousands of functions in a row share one. Zeros at first. */
+  onstack_cfi_common common;
+  uint64_t common_offset;
+  bool common_good;
 } onstack_cfi_section;
 
 /* A function's entry, in the section's order. */
@@ -3039,12 +3067,12 @@ typedef struct onstack_cfi_function {
 } onstack_cfi_function;
 
 /* Calls `visit` for each FDE; stops when it returns false, at the terminator, or where the section is malformed. */
-ONSTACK_INTERNAL void onstack_cfi_each(const onstack_cfi_section *section,
+ONSTACK_INTERNAL void onstack_cfi_each(onstack_cfi_section *section,
                                        bool (*visit)(void *data, const onstack_cfi_function *function), void *data);
 
 /* Calls `emit` with the rule that holds from each address of the function on, ascending; the first at function->low.
    A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
-ONSTACK_INTERNAL void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
+ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
 
 #endif
@@ -3063,9 +3091,21 @@ typedef struct onstack_cfi_reader {
 } onstack_cfi_reader;
 
 ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
-ONSTACK_INTERNAL uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader);
+ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
 ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
 ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
+
+/* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
+static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
+  if (!reader->bad && reader->at < reader->end) return reader->base[reader->at++];
+  reader->bad = true;
+  return 0;
+}
+
+static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
+  if (!reader->bad && reader->at < reader->end && reader->base[reader->at] < 0x80) return reader->base[reader->at++];
+  return onstack_cfi_long_uleb(reader);
+}
 
 /* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
 ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
@@ -3086,17 +3126,6 @@ ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_
 
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
 
-typedef struct cfi_common {
-  uint64_t code_align;
-  int64_t data_align;
-  uint64_t ra_register;
-  uint8_t pointer_encoding;
-  bool has_augmentation; /* 'z': an FDE has augmentation data, of a length that it says */
-  bool signal_frame;     /* 'S' */
-  size_t instructions;   /* offsets in the section */
-  size_t end;
-} cfi_common;
-
 /* Where a register of the caller is. */
 typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
 
@@ -3113,7 +3142,7 @@ typedef struct cfi_state {
 } cfi_state;
 
 typedef struct cfi_machine {
-  const cfi_common *common;
+  const onstack_cfi_common *common;
   onstack_cfi_reader reader;
   cfi_state now, initial;
   cfi_state stack[CFI_STATES];
@@ -3123,18 +3152,18 @@ typedef struct cfi_machine {
   void *data;
 } cfi_machine;
 
-static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, cfi_common *common) {
+static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
   uint64_t length = onstack_cfi_uleb(reader);
   size_t end = reader->at + (size_t)length;
   if (reader->bad || length > reader->end - reader->at) return false;
   for (text++; *text; text++) {
     if (*text == 'R') {
-      common->pointer_encoding = (uint8_t)onstack_cfi_fixed(reader, 1);
+      common->pointer_encoding = (uint8_t)onstack_cfi_byte(reader);
     } else if (*text == 'P') {
-      uint8_t encoding = (uint8_t)onstack_cfi_fixed(reader, 1);
+      uint8_t encoding = (uint8_t)onstack_cfi_byte(reader);
       onstack_cfi_pointer(reader, encoding & 0x7f); /* the personality routine, maybe indirect: only skipped */
     } else if (*text == 'L') {
-      onstack_cfi_fixed(reader, 1);
+      onstack_cfi_byte(reader);
     } else if (*text == 'S') {
       common->signal_frame = true;
     } else if (*text != 'B') { /* 'B': aarch64 signs with the other key; addresses are stripped anyway */
@@ -3146,7 +3175,7 @@ static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text,
 }
 
 /* A CIE at `offset`. */
-static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset, cfi_common *common) {
+static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset, onstack_cfi_common *common) {
   if (offset >= section->size) return false;
   onstack_cfi_reader reader = {section->bytes, (size_t)offset, section->size, section->address, false};
   uint64_t length = onstack_cfi_fixed(&reader, 4);
@@ -3154,14 +3183,14 @@ static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset
   if (reader.bad || length > reader.end - reader.at) return false;
   reader.end = reader.at + (size_t)length;
   if (onstack_cfi_fixed(&reader, 4) != 0) return false; /* not a CIE */
-  uint64_t version = onstack_cfi_fixed(&reader, 1);
+  uint64_t version = onstack_cfi_byte(&reader);
   const char *text = (const char *)section->bytes + reader.at;
   if (reader.bad || (version != 1 && version != 3) || !memchr(text, 0, reader.end - reader.at)) return false;
   onstack_cfi_skip(&reader, strlen(text) + 1);
   memset(common, 0, sizeof(*common));
   common->code_align = onstack_cfi_uleb(&reader);
   common->data_align = onstack_cfi_sleb(&reader);
-  common->ra_register = version == 1 ? onstack_cfi_fixed(&reader, 1) : onstack_cfi_uleb(&reader);
+  common->ra_register = version == 1 ? onstack_cfi_byte(&reader) : onstack_cfi_uleb(&reader);
   common->has_augmentation = text[0] == 'z';
   if (common->has_augmentation) {
     if (!cfi_parse_augmentation(&reader, text, common)) return false;
@@ -3173,10 +3202,19 @@ static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset
   return !reader.bad && common->code_align <= 64 && common->data_align >= -64 && common->data_align <= 64;
 }
 
-/* An FDE's bounds; the reader is left at its instructions. */
-static bool cfi_parse_function(const onstack_cfi_section *section, uint64_t offset, uint64_t common_offset,
-                               cfi_common *common, onstack_cfi_reader *reader, onstack_cfi_function *function) {
-  if (!cfi_parse_common(section, common_offset, common)) return false;
+/* Makes section->common the CIE at `offset`. */
+static bool cfi_take_common(onstack_cfi_section *section, uint64_t offset) {
+  if (section->common_good && section->common_offset == offset) return true;
+  section->common_good = cfi_parse_common(section, offset, &section->common);
+  section->common_offset = offset;
+  return section->common_good;
+}
+
+/* An FDE's bounds; the reader is left at its instructions, and section->common is its CIE. */
+static bool cfi_parse_function(onstack_cfi_section *section, uint64_t offset, uint64_t common_offset,
+                               onstack_cfi_reader *reader, onstack_cfi_function *function) {
+  if (!cfi_take_common(section, common_offset)) return false;
+  const onstack_cfi_common *common = &section->common;
   function->entry = (uint32_t)offset;
   function->low = onstack_cfi_pointer(reader, common->pointer_encoding);
   uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & 0x0f);
@@ -3200,17 +3238,16 @@ static bool cfi_open_entry(const onstack_cfi_section *section, size_t offset, on
   return !reader->bad;
 }
 
-void onstack_cfi_each(const onstack_cfi_section *section,
+void onstack_cfi_each(onstack_cfi_section *section,
                       bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
   onstack_cfi_reader reader;
-  cfi_common common;
   onstack_cfi_function function;
   uint64_t common_offset;
   bool is_function;
   for (size_t offset = 0; offset < section->size && offset <= UINT32_MAX; offset = reader.end) {
     if (!cfi_open_entry(section, offset, &reader, &common_offset, &is_function)) return;
     size_t end = reader.end;
-    if (is_function && cfi_parse_function(section, offset, common_offset, &common, &reader, &function) &&
+    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) &&
         !visit(data, &function))
       return;
     reader.end = end;
@@ -3241,9 +3278,9 @@ static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, in
 /* `*(register + offset)`, with or without `+ n words` behind it. */
 static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
   *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_fixed(&expression, 1) != CFI_OP_DEREF) return false;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != CFI_OP_DEREF) return false;
   if (expression.at < expression.end) {
-    if (onstack_cfi_fixed(&expression, 1) != CFI_OP_PLUS_UCONST) return false;
+    if (onstack_cfi_byte(&expression) != CFI_OP_PLUS_UCONST) return false;
     uint64_t bytes = onstack_cfi_uleb(&expression);
     if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
     *after = (uint8_t)(bytes / 8);
@@ -3368,7 +3405,7 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
     machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
     return true;
   case 0x02: /* advance_loc1, 2, 4 */
-    cfi_advance(machine, onstack_cfi_fixed(reader, 1));
+    cfi_advance(machine, onstack_cfi_byte(reader));
     return true;
   case 0x03:
     cfi_advance(machine, onstack_cfi_fixed(reader, 2));
@@ -3460,7 +3497,7 @@ static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
   reader->at = begin;
   reader->end = end;
   while (!reader->bad && reader->at < reader->end) {
-    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    uint64_t byte = onstack_cfi_byte(reader);
     switch (byte & 0xc0) {
     case 0x40: /* advance_loc */
       cfi_advance(machine, byte & 0x3f);
@@ -3486,9 +3523,8 @@ static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *r
   (void)rule;
 }
 
-void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
+void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
-  cfi_common common;
   cfi_machine machine;
   onstack_cfi_function again;
   onstack_cfi_reader reader;
@@ -3497,15 +3533,15 @@ void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_funct
   const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
   memset(&machine, 0, sizeof(machine));
   if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
-      !cfi_parse_function(section, function->entry, common_offset, &common, &reader, &again)) {
+      !cfi_parse_function(section, function->entry, common_offset, &reader, &again)) {
     emit(data, function->low, &lost);
     return;
   }
-  machine.common = &common;
+  machine.common = &section->common;
   machine.reader = reader;
   machine.location = function->low;
   machine.emit = cfi_emit_nothing;
-  bool good = cfi_run_part(&machine, common.instructions, common.end);
+  bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
   machine.initial = machine.now;
   machine.emit = emit;
   machine.data = data;
@@ -3528,10 +3564,10 @@ uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
   return value;
 }
 
-uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
+uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
   uint64_t value = 0;
   for (uint32_t shift = 0; shift < 70; shift += 7) {
-    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    uint64_t byte = onstack_cfi_byte(reader);
     if (shift < 64) value |= (byte & 0x7f) << shift;
     if (!(byte & 0x80)) return value;
   }
@@ -3542,7 +3578,7 @@ uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
 int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
   uint64_t value = 0;
   for (uint32_t shift = 0; shift < 70;) {
-    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    uint64_t byte = onstack_cfi_byte(reader);
     if (shift < 64) value |= (byte & 0x7f) << shift;
     shift += 7;
     if (byte & 0x80) continue;
@@ -4579,7 +4615,7 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
  * Derives the table of a section; offsets are relative to `base`, functions outside [base, base + 4 GiB) are left out.
  * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
  */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(const onstack_cfi_section *section, uint64_t base);
+ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base);
 
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
@@ -4754,7 +4790,7 @@ static const onstack_rule_table *module_derive(const module_entry *entry) {
   size_t size = module_section_size(entry, &address);
   uint8_t *copy = size ? malloc(size) : NULL;
   if (!copy) return NULL;
-  onstack_cfi_section section = {copy, module_read(address, copy, size), address};
+  onstack_cfi_section section = {.bytes = copy, .size = module_read(address, copy, size), .address = address};
   const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base);
   free(copy);
   return table;
@@ -5075,6 +5111,15 @@ static int rule_compare_functions(const void *left, const void *right) {
   return a->entry < b->entry ? -1 : a->entry > b->entry;
 }
 
+/* Linkers write most sections in order, and a merge sort of a hundred thousand entries is not free. */
+static void rule_sort_functions(rule_builder *builder) {
+  for (size_t i = 1; i < builder->function_count; i++) {
+    if (rule_compare_functions(&builder->functions[i - 1], &builder->functions[i]) <= 0) continue;
+    qsort(builder->functions, builder->function_count, sizeof(*builder->functions), rule_compare_functions);
+    return;
+  }
+}
+
 static uint32_t rule_hash(const onstack_rule *rule, uint32_t size) {
   uint64_t words[2] = {0, 0};
   memcpy(words, rule, sizeof(*rule));
@@ -5100,12 +5145,19 @@ static bool rule_rehash(rule_builder *builder) {
   return true;
 }
 
+static bool rule_is_same(const onstack_rule *a, const onstack_rule *b) {
+  uint64_t head_a, head_b;
+  memcpy(&head_a, a, sizeof(head_a));
+  memcpy(&head_b, b, sizeof(head_b));
+  return head_a == head_b && a->cfa_offset == b->cfa_offset;
+}
+
 /* The number of a rule; 0 ("no rule") when there are too many distinct ones or memory is short. */
 static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
   if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
   uint32_t at = rule_hash(rule, builder->index_size);
   for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
-    if (memcmp(&builder->rules[builder->index[at] - 1], rule, sizeof(*rule)) == 0)
+    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule))
       return (uint16_t)(builder->index[at] - 1);
   if (builder->rule_count == RULE_MAX ||
       !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
@@ -5147,7 +5199,7 @@ static void rule_emit(void *data, uint64_t address, const onstack_rule *rule) {
   if (address >= builder->base && address < builder->function_high) rule_append(builder, address - builder->base, rule);
 }
 
-static void rule_run_all(rule_builder *builder, const onstack_cfi_section *section) {
+static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   onstack_rule none;
   memset(&none, 0, sizeof(none));
   rule_intern(builder, &none); /* number 0 */
@@ -5180,14 +5232,14 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   return table;
 }
 
-const onstack_rule_table *onstack_rule_table_derive(const onstack_cfi_section *section, uint64_t base) {
+const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base) {
   rule_builder builder;
   const onstack_rule_table *table = NULL;
   memset(&builder, 0, sizeof(builder));
   builder.base = base;
   onstack_cfi_each(section, rule_note_function, &builder);
   if (builder.function_count > 0) {
-    qsort(builder.functions, builder.function_count, sizeof(*builder.functions), rule_compare_functions);
+    rule_sort_functions(&builder);
     rule_run_all(&builder, section);
     if (!builder.failed && builder.row_count > 0) table = rule_pack(&builder);
   }

@@ -17,17 +17,6 @@
 
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
 
-typedef struct cfi_common {
-  uint64_t code_align;
-  int64_t data_align;
-  uint64_t ra_register;
-  uint8_t pointer_encoding;
-  bool has_augmentation; /* 'z': an FDE has augmentation data, of a length that it says */
-  bool signal_frame;     /* 'S' */
-  size_t instructions;   /* offsets in the section */
-  size_t end;
-} cfi_common;
-
 /* Where a register of the caller is. */
 typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
 
@@ -44,7 +33,7 @@ typedef struct cfi_state {
 } cfi_state;
 
 typedef struct cfi_machine {
-  const cfi_common *common;
+  const onstack_cfi_common *common;
   onstack_cfi_reader reader;
   cfi_state now, initial;
   cfi_state stack[CFI_STATES];
@@ -54,18 +43,18 @@ typedef struct cfi_machine {
   void *data;
 } cfi_machine;
 
-static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, cfi_common *common) {
+static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
   uint64_t length = onstack_cfi_uleb(reader);
   size_t end = reader->at + (size_t)length;
   if (reader->bad || length > reader->end - reader->at) return false;
   for (text++; *text; text++) {
     if (*text == 'R') {
-      common->pointer_encoding = (uint8_t)onstack_cfi_fixed(reader, 1);
+      common->pointer_encoding = (uint8_t)onstack_cfi_byte(reader);
     } else if (*text == 'P') {
-      uint8_t encoding = (uint8_t)onstack_cfi_fixed(reader, 1);
+      uint8_t encoding = (uint8_t)onstack_cfi_byte(reader);
       onstack_cfi_pointer(reader, encoding & 0x7f); /* the personality routine, maybe indirect: only skipped */
     } else if (*text == 'L') {
-      onstack_cfi_fixed(reader, 1);
+      onstack_cfi_byte(reader);
     } else if (*text == 'S') {
       common->signal_frame = true;
     } else if (*text != 'B') { /* 'B': aarch64 signs with the other key; addresses are stripped anyway */
@@ -77,7 +66,7 @@ static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text,
 }
 
 /* A CIE at `offset`. */
-static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset, cfi_common *common) {
+static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset, onstack_cfi_common *common) {
   if (offset >= section->size) return false;
   onstack_cfi_reader reader = {section->bytes, (size_t)offset, section->size, section->address, false};
   uint64_t length = onstack_cfi_fixed(&reader, 4);
@@ -85,14 +74,14 @@ static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset
   if (reader.bad || length > reader.end - reader.at) return false;
   reader.end = reader.at + (size_t)length;
   if (onstack_cfi_fixed(&reader, 4) != 0) return false; /* not a CIE */
-  uint64_t version = onstack_cfi_fixed(&reader, 1);
+  uint64_t version = onstack_cfi_byte(&reader);
   const char *text = (const char *)section->bytes + reader.at;
   if (reader.bad || (version != 1 && version != 3) || !memchr(text, 0, reader.end - reader.at)) return false;
   onstack_cfi_skip(&reader, strlen(text) + 1);
   memset(common, 0, sizeof(*common));
   common->code_align = onstack_cfi_uleb(&reader);
   common->data_align = onstack_cfi_sleb(&reader);
-  common->ra_register = version == 1 ? onstack_cfi_fixed(&reader, 1) : onstack_cfi_uleb(&reader);
+  common->ra_register = version == 1 ? onstack_cfi_byte(&reader) : onstack_cfi_uleb(&reader);
   common->has_augmentation = text[0] == 'z';
   if (common->has_augmentation) {
     if (!cfi_parse_augmentation(&reader, text, common)) return false;
@@ -104,10 +93,19 @@ static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset
   return !reader.bad && common->code_align <= 64 && common->data_align >= -64 && common->data_align <= 64;
 }
 
-/* An FDE's bounds; the reader is left at its instructions. */
-static bool cfi_parse_function(const onstack_cfi_section *section, uint64_t offset, uint64_t common_offset,
-                               cfi_common *common, onstack_cfi_reader *reader, onstack_cfi_function *function) {
-  if (!cfi_parse_common(section, common_offset, common)) return false;
+/* Makes section->common the CIE at `offset`. */
+static bool cfi_take_common(onstack_cfi_section *section, uint64_t offset) {
+  if (section->common_good && section->common_offset == offset) return true;
+  section->common_good = cfi_parse_common(section, offset, &section->common);
+  section->common_offset = offset;
+  return section->common_good;
+}
+
+/* An FDE's bounds; the reader is left at its instructions, and section->common is its CIE. */
+static bool cfi_parse_function(onstack_cfi_section *section, uint64_t offset, uint64_t common_offset,
+                               onstack_cfi_reader *reader, onstack_cfi_function *function) {
+  if (!cfi_take_common(section, common_offset)) return false;
+  const onstack_cfi_common *common = &section->common;
   function->entry = (uint32_t)offset;
   function->low = onstack_cfi_pointer(reader, common->pointer_encoding);
   uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & 0x0f);
@@ -131,17 +129,16 @@ static bool cfi_open_entry(const onstack_cfi_section *section, size_t offset, on
   return !reader->bad;
 }
 
-void onstack_cfi_each(const onstack_cfi_section *section,
+void onstack_cfi_each(onstack_cfi_section *section,
                       bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
   onstack_cfi_reader reader;
-  cfi_common common;
   onstack_cfi_function function;
   uint64_t common_offset;
   bool is_function;
   for (size_t offset = 0; offset < section->size && offset <= UINT32_MAX; offset = reader.end) {
     if (!cfi_open_entry(section, offset, &reader, &common_offset, &is_function)) return;
     size_t end = reader.end;
-    if (is_function && cfi_parse_function(section, offset, common_offset, &common, &reader, &function) &&
+    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) &&
         !visit(data, &function))
       return;
     reader.end = end;
@@ -172,9 +169,9 @@ static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, in
 /* `*(register + offset)`, with or without `+ n words` behind it. */
 static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
   *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_fixed(&expression, 1) != CFI_OP_DEREF) return false;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != CFI_OP_DEREF) return false;
   if (expression.at < expression.end) {
-    if (onstack_cfi_fixed(&expression, 1) != CFI_OP_PLUS_UCONST) return false;
+    if (onstack_cfi_byte(&expression) != CFI_OP_PLUS_UCONST) return false;
     uint64_t bytes = onstack_cfi_uleb(&expression);
     if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
     *after = (uint8_t)(bytes / 8);
@@ -299,7 +296,7 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
     machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
     return true;
   case 0x02: /* advance_loc1, 2, 4 */
-    cfi_advance(machine, onstack_cfi_fixed(reader, 1));
+    cfi_advance(machine, onstack_cfi_byte(reader));
     return true;
   case 0x03:
     cfi_advance(machine, onstack_cfi_fixed(reader, 2));
@@ -391,7 +388,7 @@ static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
   reader->at = begin;
   reader->end = end;
   while (!reader->bad && reader->at < reader->end) {
-    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    uint64_t byte = onstack_cfi_byte(reader);
     switch (byte & 0xc0) {
     case 0x40: /* advance_loc */
       cfi_advance(machine, byte & 0x3f);
@@ -417,9 +414,8 @@ static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *r
   (void)rule;
 }
 
-void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_function *function,
+void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
-  cfi_common common;
   cfi_machine machine;
   onstack_cfi_function again;
   onstack_cfi_reader reader;
@@ -428,15 +424,15 @@ void onstack_cfi_run(const onstack_cfi_section *section, const onstack_cfi_funct
   const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
   memset(&machine, 0, sizeof(machine));
   if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
-      !cfi_parse_function(section, function->entry, common_offset, &common, &reader, &again)) {
+      !cfi_parse_function(section, function->entry, common_offset, &reader, &again)) {
     emit(data, function->low, &lost);
     return;
   }
-  machine.common = &common;
+  machine.common = &section->common;
   machine.reader = reader;
   machine.location = function->low;
   machine.emit = cfi_emit_nothing;
-  bool good = cfi_run_part(&machine, common.instructions, common.end);
+  bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
   machine.initial = machine.now;
   machine.emit = emit;
   machine.data = data;

@@ -12,10 +12,10 @@ uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
   return value;
 }
 
-uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
+uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
   uint64_t value = 0;
   for (uint32_t shift = 0; shift < 70; shift += 7) {
-    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    uint64_t byte = onstack_cfi_byte(reader);
     if (shift < 64) value |= (byte & 0x7f) << shift;
     if (!(byte & 0x80)) return value;
   }
@@ -26,7 +26,7 @@ uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
 int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
   uint64_t value = 0;
   for (uint32_t shift = 0; shift < 70;) {
-    uint64_t byte = onstack_cfi_fixed(reader, 1);
+    uint64_t byte = onstack_cfi_byte(reader);
     if (shift < 64) value |= (byte & 0x7f) << shift;
     shift += 7;
     if (byte & 0x80) continue;

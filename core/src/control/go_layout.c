@@ -92,6 +92,14 @@ static uint32_t layout_switch(const uint8_t *code, const uint8_t *end) {
   return found;
 }
 
+/* asmcgocall: the offset of the call that follows its last store, mov %rdi,(%rsp); call. 0: none. */
+static uint32_t layout_call(const uint8_t *code, const uint8_t *end) {
+  static const int16_t stores[] = {0x48, 0x89, 0x3c, 0x24, 0xe8};
+  for (const uint8_t *at = code; at < end; at++)
+    if (layout_matches(at, end, stores, ONSTACK_COUNT_OF(stores))) return (uint32_t)(at - code) + 4;
+  return 0;
+}
+
 void onstack_go_layout_read(onstack_go_runtime *go) {
   onstack_go_layout layout = {0};
   bool grows = false, switches = false;
@@ -103,6 +111,7 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
     if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
         special->treatment == ONSTACK_GO_RESUMES)
       special->switch_at = layout_switch(code, end);
+    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(code, end);
     if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, code, end);
     if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, code, end);
   }

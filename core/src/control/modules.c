@@ -123,7 +123,7 @@ static const onstack_rule_table *module_derive(const module_entry *entry) {
   size_t size = module_section_size(entry, &address);
   uint8_t *copy = size ? malloc(size) : NULL;
   if (!copy) return NULL;
-  onstack_cfi_section section = {copy, module_read(address, copy, size), address};
+  onstack_cfi_section section = {.bytes = copy, .size = module_read(address, copy, size), .address = address};
   const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base);
   free(copy);
   return table;

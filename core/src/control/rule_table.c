@@ -64,6 +64,15 @@ static int rule_compare_functions(const void *left, const void *right) {
   return a->entry < b->entry ? -1 : a->entry > b->entry;
 }
 
+/* Linkers write most sections in order, and a merge sort of a hundred thousand entries is not free. */
+static void rule_sort_functions(rule_builder *builder) {
+  for (size_t i = 1; i < builder->function_count; i++) {
+    if (rule_compare_functions(&builder->functions[i - 1], &builder->functions[i]) <= 0) continue;
+    qsort(builder->functions, builder->function_count, sizeof(*builder->functions), rule_compare_functions);
+    return;
+  }
+}
+
 static uint32_t rule_hash(const onstack_rule *rule, uint32_t size) {
   uint64_t words[2] = {0, 0};
   memcpy(words, rule, sizeof(*rule));
@@ -89,12 +98,19 @@ static bool rule_rehash(rule_builder *builder) {
   return true;
 }
 
+static bool rule_is_same(const onstack_rule *a, const onstack_rule *b) {
+  uint64_t head_a, head_b;
+  memcpy(&head_a, a, sizeof(head_a));
+  memcpy(&head_b, b, sizeof(head_b));
+  return head_a == head_b && a->cfa_offset == b->cfa_offset;
+}
+
 /* The number of a rule; 0 ("no rule") when there are too many distinct ones or memory is short. */
 static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
   if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
   uint32_t at = rule_hash(rule, builder->index_size);
   for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
-    if (memcmp(&builder->rules[builder->index[at] - 1], rule, sizeof(*rule)) == 0)
+    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule))
       return (uint16_t)(builder->index[at] - 1);
   if (builder->rule_count == RULE_MAX ||
       !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
@@ -136,7 +152,7 @@ static void rule_emit(void *data, uint64_t address, const onstack_rule *rule) {
   if (address >= builder->base && address < builder->function_high) rule_append(builder, address - builder->base, rule);
 }
 
-static void rule_run_all(rule_builder *builder, const onstack_cfi_section *section) {
+static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
   onstack_rule none;
   memset(&none, 0, sizeof(none));
   rule_intern(builder, &none); /* number 0 */
@@ -169,14 +185,14 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   return table;
 }
 
-const onstack_rule_table *onstack_rule_table_derive(const onstack_cfi_section *section, uint64_t base) {
+const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base) {
   rule_builder builder;
   const onstack_rule_table *table = NULL;
   memset(&builder, 0, sizeof(builder));
   builder.base = base;
   onstack_cfi_each(section, rule_note_function, &builder);
   if (builder.function_count > 0) {
-    qsort(builder.functions, builder.function_count, sizeof(*builder.functions), rule_compare_functions);
+    rule_sort_functions(&builder);
     rule_run_all(&builder, section);
     if (!builder.failed && builder.row_count > 0) table = rule_pack(&builder);
   }

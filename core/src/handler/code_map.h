@@ -48,7 +48,8 @@ typedef struct onstack_go_functions {
 typedef struct onstack_go_special {
   onstack_code_range body;
   uint32_t treatment; /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's; 0: not known */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP is good. 0: not known */
 } onstack_go_special;
 
 /* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */

@@ -60,10 +60,26 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
   return true;
 }
 
+/*
+ * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
+ * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
+ */
+static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
+  onstack_code_range here = {0, 0};
+  uint64_t record[2];
+  if (!cursor->exact || cursor->fp == cursor->sp || !onstack_code_is_executable(cursor->pc, &here)) return false;
+  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && rules_strip(record[1]) == cursor->lr) return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  return rules_step_plt(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
+  return rules_step_plt(cursor) || rules_step_foreign_leaf(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
 }
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */

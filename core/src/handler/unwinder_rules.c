@@ -314,6 +314,18 @@ static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor 
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor);
 
+#if defined(__x86_64__)
+/*
+ * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
+ * leads to a freed stack then. Behind the call it is believed only where it agrees with SP or with what is stored there.
+ */
+static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (special && cursor->pc - special->body.low <= special->switch_at) return true;
+  return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
+}
+#endif
+
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
   onstack_go_frame frame;
@@ -330,6 +342,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
 #if defined(__x86_64__)
   /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
   if (frame.writes_sp && frame.depth >= 8 && cursor->pc - frame.entry >= 4) {
+    if (cursor->treatment == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
     if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
     cursor->sp = 0; /* the record may lie below: another stack */
     return rules_step_record(cursor);
