@@ -892,7 +892,8 @@ typedef struct onstack_go_functions {
 typedef struct onstack_go_special {
   onstack_code_range body;
   uint32_t treatment; /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's; 0: not known */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP is good. 0: not known */
 } onstack_go_special;
 
 /* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
@@ -1011,9 +1012,13 @@ ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go,
 
 /*
  * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark of 16
- * bytes right before it, by which one copy of the library recognizes another's handler.
+ * bytes right before it, by which one copy of the library recognizes another's handler. There are two of them, the same
+ * but for their address: ours goes over a newer owner by the other one, so that the owner, when it leaves and puts back
+ * what it had found, is seen to have left.
  */
 extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+extern __attribute__((visibility("hidden"))) void onstack_handler_other_trampoline(int signal, siginfo_t *info,
+                                                                                   void *context);
 
 /* The signal handler itself. */
 ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context);
@@ -1238,26 +1243,23 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
 
 /* In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
    build) or hidden. It keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the kernel. */
-__asm__(".pushsection .text\n"
-        ".balign 16\n"
-        ".ascii \"onstack-handler1\"\n"
-#ifndef ONSTACK_SINGLE_FILE
-        ".globl onstack_handler_trampoline\n"
-        ".hidden onstack_handler_trampoline\n"
+#ifdef ONSTACK_SINGLE_FILE
+#define ENTRY_SCOPE(name) ""
+#else
+#define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
-        ".type onstack_handler_trampoline, %function\n"
-        "onstack_handler_trampoline:\n"
-        ".cfi_startproc\n"
 #if defined(__x86_64__)
-        "endbr64\n"
-        "jmp onstack_handler_entry\n"
+#define ENTRY_JUMP "endbr64\njmp onstack_handler_entry\n"
 #elif defined(__aarch64__)
-        "hint #34\n" /* bti c */
-        "b onstack_handler_entry\n"
+#define ENTRY_JUMP "hint #34\nb onstack_handler_entry\n" /* bti c */
 #endif
-        ".cfi_endproc\n"
-        ".size onstack_handler_trampoline, . - onstack_handler_trampoline\n"
-        ".popsection\n");
+#define ENTRY_TRAMPOLINE(name)                                                                                         \
+  ".balign 16\n"                                                                                                       \
+  ".ascii \"onstack-handler1\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
+  ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"                                                                       \
+  ".size " name ", . - " name "\n"
+__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE("onstack_handler_trampoline")
+            ENTRY_TRAMPOLINE("onstack_handler_other_trampoline") ".popsection\n");
 
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
   entry_tick tick;
@@ -2155,7 +2157,7 @@ typedef struct rules_cursor {
   uint32_t switches;
   bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
   bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
-  bool fp_unknown; /* until a frame that saves it is passed */
+  bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
   uint64_t epoch; /* of the PC cache, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
@@ -2421,10 +2423,26 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
   return true;
 }
 
+/*
+ * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
+ * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
+ */
+static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
+  onstack_code_range here = {0, 0};
+  uint64_t record[2];
+  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
+  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && rules_strip(record[1]) == cursor->lr) return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  return rules_step_plt(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
+  return rules_step_plt(cursor) || rules_step_foreign_leaf(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
 }
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
@@ -2577,8 +2595,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *curs
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
-/* From morestack on g0 to the goroutine whose stack grows. Only directly: that is where its conditions were thought
-   through. */
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
   if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
   if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &cursor->pc, &cursor->sp))
@@ -2603,10 +2620,11 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 #if defined(__x86_64__)
 /*
  * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
- * leads to a freed stack then. It is believed only where it agrees with SP (no switch yet, or back again) or with what
- * is stored at SP.
+ * leads to a freed stack then. Behind the call it is believed only where it agrees with SP or with what is stored there.
  */
 static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (special && cursor->pc - special->body.low <= special->switch_at) return true;
   return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
 }
 #endif
@@ -2787,6 +2805,7 @@ typedef struct action_owner {
   uint32_t sessions; /* that use it */
   uint32_t used;     /* ours was installed once: `base` is valid, and in the child of a fork the action may be ours */
   uint32_t returns;  /* how often in a row we went back on top */
+  bool other;        /* which trampoline stands there; it changes with every return to the top */
   bool on_stack;
   onstack_restore restore; /* of the session that installed it */
   onstack_found *base;     /* what the first start found */
@@ -2811,7 +2830,8 @@ static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
 static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
 static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline;
+  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline ||
+         action->handler == (uint64_t)(uintptr_t)onstack_handler_other_trampoline;
 }
 
 static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
@@ -2859,7 +2879,8 @@ static void action_publish_levels(int signal, const action_owner *owner) {
 
 static int action_install(int signal, action_owner *owner) {
   const struct onstack_kernel_sigaction *below = owner->upper ? &owner->upper->action : &owner->base->action;
-  struct sigaction ours = {.sa_sigaction = onstack_handler_trampoline, .sa_flags = SA_SIGINFO};
+  struct sigaction ours = {.sa_flags = SA_SIGINFO};
+  ours.sa_sigaction = owner->other ? onstack_handler_other_trampoline : onstack_handler_trampoline;
   /* Everything blocked: nothing may nest over a claimed ring entry, and an owner such as Go expects it. */
   sigfillset(&ours.sa_mask);
   if (owner->on_stack) ours.sa_flags |= SA_ONSTACK;
@@ -2930,6 +2951,7 @@ static void action_return_to_top(int signal, action_owner *owner, const struct o
     owner->upper = found;
   }
   action_publish_levels(signal, owner);
+  owner->other = !owner->other;
   action_install(signal, owner);
 }
 
@@ -2942,7 +2964,7 @@ void onstack_action_tend(int signal) {
     return;
   }
   if (action_is_same(&now, &owner->ours)) return;
-  /* The newer owner has left: it put back the pointer that it had found, with flags and mask of its own. */
+  /* The newer owner has left: it put back what it had found, the other trampoline or flags and mask of its own. */
   owner->upper = NULL;
   action_publish_levels(signal, owner);
   action_install(signal, owner);
@@ -2984,6 +3006,8 @@ static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
 static void action_leave(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
+  /* Ours, but not as it was installed last: the newer owner has left a moment ago, and is no heir. */
+  if (!action_is_same(&now, &owner->ours)) owner->upper = NULL;
   struct onstack_kernel_sigaction heir = action_heir(owner);
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
   action_restore(signal, owner, heir);
@@ -4198,6 +4222,14 @@ static uint32_t layout_switch(const uint8_t *code, const uint8_t *end) {
   return found;
 }
 
+/* asmcgocall: the offset of the call that follows its last store, mov %rdi,(%rsp); call. 0: none. */
+static uint32_t layout_call(const uint8_t *code, const uint8_t *end) {
+  static const int16_t stores[] = {0x48, 0x89, 0x3c, 0x24, 0xe8};
+  for (const uint8_t *at = code; at < end; at++)
+    if (layout_matches(at, end, stores, ONSTACK_COUNT_OF(stores))) return (uint32_t)(at - code) + 4;
+  return 0;
+}
+
 void onstack_go_layout_read(onstack_go_runtime *go) {
   onstack_go_layout layout = {0};
   bool grows = false, switches = false;
@@ -4209,6 +4241,7 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
     if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
         special->treatment == ONSTACK_GO_RESUMES)
       special->switch_at = layout_switch(code, end);
+    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(code, end);
     if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, code, end);
     if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, code, end);
   }

@@ -43,12 +43,13 @@ static void put_back_bare_pointer(void) {
   cr_assert_eq(sigaction(SIGPROF, &back, NULL), 0);
 }
 
-/* Burns until ours is on top again, a second at most; the promise is 10 ms on an idle machine. */
+/* Burns until ours (by either trampoline) is on top again, a second at most; the promise is 10 ms on an idle machine. */
 static bool burn_until_on_top(uint64_t ours) {
   double end = t_now() + 1;
   while (t_now() < end) {
     t_burn(0.005);
-    if (t_action(SIGPROF).handler == ours) return true;
+    uint64_t now = t_action(SIGPROF).handler;
+    if (now - ours + 64 <= 128) return true; /* the two stand side by side */
   }
   return false;
 }
@@ -89,11 +90,12 @@ Test(displacement, an_owner_that_leaves_under_us_is_forgotten) {
   put_back_bare_pointer();
   for (int i = 0; i < 100; i++) {
     struct onstack_kernel_sigaction now = t_action(SIGPROF);
-    if (t_same_action(&now, &ours)) break;
+    if (now.flags == ours.flags && now.mask == ours.mask) break;
     t_burn(0.005);
   }
   struct onstack_kernel_sigaction now = t_action(SIGPROF);
-  cr_assert(t_same_action(&now, &ours), "flags and mask are ours again");
+  cr_assert_eq(now.flags, ours.flags, "flags and mask are ours again");
+  cr_assert_eq(now.mask, ours.mask);
   int calls = newer_calls;
   raise(SIGPROF);
   cr_assert_eq(base_calls, 1);
@@ -155,7 +157,7 @@ Test(displacement, a_fight_ends) {
   uint64_t ours = t_action(SIGPROF).handler;
   int rounds = 0;
   for (int i = 0; i < 60; i++) {
-    if (t_action(SIGPROF).handler == ours) {
+    if (t_action(SIGPROF).handler - ours + 64 <= 128) {
       install(newer_chains);
       rounds++;
     }
@@ -233,3 +235,39 @@ static void two_copies(bool first_stops_first) {
 
 Test(displacement, two_copies_last_one_stops_first) { two_copies(false); }
 Test(displacement, two_copies_first_one_stops_first) { two_copies(true); }
+
+/* ---- an owner that has left a moment ago is no heir ---- */
+
+Test(displacement, a_stop_right_after_the_newer_owner_left_restores_the_base) {
+  signal(SIGPROF, base_handler);
+  struct onstack_kernel_sigaction before = t_action(SIGPROF);
+  onstack_session *session = t_start(NULL);
+  uint64_t ours = t_action(SIGPROF).handler;
+  install(newer_alone);
+  for (int i = 0; i < 100 && t_action(SIGPROF).handler == (uint64_t)(uintptr_t)newer_alone; i++) t_burn(0.005);
+  cr_assert_neq(t_action(SIGPROF).handler, (uint64_t)(uintptr_t)newer_alone);
+  cr_assert_eq((uint64_t)(uintptr_t)below_newer.sa_sigaction, ours);
+  put_back_bare_pointer();
+  t_finish(session); /* before the next look */
+  struct onstack_kernel_sigaction after = t_action(SIGPROF);
+  cr_assert(t_same_action(&before, &after));
+}
+
+/* A polite owner puts back the whole action, byte for byte as it was. */
+Test(displacement, an_owner_that_puts_back_the_whole_action_is_seen_to_leave) {
+  signal(SIGPROF, base_handler);
+  struct onstack_kernel_sigaction before = t_action(SIGPROF), found = before;
+  onstack_session *session = t_start(NULL);
+  found = t_action(SIGPROF);
+  install(newer_alone);
+  for (int i = 0; i < 100 && t_action(SIGPROF).handler == (uint64_t)(uintptr_t)newer_alone; i++) t_burn(0.005);
+  cr_assert_eq(onstack_sys_sigaction(SIGPROF, &found, NULL), 0);
+  for (int i = 0; i < 20; i++) t_burn(0.01);
+  int calls = newer_calls;
+  raise(SIGPROF);
+  cr_assert_eq(base_calls, 1);
+  cr_assert_eq(newer_calls, calls);
+  t_finish(session);
+  struct onstack_kernel_sigaction after = t_action(SIGPROF);
+  cr_assert(t_same_action(&before, &after));
+}

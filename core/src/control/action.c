@@ -19,6 +19,7 @@ typedef struct action_owner {
   uint32_t sessions; /* that use it */
   uint32_t used;     /* ours was installed once: `base` is valid, and in the child of a fork the action may be ours */
   uint32_t returns;  /* how often in a row we went back on top */
+  bool other;        /* which trampoline stands there; it changes with every return to the top */
   bool on_stack;
   onstack_restore restore; /* of the session that installed it */
   onstack_found *base;     /* what the first start found */
@@ -43,7 +44,8 @@ static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
 static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
 static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline;
+  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline ||
+         action->handler == (uint64_t)(uintptr_t)onstack_handler_other_trampoline;
 }
 
 static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
@@ -91,7 +93,8 @@ static void action_publish_levels(int signal, const action_owner *owner) {
 
 static int action_install(int signal, action_owner *owner) {
   const struct onstack_kernel_sigaction *below = owner->upper ? &owner->upper->action : &owner->base->action;
-  struct sigaction ours = {.sa_sigaction = onstack_handler_trampoline, .sa_flags = SA_SIGINFO};
+  struct sigaction ours = {.sa_flags = SA_SIGINFO};
+  ours.sa_sigaction = owner->other ? onstack_handler_other_trampoline : onstack_handler_trampoline;
   /* Everything blocked: nothing may nest over a claimed ring entry, and an owner such as Go expects it. */
   sigfillset(&ours.sa_mask);
   if (owner->on_stack) ours.sa_flags |= SA_ONSTACK;
@@ -162,6 +165,7 @@ static void action_return_to_top(int signal, action_owner *owner, const struct o
     owner->upper = found;
   }
   action_publish_levels(signal, owner);
+  owner->other = !owner->other;
   action_install(signal, owner);
 }
 
@@ -174,7 +178,7 @@ void onstack_action_tend(int signal) {
     return;
   }
   if (action_is_same(&now, &owner->ours)) return;
-  /* The newer owner has left: it put back the pointer that it had found, with flags and mask of its own. */
+  /* The newer owner has left: it put back what it had found, the other trampoline or flags and mask of its own. */
   owner->upper = NULL;
   action_publish_levels(signal, owner);
   action_install(signal, owner);
@@ -216,6 +220,8 @@ static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
 static void action_leave(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
+  /* Ours, but not as it was installed last: the newer owner has left a moment ago, and is no heir. */
+  if (!action_is_same(&now, &owner->ours)) owner->upper = NULL;
   struct onstack_kernel_sigaction heir = action_heir(owner);
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
   action_restore(signal, owner, heir);

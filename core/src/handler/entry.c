@@ -204,26 +204,23 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
 
 /* In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
    build) or hidden. It keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the kernel. */
-__asm__(".pushsection .text\n"
-        ".balign 16\n"
-        ".ascii \"onstack-handler1\"\n"
-#ifndef ONSTACK_SINGLE_FILE
-        ".globl onstack_handler_trampoline\n"
-        ".hidden onstack_handler_trampoline\n"
+#ifdef ONSTACK_SINGLE_FILE
+#define ENTRY_SCOPE(name) ""
+#else
+#define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
-        ".type onstack_handler_trampoline, %function\n"
-        "onstack_handler_trampoline:\n"
-        ".cfi_startproc\n"
 #if defined(__x86_64__)
-        "endbr64\n"
-        "jmp onstack_handler_entry\n"
+#define ENTRY_JUMP "endbr64\njmp onstack_handler_entry\n"
 #elif defined(__aarch64__)
-        "hint #34\n" /* bti c */
-        "b onstack_handler_entry\n"
+#define ENTRY_JUMP "hint #34\nb onstack_handler_entry\n" /* bti c */
 #endif
-        ".cfi_endproc\n"
-        ".size onstack_handler_trampoline, . - onstack_handler_trampoline\n"
-        ".popsection\n");
+#define ENTRY_TRAMPOLINE(name)                                                                                         \
+  ".balign 16\n"                                                                                                       \
+  ".ascii \"onstack-handler1\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
+  ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"                                                                       \
+  ".size " name ", . - " name "\n"
+__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE("onstack_handler_trampoline")
+            ENTRY_TRAMPOLINE("onstack_handler_other_trampoline") ".popsection\n");
 
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
   entry_tick tick;

@@ -67,7 +67,7 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
 static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   onstack_code_range here = {0, 0};
   uint64_t record[2];
-  if (!cursor->exact || cursor->fp == cursor->sp || !onstack_code_is_executable(cursor->pc, &here)) return false;
+  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
   if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
   /* A frame that is linked already tells the same caller, and its frame pointer. */
   if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && rules_strip(record[1]) == cursor->lr) return false;

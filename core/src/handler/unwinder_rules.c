@@ -45,7 +45,7 @@ typedef struct rules_cursor {
   uint32_t switches;
   bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
   bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
-  bool fp_unknown; /* until a frame that saves it is passed */
+  bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
   uint64_t epoch; /* of the PC cache, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
@@ -291,8 +291,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *curs
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
-/* From morestack on g0 to the goroutine whose stack grows. Only directly: that is where its conditions were thought
-   through. */
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
   if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
   if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &cursor->pc, &cursor->sp))
