@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Runs every suite, prints progress and each runner's own closing lines, and fails if one failed.
-# Usage: ci/test.sh [c] [truth] [rust] [go] [readme]   (default: all)
+# Usage: ci/test.sh [c] [truth] [rust] [go] [stacks] [readme]   (default: all)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-suites=${*:-c truth rust go readme}
+suites=${*:-c truth rust go stacks readme}
 failed=()
 started=$SECONDS
 
@@ -37,6 +37,11 @@ run_rust() {
 run_go() {
   (cd bindings/go && timeout -k 5 600 go test ./...) || failed+=("go")
   timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
+}
+
+# Stacks through Go in many kinds of programs, judged by the programs' own code.
+run_stacks() {
+  timeout -k 5 600 ci/test-go-stacks.sh | grep -v '^=== RUN' || failed+=("go stacks")
 }
 
 run_readme() {

@@ -1,3 +1,5 @@
 module github.com/onstack-profiler/onstack/tests/go
 
 go 1.24.0
+
+require github.com/bytecodealliance/wasmtime-go/v39 v39.0.1

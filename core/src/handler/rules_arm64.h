@@ -114,6 +114,12 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cu
   return RULES_STEP_OK;
 }
 
+static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2_called(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return rules_step_crosscall2(cursor, &frame);
+}
+
 /* True if x29 points to the frame at SP: at its record, or at the one that a caller of duffzero and duffcopy writes two
    words below it. Otherwise it is the caller's: in a prologue, an epilogue, or on another stack. */
 static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) {

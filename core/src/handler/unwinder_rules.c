@@ -120,10 +120,11 @@ static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cu
 /* To the caller by the frame record at FP: {caller's FP, return address}. */
 static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor) {
   uint64_t record[2];
-  if (cursor->fp == 0) return RULES_STEP_ROOT; /* the ABIs' mark of the outermost frame */
+  /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
+  if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
   if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (!onstack_address_plausible(cursor->fp)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (cursor->fp + (cursor->go ? RULES_GO_BELOW : 0) < cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > RULES_GO_BELOW))
+    return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;
   cursor->fp = record[0];
@@ -351,9 +352,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
-#if defined(__aarch64__)
-  onstack_go_frame frame;
-#else
+#if defined(__x86_64__)
   uint64_t link[2];
 #endif
   switch (cursor->treatment) {
@@ -381,8 +380,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
   case ONSTACK_GO_BY_FP:
     return rules_step_go_switch(cursor);
   case ONSTACK_GO_CROSSCALL2:
-    if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-    return rules_step_crosscall2(cursor, &frame);
+    return rules_step_crosscall2_called(cursor);
   case ONSTACK_GO_EXACT:
     return rules_step_go_injected(cursor);
 #else

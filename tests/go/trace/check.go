@@ -31,22 +31,25 @@ type Verdict struct {
 // roots are where stacks begin.
 var roots = map[string]bool{
 	"runtime.goexit": true, "runtime.mstart": true, "runtime.mcall": true, "runtime.rt0_go": true,
-	"_start": true, "clone3": true, "__clone3": true, "clone": true, "__clone": true, "__GI___clone": true,
-	"__restore_rt": false,
+	"_start": true, "clone3": true, "__clone3": true, "__GI___clone3": true, "clone": true, "__clone": true,
+	"__GI___clone": true,
 }
 
 // exactAbove are functions that nothing called: the address above them is an interrupted one, written plus 1.
 var exactAbove = map[string]bool{
-	"runtime.asyncPreempt": true, "runtime.sigpanic": true, "runtime.debugCallV2": true,
+	"runtime.asyncPreempt": true, "runtime.sigpanic": true, "runtime.sigpanic0": true, "runtime.debugCallV2": true,
 	"runtime.sigreturn__sigaction": true, "__restore_rt": true,
 }
+
+// movesStack are functions of libgcc that end by dropping their callers' frames (eh_return).
+var movesStack = map[string]bool{"_Unwind_RaiseException": true, "_Unwind_Resume": true, "_Unwind_ForcedUnwind": true}
 
 // Check judges all samples.
 func Check(t *Trace, s *Symbols) *Verdict {
 	v := &Verdict{Samples: len(t.Samples), Truncated: map[string]int{}, FalseRoots: map[string]int{},
 		Sites: map[string]int{}, Wrong: map[string]int{}, Leaves: map[string]int{}}
 	for _, sample := range t.Samples {
-		v.checkEnd(sample, s)
+		v.checkEnd(t, sample, s)
 		v.Leaves[plain(s.Name(sample.Frames[0]))]++
 		for i := 1; i < len(sample.Frames); i++ {
 			v.checkPair(t, s, sample.Frames[i-1], sample.Frames[i], i == 1)
@@ -61,7 +64,7 @@ func plain(name string) string {
 	return name
 }
 
-func (v *Verdict) checkEnd(sample Sample, s *Symbols) {
+func (v *Verdict) checkEnd(t *Trace, sample Sample, s *Symbols) {
 	end := func(i int) string {
 		i = len(sample.Frames) - 1 - i
 		switch {
@@ -82,7 +85,16 @@ func (v *Verdict) checkEnd(sample Sample, s *Symbols) {
 		return
 	}
 	last := strings.Split(end(0), "+0x")[0]
-	if roots[last] || last == "[unnamed]" && len(sample.Frames) > 1 && roots[end(1)] {
+	if last == "runtime.morestack" { // a goroutine that was preempted where it wanted stack; the thread has left it
+		for _, address := range sample.Frames {
+			if plain(s.Name(address-1)) == "runtime.schedule" || plain(s.Name(address)) == "runtime.schedule" {
+				v.Rooted++
+				return
+			}
+		}
+	}
+	// libc's own thread start has no name without its debug symbols.
+	if roots[last] || last == "[unnamed]" && strings.Contains(t.file(sample.Frames[len(sample.Frames)-1]), "/libc.so") {
 		v.Rooted++
 		return
 	}
@@ -96,6 +108,9 @@ func (v *Verdict) checkPair(t *Trace, s *Symbols, below, above uint64, first boo
 	callee := s.Find(below)
 	if callee != nil && exactAbove[plain(callee.Name)] {
 		return
+	}
+	if f := s.Find(above - 1); f != nil && plain(f.Name) == "runtime.goexit" {
+		return // the goroutine's first frame: the runtime made up a return into goexit
 	}
 	code, known := t.Before[above]
 	if !known {
@@ -111,7 +126,7 @@ func (v *Verdict) checkPair(t *Trace, s *Symbols, below, above uint64, first boo
 		v.Wrong[fmt.Sprintf("no call (% x): %s above %s", code, s.Name(above-1), s.Name(below))]++
 		return
 	}
-	if !direct || callee == nil || s.inPLT(target) {
+	if !direct || callee == nil || s.inPLT(target) || movesStack[callee.Name] {
 		return
 	}
 	called := s.Find(target)
@@ -173,18 +188,12 @@ func leadsTo(s *Symbols, called, callee *Function, steps int) bool {
 	if steps == 0 {
 		return false
 	}
-	for i := 0; i+5 <= len(called.Code); i++ {
-		target := called.Low + uint64(i)
-		switch {
-		case called.Code[i] == 0xe9:
-			target += 5 + uint64(int64(int32(binary.LittleEndian.Uint32(called.Code[i+1:]))))
-		case called.Code[i] == 0x0f && called.Code[i+1]&0xf0 == 0x80 && i+6 <= len(called.Code):
-			target += 6 + uint64(int64(int32(binary.LittleEndian.Uint32(called.Code[i+2:]))))
-		case called.Code[i] == 0xeb:
-			target += 2 + uint64(int64(int8(called.Code[i+1])))
-		case called.Code[i] == 0xff && called.Code[i+1]>>3&7 == 4: // through a register or memory: anywhere
+	for i := range called.Code {
+		target, anywhere := decodeJump(called.Low+uint64(i), called.Code[i:])
+		if anywhere {
 			return true
-		default:
+		}
+		if target == 0 {
 			continue
 		}
 		if s.inPLT(target) {
@@ -195,6 +204,27 @@ func leadsTo(s *Symbols, called, callee *Function, steps int) bool {
 		}
 	}
 	return false
+}
+
+// decodeJump is the target of a jump at `at`, 0 if there is none; a jump through a register or memory leads anywhere.
+func decodeJump(at uint64, code []byte) (target uint64, anywhere bool) {
+	relative := func(length int) uint64 {
+		if len(code) < length {
+			return 0
+		}
+		return at + uint64(length) + uint64(int64(int32(binary.LittleEndian.Uint32(code[length-4:]))))
+	}
+	switch {
+	case code[0] == 0xe9:
+		return relative(5), false
+	case len(code) < 2:
+		return 0, false
+	case code[0] == 0xeb:
+		return at + 2 + uint64(int64(int8(code[1]))), false
+	case code[0] == 0x0f && code[1]&0xf0 == 0x80:
+		return relative(6), false
+	}
+	return 0, code[0] == 0xff && code[1]>>3&7 == 4
 }
 
 // Top are the n largest entries, "count name".

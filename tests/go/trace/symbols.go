@@ -68,6 +68,9 @@ func (s *Symbols) addFile(m Mapping) error {
 		}
 	}
 	symbols, _ := file.Symbols()
+	if len(symbols) == 0 {
+		symbols = debugSymbols(file)
+	}
 	dynamic, _ := file.DynamicSymbols()
 	for _, symbol := range append(symbols, dynamic...) {
 		if elf.ST_TYPE(symbol.Info) == elf.STT_FUNC && symbol.Size > 0 && symbol.Section != elf.SHN_UNDEF {
@@ -78,6 +81,26 @@ func (s *Symbols) addFile(m Mapping) error {
 		return s.addGoTable(file, bias)
 	}
 	return nil
+}
+
+// debugSymbols are those of the separate debug file that the build id names, where it is installed.
+func debugSymbols(file *elf.File) []elf.Symbol {
+	note := file.Section(".note.gnu.build-id")
+	if note == nil {
+		return nil
+	}
+	data, err := note.Data()
+	if err != nil || len(data) < 20 {
+		return nil
+	}
+	id := fmt.Sprintf("%x", data[16:])
+	debug, err := elf.Open("/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + ".debug")
+	if err != nil {
+		return nil
+	}
+	defer debug.Close()
+	symbols, _ := debug.Symbols()
+	return symbols
 }
 
 func (s *Symbols) addGoTable(file *elf.File, bias uint64) error {

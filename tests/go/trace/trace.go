@@ -100,3 +100,13 @@ func (t *Trace) addSample(fields []string) error {
 	t.Samples = append(t.Samples, s)
 	return nil
 }
+
+// file is the path of the mapping that holds an address.
+func (t *Trace) file(address uint64) string {
+	for _, m := range t.Mappings {
+		if address >= m.Low && address < m.High {
+			return m.Path
+		}
+	}
+	return ""
+}

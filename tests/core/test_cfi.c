@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The .eh_frame reader on hostile bytes: whatever the section says, it ends, and stays inside its copy. The copy is its
+ * own heap block of exactly the size that the reader is told, so that a sanitizer sees every step outside.
+ * That the rules are right is shown by tests/truth.
+ */
+#include "control/rule_table.h"
+#include "support.h"
+
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(cfi, .init = t_setup);
+
+typedef struct section {
+  uint64_t base, address;
+  size_t size;
+} section;
+
+/* This program's own .eh_frame, by its header (pcrel sdata4) up to the end of the segment. */
+static int find_section(struct dl_phdr_info *info, size_t size, void *data) {
+  section *found = data;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type != PT_GNU_EH_FRAME) continue;
+    uint64_t header = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    int32_t relative;
+    memcpy(&relative, (const void *)(uintptr_t)(header + 4), sizeof(relative));
+    found->address = header + 4 + (uint64_t)(int64_t)relative;
+  }
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    uint64_t low = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    if (info->dlpi_phdr[i].p_type == PT_LOAD && found->address >= low &&
+        found->address < low + info->dlpi_phdr[i].p_filesz)
+      found->size = low + info->dlpi_phdr[i].p_filesz - found->address;
+    if (info->dlpi_phdr[i].p_type == PT_LOAD && (found->base == 0 || low < found->base)) found->base = low;
+  }
+  return 1; /* the first object is the program */
+}
+
+static section own_section(void) {
+  section found = {0, 0, 0};
+  dl_iterate_phdr(find_section, &found);
+  cr_assert_gt(found.size, 1000);
+  return found;
+}
+
+static const onstack_rule_table *derive(const section *from, const uint8_t *bytes, size_t size) {
+  onstack_cfi_section copy = {.bytes = bytes, .size = size, .address = from->address};
+  return onstack_rule_table_derive(&copy, from->base);
+}
+
+/* Every row can be looked up, and every answer is one of the table's rules. */
+static void look_up(const onstack_rule_table *table) {
+  if (!table) return;
+  uint64_t end = (uint64_t)table->chunk_count << ONSTACK_RULE_CHUNK_BITS;
+  for (uint64_t offset = 0; offset < end && offset < 1u << 20; offset += 61) {
+    const onstack_rule *rule = onstack_rules_lookup(table, offset);
+    cr_assert(!rule || (rule >= table->rules && rule < table->rules + table->rule_count));
+  }
+  cr_assert_null(onstack_rules_lookup(table, end), "behind the last chunk");
+  onstack_rule_table_free(table);
+}
+
+Test(cfi, the_own_section_gives_rules_for_this_function) {
+  section from = own_section();
+  const onstack_rule_table *table = derive(&from, (const uint8_t *)(uintptr_t)from.address, from.size);
+  cr_assert_not_null(table);
+  const onstack_rule *entry = onstack_rules_lookup(table, (uint64_t)(uintptr_t)look_up - from.base);
+  cr_assert_not_null(entry);
+#if defined(__x86_64__)
+  cr_assert_eq(entry->cfa, ONSTACK_CFA_SP, "at a function's entry the CFA is SP + 8");
+  cr_assert_eq(entry->cfa_offset, 8);
+  cr_assert_eq(entry->ra, -1);
+#endif
+  onstack_rule_table_free(table);
+}
+
+Test(cfi, truncated_anywhere) {
+  section from = own_section();
+  for (size_t size = 0; size < from.size && size < 600; size++) {
+    uint8_t *bytes = malloc(size ? size : 1);
+    memcpy(bytes, (const void *)(uintptr_t)from.address, size);
+    look_up(derive(&from, bytes, size));
+    free(bytes);
+  }
+}
+
+Test(cfi, mutated_bytes) {
+  section from = own_section();
+  size_t size = from.size < 4096 ? from.size : 4096;
+  uint8_t *bytes = malloc(size);
+  unsigned seed = 12345;
+  for (int round = 0; round < 20000; round++) {
+    memcpy(bytes, (const void *)(uintptr_t)from.address, size);
+    int changes = 1 + rand_r(&seed) % 8;
+    for (int i = 0; i < changes; i++) {
+      size_t at = (size_t)rand_r(&seed) % size;
+      bytes[at] = rand_r(&seed) % 3 ? (uint8_t)rand_r(&seed) : 0xff;
+    }
+    look_up(derive(&from, bytes, size));
+  }
+  free(bytes);
+}
