@@ -8875,7 +8875,7 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
 
 #define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 100000000u /* and while it sleeps */
+#define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
 
 /* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (about 1 ms), and by the consumer. */
@@ -8891,7 +8891,7 @@ struct onstack_session {
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
-  uint64_t process_cpu_ns;            /* at the last look; consumer only */
+  uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
   uint64_t next_scan_ns;              /* consumer only */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
@@ -8959,11 +8959,15 @@ static uint32_t session_consume(onstack_session *session, uint32_t max) {
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
    an idle process is left asleep. */
 static uint64_t session_next_look(onstack_session *session) {
-  struct timespec now;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  uint64_t cpu = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  uint64_t now = session_now_ns();
+  /* A round that a sample's wish brought early saw too little time to judge by. */
+  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  uint64_t cpu = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
+  session->judged_ns = now;
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }
 
