@@ -26,6 +26,10 @@ demo: deps ## one profile of a real Go + Rust service, into build/demo
 test: deps ## all tests (C, Rust, Go, README), at most 20 minutes on two cores
 	@ci/test.sh
 
+.PHONY: test-aarch64
+test-aarch64: ## the core and Go on arm64: qemu-user, and a VM with Debian's arm64 kernel
+	@ci/test-aarch64.sh
+
 .PHONY: check
 check: ## what needs no running: generated copies, exports, includes, handler imports, formats
 	@ONSTACK_DEPS=check ci/deps.sh

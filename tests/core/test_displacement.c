@@ -271,3 +271,23 @@ Test(displacement, an_owner_that_puts_back_the_whole_action_is_seen_to_leave) {
   struct onstack_kernel_sigaction after = t_action(SIGPROF);
   cr_assert(t_same_action(&before, &after));
 }
+
+/* It came under an earlier session of ours, found our pointer, and leaves under a later one. */
+Test(displacement, an_owner_from_between_two_sessions_is_forgotten_when_it_leaves) {
+  signal(SIGPROF, base_handler);
+  struct onstack_kernel_sigaction before = t_action(SIGPROF);
+  onstack_session *session = t_start(NULL);
+  install(newer_alone);
+  t_finish(session);
+  session = t_start(NULL); /* over the newer owner */
+  raise(SIGPROF);
+  cr_assert_eq(newer_calls, 1);
+  put_back_bare_pointer();
+  for (int i = 0; i < 20; i++) t_burn(0.01);
+  raise(SIGPROF);
+  cr_assert_eq(base_calls, 1);
+  cr_assert_eq(newer_calls, 1);
+  t_finish(session);
+  struct onstack_kernel_sigaction after = t_action(SIGPROF);
+  cr_assert(t_same_action(&before, &after));
+}

@@ -24,6 +24,8 @@ typedef struct action_owner {
   onstack_restore restore; /* of the session that installed it */
   onstack_found *base;     /* what the first start found */
   onstack_found *upper;    /* who came later and is below us now, or NULL */
+  onstack_found *under;    /* what lay under us when `base`, then a newer owner, found our pointer; or NULL */
+  bool handed;             /* the last session left a newer owner that may yet put our pointer back */
   struct onstack_kernel_sigaction ours; /* as we installed it */
 } action_owner;
 
@@ -83,12 +85,26 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-/* What the handler forwards to: the newer owner first, if there is one, then the base. Lower level first, so that a
-   handler between the two stores forwards to the base twice at worst, and never nowhere. */
+/* What the handler forwards to, newest first. The lower levels first, so that a handler between the stores forwards to
+   one of them twice at worst, and never nowhere. */
 static void action_publish_levels(int signal, const action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_publish(&action->levels[1], owner->upper ? owner->base : NULL);
-  onstack_publish(&action->levels[0], owner->upper ? owner->upper : owner->base);
+  onstack_found *levels[ONSTACK_ACTION_LEVELS] = {NULL, NULL, NULL};
+  uint32_t count = 0;
+  if (owner->upper) levels[count++] = owner->upper;
+  levels[count++] = owner->base;
+  if (owner->under) levels[count++] = owner->under;
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&action->levels[i], levels[i]);
+}
+
+/* Our pointer is there, but not as it was installed last: the newest owner that had found it has left. */
+static void action_forget_newest(action_owner *owner) {
+  if (owner->upper) {
+    owner->upper = NULL;
+  } else if (owner->under) {
+    owner->base = owner->under;
+    owner->under = NULL;
+  }
 }
 
 static int action_install(int signal, action_owner *owner) {
@@ -131,11 +147,12 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   owner->on_stack = on_stack;
   owner->restore = restore;
   owner->returns = 0;
-  owner->upper = NULL;
+  owner->upper = owner->under = NULL;
   /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
   if (!action_is_ours(&found)) {
     onstack_found *base = action_keep(&found);
     if (!base) return -ENOMEM;
+    owner->under = owner->handed ? owner->base : NULL;
     owner->base = base;
     action_reset_counters(&onstack_actions[signal]);
   }
@@ -160,7 +177,7 @@ static void action_return_to_top(int signal, action_owner *owner, const struct o
   /* An owner that restored what it had found long ago, or the base itself anew: there is only one level then. */
   if (nobody || now->handler == owner->base->action.handler) {
     owner->base = found;
-    owner->upper = NULL;
+    owner->upper = owner->under = NULL;
   } else {
     owner->upper = found;
   }
@@ -179,7 +196,7 @@ void onstack_action_tend(int signal) {
   }
   if (action_is_same(&now, &owner->ours)) return;
   /* The newer owner has left: it put back what it had found, the other trampoline or flags and mask of its own. */
-  owner->upper = NULL;
+  action_forget_newest(owner);
   action_publish_levels(signal, owner);
   action_install(signal, owner);
 }
@@ -219,9 +236,11 @@ static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
 
 static void action_leave(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction now;
+  owner->handed = true;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
-  /* Ours, but not as it was installed last: the newer owner has left a moment ago, and is no heir. */
-  if (!action_is_same(&now, &owner->ours)) owner->upper = NULL;
+  /* The newest owner may have left a moment ago: then it is no heir. */
+  if (!action_is_same(&now, &owner->ours)) action_forget_newest(owner);
+  owner->handed = owner->upper != NULL || owner->under != NULL;
   struct onstack_kernel_sigaction heir = action_heir(owner);
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
   action_restore(signal, owner, heir);
@@ -235,8 +254,9 @@ void onstack_action_release(int signal) {
   }
   owner->sessions = 0;
   action_leave(signal, owner);
-  /* The newer owner may yet put our pointer back: then it must not be what we pass on to. */
-  owner->upper = NULL;
+  /* An owner that is left may yet put our pointer back: then it must not be what we pass on to. */
+  if (owner->under) owner->base = owner->under;
+  owner->upper = owner->under = NULL;
   action_publish_levels(signal, owner);
 }
 

@@ -25,14 +25,14 @@ typedef struct onstack_found {
 } onstack_found;
 
 /*
- * Two levels, the upper one first: an owner that installed itself over us while we run, and that we went back on top of
- * (`upper`), and what the first start found (`base`). A good owner above passes signals on to us; they come in a second
- * time and then go to the base.
+ * Up to three levels, the newest first: an owner that installed itself over us while we run, and that we went back on
+ * top of; what the first start found; and what lay under us when that owner, the found one, took our pointer in an
+ * earlier session. A good owner passes signals on to us; they come in again and then go to the next level.
  */
-#define ONSTACK_ACTION_LEVELS 2u
+#define ONSTACK_ACTION_LEVELS 3u
 
 typedef struct onstack_action {
-  onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* NULL: no such level; the base is the last that is not NULL */
+  onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* from the first on; NULL: no more */
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
