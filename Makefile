@@ -26,6 +26,10 @@ demo: deps ## one profile of a real Go + Rust service, into build/demo
 test: deps ## all tests (C, Rust, Go, README), at most 20 minutes on two cores
 	@ci/test.sh
 
+.PHONY: matrix
+matrix: deps lib ## every order of start and stop beside Go's profiler, in five hosts (hours; resumable; see tests/matrix)
+	@python3 tests/matrix/run.py
+
 .PHONY: test-aarch64
 test-aarch64: ## the core and Go on arm64: qemu-user, and a VM with Debian's arm64 kernel
 	@ci/test-aarch64.sh

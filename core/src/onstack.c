@@ -35,8 +35,10 @@
 #define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
 
-/* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (about 1 ms), and by the consumer. */
-#define SESSION_RULES_AT_START ((size_t)1 << 19)
+/* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (some 10 ms a MiB, once a process; most
+   programs have well under one), and by the consumer, for the giants. Without its table a large program would begin every
+   profile with stacks that are cut. */
+#define SESSION_RULES_AT_START ((size_t)1 << 22)
 #define SESSION_RULES_BUDGET ((size_t)1 << 24)
 
 struct onstack_session {

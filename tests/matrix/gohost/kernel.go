@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//go:build cgo && linux
+
+package main
+
+import (
+	"errors"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// action is SIGPROF's, as the kernel keeps it.
+type action struct{ handler, flags, restorer, mask uint64 }
+
+func currentAction() (a action) {
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGPROF), 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
+	return a
+}
+
+func (a action) fields() (hex [4]string) {
+	for i, value := range []uint64{a.handler, a.flags, a.restorer, a.mask} {
+		hex[i] = strconv.FormatUint(value, 16)
+	}
+	return hex
+}
+
+// ourMark stands before the entry of every handler of onstack's. Those of others are code as well, with code before it.
+const ourMark = "onstack-handler1"
+
+func (a action) isOurs() bool {
+	if a.handler <= 4096 {
+		return false
+	}
+	entry := *(*unsafe.Pointer)(unsafe.Pointer(&a.handler)) // code does not move
+	return unsafe.String((*byte)(unsafe.Add(entry, -len(ourMark))), len(ourMark)) == ourMark
+}
+
+func cpuTime() int64 {
+	const clockProcessCPU = 2
+	var now syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockProcessCPU, uintptr(unsafe.Pointer(&now)), 0)
+	return now.Nano()
+}
+
+// waitForCPU waits until the process has used so much CPU time: the same work on an idle machine and on a busy one.
+func waitForCPU(cpu time.Duration) error {
+	end, patience := cpuTime()+int64(cpu), time.Now().Add(20*cpu)
+	for ; cpuTime() < end; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(patience) {
+			return errors.New("nothing burns")
+		}
+	}
+	return nil
+}
+
+// waitUntilOnTop returns the microseconds until our handler was installed; a million and more when it was not within a
+// second.
+func waitUntilOnTop() int64 {
+	for begin := time.Now(); ; time.Sleep(200 * time.Microsecond) {
+		waited := time.Since(begin)
+		if currentAction().isOurs() || waited >= time.Second {
+			return waited.Microseconds()
+		}
+	}
+}
+
+func sendSignals(count int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for range count {
+		if err := syscall.Tgkill(syscall.Getpid(), syscall.Gettid(), syscall.SIGPROF); err != nil {
+			return err
+		}
+	}
+	return nil
+}
