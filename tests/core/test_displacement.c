@@ -291,3 +291,16 @@ Test(displacement, an_owner_from_between_two_sessions_is_forgotten_when_it_leave
   struct onstack_kernel_sigaction after = t_action(SIGPROF);
   cr_assert(t_same_action(&before, &after));
 }
+
+/* Its timers may tick on for a while, and SIG_DFL would kill: what such an owner itself leaves is SIG_IGN. */
+Test(displacement, after_a_visit_nothing_deadlier_than_ignore_is_left) {
+  signal(SIGPROF, SIG_DFL);
+  onstack_session *session = t_start(NULL);
+  uint64_t ours = t_action(SIGPROF).handler;
+  install(newer_alone);
+  cr_assert(burn_until_on_top(ours));
+  put_back_bare_pointer();
+  t_finish(session);
+  cr_assert_eq(t_action(SIGPROF).handler, (uint64_t)(uintptr_t)SIG_IGN);
+  raise(SIGPROF); /* a late tick of the owner's */
+}

@@ -25,6 +25,7 @@ typedef struct action_owner {
   onstack_found *base;     /* what the first start found */
   onstack_found *upper;    /* who came later and is below us now, or NULL */
   onstack_found *under;    /* what lay under us when `base`, then a newer owner, found our pointer; or NULL */
+  bool visited;            /* a newer owner came under this run: its own timers may outlive its profile */
   bool handed;             /* the last session left a newer owner that may yet put our pointer back */
   struct onstack_kernel_sigaction ours; /* as we installed it */
 } action_owner;
@@ -148,11 +149,13 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   owner->restore = restore;
   owner->returns = 0;
   owner->upper = owner->under = NULL;
+  owner->visited = false;
   /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
   if (!action_is_ours(&found)) {
     onstack_found *base = action_keep(&found);
     if (!base) return -ENOMEM;
     owner->under = owner->handed ? owner->base : NULL;
+    owner->visited = owner->under != NULL;
     owner->base = base;
     action_reset_counters(&onstack_actions[signal]);
   }
@@ -180,6 +183,7 @@ static void action_return_to_top(int signal, action_owner *owner, const struct o
     owner->upper = owner->under = NULL;
   } else {
     owner->upper = found;
+    owner->visited = true;
   }
   action_publish_levels(signal, owner);
   owner->other = !owner->other;
@@ -242,6 +246,9 @@ static void action_leave(int signal, action_owner *owner) {
   if (!action_is_same(&now, &owner->ours)) action_forget_newest(owner);
   owner->handed = owner->upper != NULL || owner->under != NULL;
   struct onstack_kernel_sigaction heir = action_heir(owner);
+  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
+     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
+  if (owner->visited && heir.handler == action_default) heir.handler = action_ignore;
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
   action_restore(signal, owner, heir);
 }
