@@ -29,7 +29,7 @@ HOSTS = (
 )
 
 # What SIGPROF's action is in the end, where the other owner installs it anew each time.
-INITIAL = "what it was in the beginning"
+INITIAL = "what it was in the beginning (or SIG_IGN for SIG_DFL)"
 ALONE = "what the other owner leaves without us"
 PASS = "our pass-through, put back by the other owner after our stop"
 

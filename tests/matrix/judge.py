@@ -148,10 +148,15 @@ def _actions(verdict, cell, events):
     initial, final = events[0], events[-1]
     became = f"{initial['action']} became {final['action']}, ours: {final['on_top']}"
     verdict.notes["final"] = portable(final["action"])
-    if not cell.host.displaces or cell.order.final == INITIAL:
-        verdict.check(ACTION_FINAL, final["action"] == initial["action"], became)
+    as_before = final["action"] == initial["action"]
+    # The default would kill the process with the other owner's late ticks; alone it leaves SIG_IGN for that reason too.
+    ignored = initial["action"][0] == "0" and final["action"][0] == "1" and "G+" in cell.steps(True)
+    if not cell.host.displaces:
+        verdict.check(ACTION_FINAL, as_before, became)
+    elif cell.order.final == INITIAL:
+        verdict.check(ACTION_FINAL, as_before or ignored, became)
     elif cell.order.final == INITIAL_OR_PASS:
-        verdict.check(ACTION_FINAL, final["on_top"] or final["action"] == initial["action"], became)
+        verdict.check(ACTION_FINAL, as_before or final["action"][0] == "1" or final["on_top"], became)
     elif cell.order.final == PASS:
         verdict.check(PASS_THROUGH, final["on_top"], became)
 
@@ -171,8 +176,9 @@ def _on_top(verdict, events):
 
 
 def _go_ticks(verdict, events):
-    """With Go threads only: the POSIX timer ticks that we forwarded are Go's samples. The load rests during each start
-    and stop, since Go's timers outlive its profile until their thread is scheduled anew."""
+    """With Go threads only: the POSIX timer ticks that we forwarded are Go's samples, to the last one where none is of
+    external code. The load rests during each start and stop, since Go's timers outlive its profile until their thread
+    is scheduled anew."""
     sessions = list(_windows(events, "O+", "O-"))
     for first, last in _windows(events, "G+", "G-"):
         inside = [any(a < i < b for a, b in sessions) for i in range(first + 1, last) if events[i]["step"].startswith("w:")]
@@ -182,11 +188,10 @@ def _go_ticks(verdict, events):
             if a < last and b > first:
                 upto, since = events[min(b, last - 1)], events[max(a, first)]
                 forwarded += upto["ours"]["forwarded_timer"] - since["ours"]["forwarded_timer"] * (a < first)
-        samples = events[last]["result"]
-        if all(inside):
-            verdict.check(FORWARDED, forwarded == samples, f"{forwarded} timer ticks forwarded, Go has {samples} samples")
-        else:
-            verdict.check(FORWARDED, forwarded <= samples, f"{forwarded} timer ticks forwarded, Go has {samples} samples")
+        samples, external = events[last]["result"], events[last]["external"]
+        text = f"{forwarded} timer ticks forwarded, Go has {samples} samples and {external} of external code"
+        # External code is a thread that is not Go's, or one of Go's in the vDSO or libc.
+        verdict.check(FORWARDED, forwarded <= samples + external and (not all(inside) or forwarded >= samples), text)
 
 
 def _counting_owner(verdict, cell, events):
@@ -195,7 +200,8 @@ def _counting_owner(verdict, cell, events):
     ticks = sum(events[i]["ours"]["ticks"] for _, i in _windows(events, "O+", "O-"))
     if cell.order.name == "race":
         return  # its sessions are not told apart
-    allowed = 0 if cell.flavour == EXACT else 8 + ticks // 10
+    # Threads at rest wake now and then, and a tick of ours may fall there before we are back on top.
+    allowed = 2 if cell.flavour == EXACT else 8 + ticks // 10
     text = f"{last['direct_theirs']} of our ticks reached the owner, {ticks} reached us"
     verdict.check(THEIRS_NOT_OVER, last["direct_theirs"] <= allowed, text)
     for first, end in _windows(events, "O+", "O-"):

@@ -36,6 +36,9 @@ func matrixGoProfileStop() C.longlong {
 	return C.longlong(samples)
 }
 
+//export matrixGoExternal
+func matrixGoExternal() C.longlong { return C.longlong(load.External()) }
+
 //export matrixGoLoadStart
 func matrixGoLoadStart(mix *C.char) C.int { return code(load.Start(C.GoString(mix))) }
 

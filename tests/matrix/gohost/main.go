@@ -27,7 +27,9 @@ type event struct {
 	T1     int64     `json:"t1"`
 	Action [4]string `json:"action"`
 	OnTop  bool      `json:"on_top"`
-	Ours   *counters `json:"ours,omitempty"`
+	// Samples that the profile's count leaves out.
+	External int64     `json:"external"`
+	Ours     *counters `json:"ours,omitempty"`
 }
 
 type host struct {
@@ -62,6 +64,7 @@ func (h *host) takeAndNote(step string) error {
 	e.Result, e.CPU1, e.T1 = result, cpuTime(), int64(time.Since(h.begin))
 	raw := currentAction()
 	e.Action, e.OnTop, e.Ours = raw.fields(), raw.isOurs(), h.ours.counters()
+	e.External = load.External()
 	if err != nil {
 		e.Result = -1
 	}

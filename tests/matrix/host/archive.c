@@ -5,7 +5,7 @@
 #include "libmatrixgo.h"
 
 int main(int argc, char **argv) {
-  const go_calls calls = {matrixGoProfileStart, matrixGoProfileStop, matrixGoLoadStart,
+  const go_calls calls = {matrixGoProfileStart, matrixGoProfileStop, matrixGoExternal, matrixGoLoadStart,
                           matrixGoLoadStop,     matrixGoHealth,      matrixGoSpin};
   return matrix_go_main(argc, argv, &calls);
 }

@@ -18,6 +18,8 @@ static void go_load_stop(void) {
   go->load_stop();
 }
 
+static void go_describe(FILE *out) { fprintf(out, ",\"external\":%lld", go->external()); }
+
 int matrix_go_main(int argc, char **argv, const go_calls *calls) {
   const matrix_host host = {
       .profile_start = calls->profile_start,
@@ -25,6 +27,7 @@ int matrix_go_main(int argc, char **argv, const go_calls *calls) {
       .load_start = go_load_start,
       .load_stop = go_load_stop,
       .health = calls->health,
+      .describe = go_describe,
   };
   go = calls;
   return matrix_main(argc, argv, &host);

@@ -37,6 +37,7 @@ int main(int argc, char **argv) {
   open_beside_program("libmatrixgo.so");
   find(&calls.profile_start, "matrixGoProfileStart");
   find(&calls.profile_stop, "matrixGoProfileStop");
+  find(&calls.external, "matrixGoExternal");
   find(&calls.load_start, "matrixGoLoadStart");
   find(&calls.load_stop, "matrixGoLoadStop");
   find(&calls.health, "matrixGoHealth");

@@ -5,7 +5,8 @@ use std::{env, path::Path};
 
 fn main() {
     println!("cargo:rerun-if-env-changed=MATRIX_OUT");
-    let out = env::var("MATRIX_OUT").expect("MATRIX_OUT: the directory of libmatrixgo.a (tests/matrix/Makefile sets it)");
+    let out =
+        env::var("MATRIX_OUT").expect("MATRIX_OUT: the directory of libmatrixgo.a (tests/matrix/Makefile sets it)");
     let host = Path::new("../host");
     let mut build = cc::Build::new();
     build.std("gnu11").define("_GNU_SOURCE", None).include("../../../core/include").include(host);

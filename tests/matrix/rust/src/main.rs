@@ -2,13 +2,19 @@
 //! A Rust program with Go linked in as a c-archive. The threads that Go does not know are Rust's, with Rust's small
 //! alternate signal stacks; the driver (../host/driver.c) runs on Rust's main thread.
 
-use std::ffi::{c_char, c_int, c_longlong, c_void, CStr, CString};
+use std::ffi::{c_char, c_int, c_longlong, CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 // The core comes with it; the driver calls it.
 use onstack_sys as _;
+
+/// The C library's stream; only handed through.
+#[repr(C)]
+struct FILE {
+    opaque: [u8; 0],
+}
 
 /// As in driver.h.
 #[repr(C)]
@@ -18,14 +24,16 @@ struct MatrixHost {
     load_start: unsafe extern "C" fn(*const c_char) -> c_int,
     load_stop: unsafe extern "C" fn(),
     health: Option<unsafe extern "C" fn() -> c_int>,
-    describe: Option<unsafe extern "C" fn(*mut c_void)>,
+    describe: Option<unsafe extern "C" fn(*mut FILE)>,
 }
 
 extern "C" {
     fn matrix_main(argc: c_int, argv: *const *const c_char, host: *const MatrixHost) -> c_int;
     fn matrix_burn();
+    fn fprintf(out: *mut FILE, format: *const c_char, ...) -> c_int;
     fn matrixGoProfileStart() -> c_int;
     fn matrixGoProfileStop() -> c_longlong;
+    fn matrixGoExternal() -> c_longlong;
     fn matrixGoLoadStart(mix: *const c_char) -> c_int;
     fn matrixGoLoadStop();
     fn matrixGoHealth() -> c_int;
@@ -77,6 +85,13 @@ unsafe extern "C" fn load_stop() {
     unsafe { matrixGoLoadStop() }
 }
 
+unsafe extern "C" fn describe(out: *mut FILE) {
+    // SAFETY: the driver's stream, and a format that fits the argument.
+    unsafe {
+        fprintf(out, c",\"external\":%lld".as_ptr(), matrixGoExternal());
+    }
+}
+
 fn main() {
     let host = MatrixHost {
         profile_start: matrixGoProfileStart,
@@ -84,10 +99,9 @@ fn main() {
         load_start,
         load_stop,
         health: Some(matrixGoHealth),
-        describe: None,
+        describe: Some(describe),
     };
-    let arguments: Vec<CString> =
-        std::env::args().map(|a| CString::new(a).expect("arguments end in NUL")).collect();
+    let arguments: Vec<CString> = std::env::args().map(|a| CString::new(a).expect("arguments end in NUL")).collect();
     let pointers: Vec<*const c_char> = arguments.iter().map(|a| a.as_ptr()).collect();
     // SAFETY: all three live until the call returns.
     let status = unsafe { matrix_main(pointers.len() as c_int, pointers.as_ptr(), &host) };
