@@ -1325,6 +1325,19 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
   return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
 }
 
+/*
+ * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
+ * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
+ * Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+#if defined(__aarch64__)
+  return address & (((uint64_t)1 << 48) - 1);
+#else
+  return address;
+#endif
+}
+
 /* The smallest page of both architectures; probing in these steps is right for larger pages too. */
 #define ONSTACK_PAGE ((uint64_t)4096)
 
@@ -2000,18 +2013,11 @@ typedef struct fp_cursor {
 } fp_cursor;
 
 #if defined(__aarch64__)
-/*
- * Return addresses may carry a pointer authentication code in the bits above the address. User addresses have bit 55
- * clear, so clearing the bits from 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to
- * programs that ask for them.
- */
-static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
 /* How far below SP the first record may begin: Go's lies at SP - 8 (LR is stored at SP itself), and the one for duffzero
    and duffcopy at SP - 24 (cmd/internal/obj/arm64/obj7.go). */
 #define FP_BELOW 24u
 #else
 #define FP_BELOW 0u
-static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address; }
 #endif
 
 /* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
@@ -2080,7 +2086,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_UNREADABLE;
       break;
     }
-    uint64_t return_address = fp_strip(record[1]);
+    uint64_t return_address = onstack_address_strip(record[1]);
     if (return_address == 0 && record[0] == 0) break; /* a root that writes its mark as a whole record */
     if (!onstack_code_is_executable(return_address, &last)) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;
@@ -2139,15 +2145,12 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
 
 #if defined(__aarch64__)
 #define RULES_CODE_ALIGN 3u
-/* Pointer authentication codes stand above the address; user addresses have bit 55 clear. 48-bit address spaces. */
-static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
 /* A Go frame on arm64 (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8:
    the record begins below the frame that it belongs to. */
 #define RULES_GO_BELOW 8u
 #else
 #define RULES_CODE_ALIGN 0u
 #define RULES_GO_BELOW 0u
-static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address; }
 #endif
 
 typedef struct rules_cursor {
@@ -2240,7 +2243,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;
   cursor->fp = record[0];
-  cursor->pc = rules_strip(record[1]);
+  cursor->pc = onstack_address_strip(record[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -2262,7 +2265,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor
   if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
       !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
     return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = rules_strip(frame[1]);
+  cursor->lr = onstack_address_strip(frame[1]);
 #endif
   cursor->fp = frame[0];
   cursor->sp = code[0];
@@ -2333,7 +2336,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
   cursor->sp = cfa;
   cursor->fp = fp;
   cursor->bx = bx;
-  cursor->pc = rules_strip(ra);
+  cursor->pc = onstack_address_strip(ra);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -2356,7 +2359,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
 #endif
   cursor->sp = sp + 16;
   cursor->fp = pair[0];
-  cursor->pc = rules_strip(pair[1]);
+  cursor->pc = onstack_address_strip(pair[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -2434,7 +2437,7 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
   if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
   /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && rules_strip(record[1]) == cursor->lr) return false;
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr) return false;
   cursor->pc = cursor->lr;
   cursor->exact = false;
   return true;
@@ -2471,7 +2474,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cu
   } else {
     if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
     cursor->fp = pair[0];
-    cursor->pc = rules_strip(pair[1]);
+    cursor->pc = onstack_address_strip(pair[1]);
   }
   cursor->sp = cfa;
   cursor->exact = false;
@@ -2520,7 +2523,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *curs
     return rules_step_go_switch(cursor);
   if (linked) cursor->fp = pair[0];
   cursor->sp = cfa;
-  cursor->pc = rules_strip(pair[1]);
+  cursor->pc = onstack_address_strip(pair[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -2548,7 +2551,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_injected(rules_cursor *c
 static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
   uint64_t pair[2];
   if (!onstack_memory_read_pair(cursor->memory, cursor->sp, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = rules_strip(pair[0]);
+  cursor->lr = onstack_address_strip(pair[0]);
   cursor->sp += 16;
   cursor->exact = true;
   return RULES_STEP_OK;
@@ -2734,7 +2737,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   cursor.sp = registers->sp;
   cursor.fp = registers->fp;
   cursor.bx = registers->bx;
-  cursor.lr = rules_strip(registers->lr);
+  cursor.lr = onstack_address_strip(registers->lr);
   cursor.exact = true;
   cursor.switches = 0;
   cursor.scheduled = false;

@@ -70,7 +70,7 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
   if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
   /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && rules_strip(record[1]) == cursor->lr) return false;
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr) return false;
   cursor->pc = cursor->lr;
   cursor->exact = false;
   return true;
@@ -107,7 +107,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cu
   } else {
     if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
     cursor->fp = pair[0];
-    cursor->pc = rules_strip(pair[1]);
+    cursor->pc = onstack_address_strip(pair[1]);
   }
   cursor->sp = cfa;
   cursor->exact = false;
@@ -156,7 +156,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *curs
     return rules_step_go_switch(cursor);
   if (linked) cursor->fp = pair[0];
   cursor->sp = cfa;
-  cursor->pc = rules_strip(pair[1]);
+  cursor->pc = onstack_address_strip(pair[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -184,7 +184,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_injected(rules_cursor *c
 static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
   uint64_t pair[2];
   if (!onstack_memory_read_pair(cursor->memory, cursor->sp, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = rules_strip(pair[0]);
+  cursor->lr = onstack_address_strip(pair[0]);
   cursor->sp += 16;
   cursor->exact = true;
   return RULES_STEP_OK;

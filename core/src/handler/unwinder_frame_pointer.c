@@ -18,6 +18,7 @@
  * own record is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it
  * points into the old, freed one.
  */
+#include "base/address.h"
 #include "handler/code_map.h"
 #include "handler/go_stack.h"
 #include "handler/unwinder.h"
@@ -28,18 +29,11 @@ typedef struct fp_cursor {
 } fp_cursor;
 
 #if defined(__aarch64__)
-/*
- * Return addresses may carry a pointer authentication code in the bits above the address. User addresses have bit 55
- * clear, so clearing the bits from 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to
- * programs that ask for them.
- */
-static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
 /* How far below SP the first record may begin: Go's lies at SP - 8 (LR is stored at SP itself), and the one for duffzero
    and duffcopy at SP - 24 (cmd/internal/obj/arm64/obj7.go). */
 #define FP_BELOW 24u
 #else
 #define FP_BELOW 0u
-static ONSTACK_HANDLER uint64_t fp_strip(uint64_t address) { return address; }
 #endif
 
 /* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
@@ -108,7 +102,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_UNREADABLE;
       break;
     }
-    uint64_t return_address = fp_strip(record[1]);
+    uint64_t return_address = onstack_address_strip(record[1]);
     if (return_address == 0 && record[0] == 0) break; /* a root that writes its mark as a whole record */
     if (!onstack_code_is_executable(return_address, &last)) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;

@@ -27,15 +27,12 @@
 
 #if defined(__aarch64__)
 #define RULES_CODE_ALIGN 3u
-/* Pointer authentication codes stand above the address; user addresses have bit 55 clear. 48-bit address spaces. */
-static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address & (((uint64_t)1 << 48) - 1); }
 /* A Go frame on arm64 (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8:
    the record begins below the frame that it belongs to. */
 #define RULES_GO_BELOW 8u
 #else
 #define RULES_CODE_ALIGN 0u
 #define RULES_GO_BELOW 0u
-static ONSTACK_HANDLER uint64_t rules_strip(uint64_t address) { return address; }
 #endif
 
 typedef struct rules_cursor {
@@ -128,7 +125,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;
   cursor->fp = record[0];
-  cursor->pc = rules_strip(record[1]);
+  cursor->pc = onstack_address_strip(record[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -150,7 +147,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor
   if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
       !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
     return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = rules_strip(frame[1]);
+  cursor->lr = onstack_address_strip(frame[1]);
 #endif
   cursor->fp = frame[0];
   cursor->sp = code[0];
@@ -221,7 +218,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
   cursor->sp = cfa;
   cursor->fp = fp;
   cursor->bx = bx;
-  cursor->pc = rules_strip(ra);
+  cursor->pc = onstack_address_strip(ra);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -244,7 +241,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
 #endif
   cursor->sp = sp + 16;
   cursor->fp = pair[0];
-  cursor->pc = rules_strip(pair[1]);
+  cursor->pc = onstack_address_strip(pair[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -424,7 +421,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   cursor.sp = registers->sp;
   cursor.fp = registers->fp;
   cursor.bx = registers->bx;
-  cursor.lr = rules_strip(registers->lr);
+  cursor.lr = onstack_address_strip(registers->lr);
   cursor.exact = true;
   cursor.switches = 0;
   cursor.scheduled = false;
