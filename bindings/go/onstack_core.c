@@ -2138,6 +2138,23 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
+/* ---- core/src/handler/rules_go.h ---- */
+/* The part of unwinder_rules.c for Go code; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_RULES_GO_H
+#define ONSTACK_HANDLER_RULES_GO_H
+
+/* ---- core/src/handler/rules_native.h ---- */
+/* The part of unwinder_rules.c for code that .eh_frame describes; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_RULES_NATIVE_H
+#define ONSTACK_HANDLER_RULES_NATIVE_H
+
+/* ---- core/src/handler/rules_cursor.h ---- */
+/*
+ * The state of a walk of unwinder_rules.c, and the steps that all kinds of code share. The walker's parts are headers of
+ * static functions, included there and nowhere else, so that the whole walk is inlined into one frame on the signal stack.
+ */
+#ifndef ONSTACK_HANDLER_RULES_CURSOR_H
+#define ONSTACK_HANDLER_RULES_CURSOR_H
 
 #define RULES_STEP_OK ONSTACK_TRUNCATED_NOT
 #define RULES_STEP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
@@ -2168,41 +2185,6 @@ typedef struct rules_cursor {
   onstack_module module;
   onstack_code_range code;
 } rules_cursor;
-
-/* What the PC cache holds: the address of a rule, or for Go code its runtime and treatment in a number below 2^16. */
-static ONSTACK_HANDLER uint64_t rules_pack_go(const onstack_go_runtime *go, uint32_t treatment) {
-  return ((uint64_t)(go - onstack_code.go) << 8 | treatment) + 1;
-}
-
-static ONSTACK_HANDLER bool rules_recall(rules_cursor *cursor, uint64_t address) {
-  uint64_t value = onstack_pc_recall(address, cursor->epoch);
-  if (value == 0) return false;
-  if (value > 0xffff) {
-    cursor->rule = (const onstack_rule *)(uintptr_t)value;
-    return true;
-  }
-  cursor->go = &onstack_code.go[(value - 1) >> 8];
-  cursor->treatment = (uint32_t)((value - 1) & 0xff);
-  return true;
-}
-
-/* Finds out what describes the cursor's PC. False: it is not code at all. */
-static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
-  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
-  cursor->rule = NULL;
-  cursor->go = NULL;
-  if (rules_recall(cursor, address)) return true;
-  cursor->go = onstack_code_find_go(address);
-  if (cursor->go) {
-    cursor->treatment = onstack_code_go_treatment(cursor->go, address);
-    onstack_pc_remember(address, rules_pack_go(cursor->go, cursor->treatment), cursor->epoch);
-    return true;
-  }
-  cursor->rule = onstack_rules_find(address, &cursor->module);
-  if (!cursor->rule) return onstack_code_is_executable(address, &cursor->code);
-  onstack_pc_remember(address, (uint64_t)(uintptr_t)cursor->rule, cursor->epoch);
-  return true;
-}
 
 static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
   /* The pair below the address: its second word. So the last word of a stack can be read as well. */
@@ -2247,6 +2229,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   cursor->exact = false;
   return RULES_STEP_OK;
 }
+
+#endif
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: the interrupted registers.
@@ -2341,6 +2325,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
   return RULES_STEP_OK;
 }
 
+#endif
+
 /* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cursor) {
   uint64_t pair[2];
@@ -2367,7 +2353,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
 #if defined(__aarch64__)
 /* ---- core/src/handler/rules_arm64.h ---- */
 /*
- * The part of unwinder_rules.c that only arm64 has; included there, behind the steps by record, and nowhere else.
+ * The part of rules_go.h that only arm64 has; included there, behind the steps by record, and nowhere else.
  *
  * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
  *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
@@ -2711,6 +2697,43 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
     break;
   }
   return rules_step_record(cursor);
+}
+
+#endif
+
+/* What the PC cache holds: the address of a rule, or for Go code its runtime and treatment in a number below 2^16. */
+static ONSTACK_HANDLER uint64_t rules_pack_go(const onstack_go_runtime *go, uint32_t treatment) {
+  return ((uint64_t)(go - onstack_code.go) << 8 | treatment) + 1;
+}
+
+static ONSTACK_HANDLER bool rules_recall(rules_cursor *cursor, uint64_t address) {
+  uint64_t value = onstack_pc_recall(address, cursor->epoch);
+  if (value == 0) return false;
+  if (value > 0xffff) {
+    cursor->rule = (const onstack_rule *)(uintptr_t)value;
+    return true;
+  }
+  cursor->go = &onstack_code.go[(value - 1) >> 8];
+  cursor->treatment = (uint32_t)((value - 1) & 0xff);
+  return true;
+}
+
+/* Finds out what describes the cursor's PC. False: it is not code at all. */
+static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
+  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
+  cursor->rule = NULL;
+  cursor->go = NULL;
+  if (rules_recall(cursor, address)) return true;
+  cursor->go = onstack_code_find_go(address);
+  if (cursor->go) {
+    cursor->treatment = onstack_code_go_treatment(cursor->go, address);
+    onstack_pc_remember(address, rules_pack_go(cursor->go, cursor->treatment), cursor->epoch);
+    return true;
+  }
+  cursor->rule = onstack_rules_find(address, &cursor->module);
+  if (!cursor->rule) return onstack_code_is_executable(address, &cursor->code);
+  onstack_pc_remember(address, (uint64_t)(uintptr_t)cursor->rule, cursor->epoch);
+  return true;
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor) {

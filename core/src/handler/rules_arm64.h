@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The part of unwinder_rules.c that only arm64 has; included there, behind the steps by record, and nowhere else.
+ * The part of rules_go.h that only arm64 has; included there, behind the steps by record, and nowhere else.
  *
  * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
  *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
