@@ -56,6 +56,8 @@ extern "C" {
 /* Frames in a sample: default and largest. */
 #define ONSTACK_DEFAULT_DEPTH 128
 #define ONSTACK_MAX_DEPTH 1024
+/* Room for labels in a sample. */
+#define ONSTACK_MAX_LABEL_BYTES 4096
 
 /* ---- errors ------------------------------------------------------------------------------------------------- */
 
@@ -89,11 +91,12 @@ typedef uint32_t onstack_truncation;
 #define ONSTACK_TRUNCATED_UNREADABLE 2  /* the next frame lies in memory that cannot be read */
 #define ONSTACK_TRUNCATED_MISALIGNED 3  /* the frame pointer is not aligned: no frame pointers in that code */
 #define ONSTACK_TRUNCATED_NOT_RISING 4  /* the frame pointer points below the stack pointer or in a circle */
-#define ONSTACK_TRUNCATED_BAD_RETURN 5  /* the return address is not in executable memory */
+#define ONSTACK_TRUNCATED_BAD_RETURN 5  /* the return address is not in executable memory, or follows no call */
 #define ONSTACK_TRUNCATED_STACK_SWITCH 6 /* a switch of stacks (Go) that could not be followed */
 #define ONSTACK_TRUNCATED_BY_DESIGN 7   /* the unwinder records no callers (pc_only) */
 #define ONSTACK_TRUNCATED_UNWINDER 8    /* the user's unwinder said so */
-#define ONSTACK_TRUNCATION_COUNT 9
+#define ONSTACK_TRUNCATED_NO_RULE 9     /* code without unwind information in a module that has some for the rest */
+#define ONSTACK_TRUNCATION_COUNT 10
 
 /* One sample, valid only during the sink call that receives it. */
 typedef struct onstack_sample {
@@ -107,8 +110,14 @@ typedef struct onstack_sample {
   const uint64_t *frames;        /* frame_count addresses, leaf first. frames[0] is the interrupted PC, exactly; the
                                     others are return addresses: the call is at address - 1 */
   uint32_t frame_count;          /* at least 1 */
+  uint32_t label_bytes;          /* of `labels` */
+  const char *labels;            /* pairs of NUL-terminated strings, key and value, one behind the other: at most
+                                    options.label_bytes. NULL when there are none */
+  uint32_t flags;                /* ONSTACK_SAMPLE_* */
   uint32_t reserved;             /* 0 */
 } onstack_sample;
+
+#define ONSTACK_SAMPLE_LABELS_CUT 1u /* there were more labels than the session had room for */
 
 /*
  * Receives a sample. Called on the session's drain thread, or inside onstack_session_poll; never in a signal handler,
@@ -195,7 +204,7 @@ typedef struct onstack_options {
   int32_t signal;          /* 0: SIGPROF */
   uint32_t max_depth;      /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
   uint32_t buffer_bytes;   /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
-  uint32_t reserved1;      /* 0 */
+  uint32_t label_bytes;    /* room for labels in each sample, 0 .. ONSTACK_MAX_LABEL_BYTES; 0: samples carry none */
   const char *unwinder;    /* by name: "rules" (default: .eh_frame and Go's tables, frame pointers where there are none),
                               "frame_pointer", "pc_only". NULL: default. Not kept */
   const onstack_unwinder *custom_unwinder; /* the user's own; then `unwinder` must be NULL. Not copied */
@@ -254,8 +263,8 @@ typedef struct onstack_stats {
   uint32_t running;   /* 1 while sampling */
   uint64_t period_ns; /* as in the samples */
   uint64_t ticks;     /* recognized as this session's */
-  uint64_t recorded;  /* ticks whose sample went into the buffer */
-  uint64_t samples;   /* samples in the buffer (recorded / samples is the mean weight) */
+  uint64_t recorded;  /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
+  uint64_t samples;   /* samples taken out of the buffer (recorded / samples is the mean weight) */
   uint64_t delivered; /* samples handed to the sink */
   uint64_t unattributed;      /* overruns of more than 250 ms: they belong to no stack */
   uint64_t dropped_ring_full; /* the sink was slower than the ticks */
@@ -277,7 +286,7 @@ typedef struct onstack_stats {
   uint64_t late;              /* ticks of sessions that were over already */
   uint64_t looped;            /* foreign signals that came back from the action below while being forwarded; dropped */
   const char *unwinder;       /* name in use; static, or the user's */
-  const char *reader;         /* memory reader in use: "probe", "copy", "none"; static */
+  const char *reader;         /* memory reader in use: "probe", "copy", "pipe", "none"; static */
 } onstack_stats;
 
 /*
@@ -285,6 +294,31 @@ typedef struct onstack_stats {
  * Errors: OPTIONS (size too small), never for a stopped session.
  */
 ONSTACK_API int onstack_session_stats(const onstack_session *session, onstack_stats *stats);
+
+/*
+ * How the frames that lay in one module (executable, library) led to their callers. Tells which library lacks what when
+ * stacks are cut: `lost` is where walks ended without a root, by reason in `lost_by`.
+ */
+typedef struct onstack_module_stats {
+  uint32_t size;          /* of this structure */
+  uint32_t reserved;      /* 0 */
+  const char *path;       /* as the loader names it; "" for code in no module (generated at run time). Valid for ever */
+  uint64_t rules;         /* frames left by .eh_frame */
+  uint64_t go;            /* by Go's own tables and conventions */
+  uint64_t frame_pointer; /* by the chain of frame pointers */
+  uint64_t unwinder;      /* by the user's unwinder */
+  uint64_t ended;         /* stacks that were followed to their root, which lies here */
+  uint64_t lost;          /* stacks that were cut behind a frame of this module */
+  uint64_t lost_by[16];   /* the same by ONSTACK_TRUNCATED_* */
+} onstack_module_stats;
+
+/*
+ * Calls `visit` for each module that samples of this session were in, the ones that lost most first, until it returns
+ * non-zero, which is then returned. Counts samples that have been handed to the sink; they stay after stop.
+ * Context: any thread; from a sink of the same session it answers CONTEXT. Errors: OPTIONS, CONTEXT, -ENOMEM.
+ */
+ONSTACK_API int onstack_session_modules(onstack_session *session,
+                                        int (*visit)(void *data, const onstack_module_stats *module), void *data);
 
 /* ---- profiles: a sink that aggregates, and writers ---------------------------------------------------------- */
 
@@ -375,6 +409,70 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
  */
 ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
                                              onstack_writer writer, void *writer_data);
+
+/* ---- experimental: native stacks on demand ------------------------------------------------------------------- */
+
+/*
+ * For a host runtime that makes tracebacks of its own, such as Go's runtime.SetCgoTraceback: walks of native code
+ * without any session. Experimental: these may change with any minor version.
+ *
+ * They take no lock, allocate nothing and ask the loader nothing, so they may be called in any signal handler, on any
+ * stack with 1.5 KiB left; all that needs more happens in onstack_traceback_prepare.
+ */
+
+/*
+ * Reads unwind tables and function symbols of all that is loaded now. Until the first call has returned, walks return
+ * nothing. Call it again after libraries were opened (onstack_traceback_is_stale says so): code that came since is
+ * walked by frame pointers, and has no names. Takes some 10 ms for each MiB of .eh_frame, less the second time; memory
+ * is kept (some 20 bytes a function). Two calls at once: the second returns 0 at once.
+ * Context: any thread. Errors: CONTEXT, -ENOMEM, -errno (no /proc).
+ */
+ONSTACK_API int onstack_traceback_prepare(void);
+
+/* 1 if a walk has met code that came after the last preparation. Context: signal-safe. */
+ONSTACK_API int onstack_traceback_is_stale(void);
+
+/* The registers of the interrupted code in a signal handler's third argument (ucontext_t *). Context: signal-safe. */
+ONSTACK_API void onstack_traceback_interrupted(const void *ucontext, onstack_registers *out);
+
+/*
+ * The registers of the caller, or of `climb` frames above the caller (0: the caller itself). The frame meant must still
+ * be there when they are used. Context: signal-safe. Errors: UNSUPPORTED (a frame on the way has no simple rule).
+ */
+ONSTACK_API int onstack_traceback_caller(uint32_t climb, onstack_registers *out);
+
+/*
+ * Walks from these registers through native frames, innermost first, to the root or to the first Go function, which is
+ * left out. The addresses are look-up addresses, the first one too: nothing is to be subtracted.
+ * Context: signal-safe; on the thread whose stack it is, or while that thread does not leave the frame.
+ * Returns the number of addresses written.
+ */
+ONSTACK_API uint32_t onstack_traceback_walk(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
+
+/*
+ * The function that covers a look-up address: its system name, for the life of the process, and its entry point.
+ * Context: signal-safe. NULL: no symbol covers it, or its file was loaded after the last preparation.
+ */
+ONSTACK_API const char *onstack_traceback_symbol(uint64_t address, uint64_t *entry);
+
+/* ---- experimental: labels of goroutines ------------------------------------------------------------------------ */
+
+/*
+ * For the Go package. Sessions with options.label_bytes copy the labels of the interrupted goroutine (pprof.Do) into
+ * each sample once onstack_go_labels_use has said where goroutines keep them. That is not promised by Go, so the package
+ * finds it out at start: it sets labels of its own on a goroutine that is locked to its thread, finds the word, reads
+ * them back and compares. `text` is any code address of the Go runtime meant.
+ * Context of all three: a thread of Go's, called from the goroutine in question. Errors: UNSUPPORTED.
+ */
+
+/* The offset in the calling goroutine's g of the word that equals `labels`, if there is exactly one. */
+ONSTACK_API int onstack_go_labels_find(uint64_t text, uint64_t labels);
+
+/* Copies the calling goroutine's labels as a sample would have them. Returns the bytes written. */
+ONSTACK_API int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes);
+
+/* Turns labels on for this runtime; offset 0: off. */
+ONSTACK_API int onstack_go_labels_use(uint64_t text, uint32_t offset);
 
 #ifdef __cplusplus
 }

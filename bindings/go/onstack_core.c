@@ -424,12 +424,15 @@ ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *c
  * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
  *
  *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`.
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
  *           by frame pointers, and housekeeping checks them again every second.
  *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
  *   none    refuses everything: walks end at the interrupted PC.
  *
  * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
@@ -565,6 +568,7 @@ typedef struct onstack_memory {
 
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
 
 /* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
@@ -572,6 +576,13 @@ ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_
 
 /* Two words by process_vm_readv. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
 
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
@@ -600,7 +611,9 @@ typedef struct onstack_ring_entry {
   uint32_t weight;
   uint32_t truncation;
   uint32_t frame_count;
-  uint64_t frames[];
+  uint32_t label_bytes; /* used */
+  uint32_t flags;       /* ONSTACK_SAMPLE_* */
+  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then room for labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {
@@ -608,21 +621,33 @@ typedef struct onstack_ring {
   uint32_t stride; /* bytes of an entry */
   uint32_t mask;   /* number of entries - 1; a power of two */
   uint32_t depth;  /* frames an entry has room for */
-  uint8_t pad0[ONSTACK_CACHE_LINE - 20];
+  uint32_t label_room;
+  uint8_t pad0[ONSTACK_CACHE_LINE - 24];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
   uint64_t head; /* next position to consume; the consumer writes, producers read it as a hint of the fill level */
   uint8_t pad2[ONSTACK_CACHE_LINE - 8];
 } onstack_ring;
 
-/* Bytes that an entry with `depth` frames takes. */
-ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth);
+/* Bytes that an entry with `depth` frames and `label_room` bytes of labels takes. */
+ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room);
 
 /* Bytes that a ring in `bytes` bytes of memory really uses: its number of entries is a power of two. */
-ONSTACK_INTERNAL size_t onstack_ring_bytes(size_t bytes, uint32_t depth);
+ONSTACK_INTERNAL size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room);
 
 /* Lays a ring over `bytes` bytes of zeroed memory (at least two strides); the memory stays the caller's. Start only. */
-ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth);
+ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth,
+                                        uint32_t label_room);
+
+static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
+                                                                                 onstack_ring_entry *entry) {
+  return (uint8_t *)(entry->frames + ring->depth);
+}
+
+static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
+                                                                               onstack_ring_entry *entry) {
+  return (char *)(entry->frames + ring->depth) + ring->depth;
+}
 
 /* Claims an entry; NULL when the ring is full. *position goes to onstack_ring_publish. Signal-safe. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
@@ -649,6 +674,13 @@ ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entr
 #ifndef ONSTACK_HANDLER_UNWINDER_H
 #define ONSTACK_HANDLER_UNWINDER_H
 
+/* How a walk came from a frame to its caller. */
+#define ONSTACK_BY_NOTHING 0u /* the last frame: the root, or where the walk broke off */
+#define ONSTACK_BY_RULES 1u   /* .eh_frame */
+#define ONSTACK_BY_GO 2u      /* Go's tables and conventions */
+#define ONSTACK_BY_RECORD 3u  /* the chain of frame pointers */
+#define ONSTACK_BY_UNWINDER 4u /* the user's */
+
 typedef struct onstack_walk {
   const onstack_registers *registers;
   void *ucontext;
@@ -656,6 +688,7 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
+  uint8_t *found; /* one ONSTACK_BY_* a frame; what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -678,10 +711,10 @@ ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
 #define ONSTACK_SLOT_RUNNING 2u
 #define ONSTACK_SLOT_STOPPING 3u
 
+/* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
 typedef struct onstack_counters {
-  uint64_t ticks, recorded, samples, unattributed;
+  uint64_t ticks, unattributed;
   uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
-  uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
 
@@ -903,6 +936,7 @@ typedef struct onstack_go_layout {
   uint32_t sched_sp; /* g.sched */
   uint32_t sched_pc;
   uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see handler/go_labels.h; 0: not known */
   bool known;
 } onstack_go_layout;
 
@@ -1025,6 +1059,41 @@ ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *c
 
 #endif
 
+/* ---- core/src/handler/go_labels.h ---- */
+/*
+ * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
+ *
+ * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
+ * that goroutine stands still in our handler. What it points to is never changed after it was made
+ * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
+ * on the same. A drain that came later could not: the collector may have run in between.
+ *
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
+ * label of its own (core/src/go_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * wrong layout gives no labels rather than a fault.
+ */
+#ifndef ONSTACK_HANDLER_GO_LABELS_H
+#define ONSTACK_HANDLER_GO_LABELS_H
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
+                                                 uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
+                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+#endif
+
 /* ---- core/src/handler/registers.h ---- */
 /* ucontext -> neutral registers. The only file in handler/ that knows the ucontext layout. */
 #ifndef ONSTACK_HANDLER_REGISTERS_H
@@ -1115,13 +1184,27 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.page_low = memory.page_high = memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
   if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
-  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth};
+  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
+                       onstack_ring_found(&slot->ring, entry)};
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (memory.asked) {
     onstack_store_relaxed(&slot->wanted, 1u);
     entry_wake_drain(slot);
   }
   return result;
+}
+
+/* The goroutine's labels: the first runtime that has a goroutine on this thread. */
+static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_memory memory;
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  memory.copy_works = slot->copy_works;
+  for (uint32_t i = 0; i < runtimes && entry->label_bytes == 0; i++) {
+    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
+    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  }
 }
 
 /* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
@@ -1138,15 +1221,14 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->time_ns = entry_now_ns(slot);
   entry->tid = (int32_t)tid;
   entry->weight = weight;
+  entry->label_bytes = 0;
+  entry->flags = 0;
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
   entry->truncation = result.truncation;
+  if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
   if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
     onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
-  } else {
-    onstack_add_relaxed(&counters->recorded, (uint64_t)weight);
-    onstack_add_relaxed(&counters->samples, (uint64_t)1);
-    onstack_add_relaxed(&counters->truncated_by[result.truncation], (uint64_t)1);
   }
   onstack_ring_publish(&slot->ring, entry, position);
   if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
@@ -1269,6 +1351,131 @@ __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, sig
     onstack_action_forward(signal, info, context);
 }
 
+/* ---- core/src/handler/go_labels.c ---- */
+
+/* ---- core/src/base/address.h ---- */
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+#ifndef ONSTACK_BASE_ADDRESS_H
+#define ONSTACK_BASE_ADDRESS_H
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/*
+ * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
+ * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
+ * Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+#if defined(__aarch64__)
+  return address & (((uint64_t)1 << 48) - 1);
+#else
+  return address;
+#endif
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
+#endif
+
+#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
+
+/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
+typedef struct go_slice {
+  uint64_t data, length, capacity;
+} go_slice;
+
+typedef struct go_text {
+  uint64_t data, length;
+} go_text;
+
+typedef struct go_label {
+  go_text key, value;
+} go_label;
+
+typedef struct go_vector {
+  uint64_t base, length;
+} go_vector;
+
+static ONSTACK_HANDLER bool go_copy(const go_vector *local, const go_vector *remote, uint32_t count, uint64_t bytes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, count, (long)remote, count, 0) ==
+         (long)bytes;
+}
+
+static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
+  go_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && go_copy(&local, &remote, 1, bytes);
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, goroutine;
+  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
+  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
+  return goroutine;
+}
+
+static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
+  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
+}
+
+/* A NUL inside would end the string for our readers. */
+static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
+  for (uint64_t i = 0; i < length; i++)
+    if (bytes[i] == 0) return true;
+  return false;
+}
+
+/* Returns the bytes taken, 0: it does not fit or cannot be read. */
+static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
+  const go_text *key = &label->key, *value = &label->value;
+  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
+  uint64_t bytes = key->length + value->length;
+  if (bytes + 2 > room) return 0;
+  uint8_t *second = out + key->length + 1;
+  go_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  go_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  if (!go_copy(local, remote, value->length > 0 ? 2 : 1, bytes)) return 0;
+  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
+  second[-1] = second[value->length] = 0;
+  return (uint32_t)bytes + 2;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
+                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
+  uint64_t goroutine, set;
+  go_slice list;
+  uint32_t used = 0, cut = 0;
+  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
+  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
+  for (uint64_t i = 0; i < list.length; i++) {
+    go_label label;
+    uint32_t took = 0;
+    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
+    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
+      took = go_label_copy(&label, out + used, bytes - used);
+    used += took;
+    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
+  }
+  return used | cut;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
+                                                uint32_t bytes) {
+  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
+}
+
 /* ---- core/src/handler/go_stack.c ---- */
 /* ---- core/src/handler/go_stack.h ---- */
 /* Go's own description of its frames and of its switch to C, read in the handler. */
@@ -1305,41 +1512,6 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t
  */
 ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
                                          uint64_t *sp);
-
-#endif
-
-/* ---- core/src/base/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_BASE_ADDRESS_H
-#define ONSTACK_BASE_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/*
- * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
- * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
- * Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-#if defined(__aarch64__)
-  return address & (((uint64_t)1 << 48) - 1);
-#else
-  return address;
-#endif
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
 
 #endif
 
@@ -1506,6 +1678,16 @@ ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2
   return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0) == 16;
 }
 
+ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
+  struct memory_copy_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
+  struct memory_copy_vector remote[ONSTACK_COPY_MANY];
+  for (uint32_t i = 0; i < count; i++) remote[i] = (struct memory_copy_vector){addresses[i], 8};
+  long got = onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)remote, (long)count, 0);
+  /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
+     elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
+  return got > 0 ? (uint32_t)got / 8 : 0;
+}
+
 static bool copy_self_test(const void *good, const void *bad) {
   uint64_t words[2];
   return onstack_memory_copy_pair((uint64_t)(uintptr_t)good, words) &&
@@ -1518,6 +1700,199 @@ static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t addr
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
+
+/* ---- core/src/handler/memory_pipe.c ---- */
+/*
+ * Reader `pipe`: write(2) of the foreign words into a pipe of our own, and read(2) back. The kernel copies, or says
+ * EFAULT, as with process_vm_readv; but write and read are calls that no filter refuses. The last choice, because a
+ * descriptor can be lost to the host, against which stands:
+ *
+ * - One descriptor, open for both directions (through /proc/self/fd). So there is always a reader: never SIGPIPE.
+ * - A number far above those that open() hands out (it takes the lowest free one): a host that closes all descriptors
+ *   and opens its own does not get ours back by chance.
+ * - Before each use fstat must still show the pipe that we made, in the process that made it: a descriptor that was
+ *   closed, replaced or inherited is never written to. Between that look and the write there is an instant in which
+ *   another thread may still put its own pipe or file under our number; it would have to close a descriptor that it did
+ *   not open, and then ask for that very number.
+ * - Each pipe has one user at a time, who takes it by a single try: nobody waits for a lock that the interrupted code,
+ *   or a thread that never runs again, may hold. Where all are taken the word counts as unreadable.
+ * - What went in is taken out again before the pipe is given back: 16 bytes are written as a whole or, where the second
+ *   page is missing, in part. A pipe that answers anything else is not used again.
+ * - Non-blocking, close-on-exec, and closed in the child of a fork.
+ */
+/* ---- core/src/handler/memory_pipe.h ---- */
+/*
+ * The pipes of reader `pipe` (memory_pipe.c). Open only while a session runs on a system that refuses process_vm_readv;
+ * elsewhere none is made.
+ */
+#ifndef ONSTACK_HANDLER_MEMORY_PIPE_H
+#define ONSTACK_HANDLER_MEMORY_PIPE_H
+
+/* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
+
+/* Closes them; one that a walk holds at this instant stays. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_memory_pipe_close(void);
+
+/* In the child of a fork: gives the inherited pipes back, which the parent goes on using. */
+ONSTACK_INTERNAL void onstack_memory_pipe_after_fork(void);
+
+/* Two words through a pipe; false where none is open, too. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]);
+
+#endif
+
+#include <fcntl.h>
+
+#define PIPE_LANES 8u
+#define PIPE_FREE 0u
+#define PIPE_TAKEN 1u
+#define PIPE_NUMBERS 64u /* below the limit of descriptors, or below 1024: select() of a host may end there */
+#define PIPE_LIMIT 1024u
+#define PIPE_RLIMIT_NOFILE 7 /* linux: asm-generic/resource.h, the same on both architectures */
+
+typedef struct pipe_lane {
+  uint32_t state; /* PIPE_*; who has set it to TAKEN owns the rest */
+  int32_t file;   /* 0: none (a host may well give us 0, but the numbers that we ask for are higher) */
+  int32_t process;
+  uint32_t reserved;
+  uint64_t device, inode;
+  uint64_t status[32]; /* struct stat: its first two words are st_dev and st_ino on both architectures */
+} pipe_lane;
+
+static pipe_lane pipe_lanes[PIPE_LANES];
+
+static ONSTACK_HANDLER bool pipe_take(pipe_lane *lane) {
+  uint32_t expected = PIPE_FREE;
+  return onstack_cas(&lane->state, &expected, PIPE_TAKEN);
+}
+
+static ONSTACK_HANDLER void pipe_give_back(pipe_lane *lane) { onstack_publish(&lane->state, PIPE_FREE); }
+
+static ONSTACK_HANDLER bool pipe_is_ours(pipe_lane *lane) {
+  return lane->file != 0 && lane->process == onstack_sys_getpid() &&
+         onstack_sys_call2(SYS_fstat, lane->file, (long)lane->status) == 0 && lane->status[0] == lane->device &&
+         lane->status[1] == lane->inode;
+}
+
+/* The lane is taken and ours. What is left in the pipe, or comes out of it unasked, ends its use. */
+static ONSTACK_HANDLER bool pipe_pass(pipe_lane *lane, uint64_t address, uint64_t words[2]) {
+  long wrote = onstack_sys_call3(SYS_write, lane->file, (long)address, 16);
+  if (wrote <= 0) return false;
+  long got = onstack_sys_call3(SYS_read, lane->file, (long)words, 16);
+  if (got != wrote) lane->process = 0;
+  return wrote == 16 && got == 16;
+}
+
+ONSTACK_HANDLER bool onstack_memory_pipe_pair(uint64_t address, uint64_t words[2]) {
+  /* Threads begin at different lanes: their signal stacks are apart. */
+  uint32_t begin = (uint32_t)((uint64_t)(uintptr_t)words >> 13);
+  for (uint32_t i = 0; i < PIPE_LANES; i++) {
+    pipe_lane *lane = &pipe_lanes[(begin + i) % PIPE_LANES];
+    if (onstack_load_relaxed(&lane->file) == 0 || !pipe_take(lane)) continue;
+    bool ours = pipe_is_ours(lane);
+    bool good = ours && pipe_pass(lane, address, words);
+    pipe_give_back(lane);
+    if (ours) return good;
+  }
+  return false;
+}
+
+/* ---- ordinary threads ---- */
+
+/* The lowest number to ask for. */
+static int32_t pipe_lowest_number(void) {
+  uint64_t limits[2] = {PIPE_LIMIT, PIPE_LIMIT}; /* soft and hard */
+  onstack_sys_call4(SYS_prlimit64, 0, PIPE_RLIMIT_NOFILE, 0, (long)limits);
+  uint64_t limit = limits[0] < PIPE_LIMIT ? limits[0] : PIPE_LIMIT;
+  return limit > 2 * PIPE_NUMBERS ? (int32_t)(limit - PIPE_NUMBERS) : 3;
+}
+
+/* Opens the pipe behind `file` once more, for both directions. */
+static long pipe_open_both(int32_t file) {
+  char path[32] = "/proc/self/fd/";
+  uint32_t length = 14, digits = 1;
+  for (int32_t rest = file; rest >= 10; rest /= 10) digits++;
+  for (uint32_t i = digits; i > 0; i--, file /= 10) path[length + i - 1] = (char)('0' + file % 10);
+  return onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0);
+}
+
+static void pipe_make(pipe_lane *lane) {
+  int32_t ends[2];
+  if (onstack_sys_call2(SYS_pipe2, (long)ends, O_NONBLOCK | O_CLOEXEC) != 0) return;
+  long both = pipe_open_both(ends[0]);
+  onstack_sys_call1(SYS_close, ends[0]);
+  onstack_sys_call1(SYS_close, ends[1]);
+  if (both < 0) return;
+  long high = onstack_sys_call3(SYS_fcntl, both, F_DUPFD_CLOEXEC, pipe_lowest_number());
+  onstack_sys_call1(SYS_close, both);
+  if (high <= 0) return;
+  if (onstack_sys_call2(SYS_fstat, high, (long)lane->status) != 0) {
+    onstack_sys_call1(SYS_close, high);
+    return;
+  }
+  lane->device = lane->status[0];
+  lane->inode = lane->status[1];
+  lane->process = onstack_sys_getpid();
+  onstack_store_relaxed(&lane->file, (int32_t)high);
+}
+
+/* A pipe that proves to be another's by now is left to its owner. */
+static void pipe_drop(pipe_lane *lane, int32_t process) {
+  lane->process = process;
+  if (pipe_is_ours(lane)) onstack_sys_call1(SYS_close, lane->file);
+  onstack_store_relaxed(&lane->file, 0);
+}
+
+bool onstack_memory_pipe_open(void) {
+  bool any = false;
+  int32_t self = onstack_sys_getpid();
+  for (uint32_t i = 0; i < PIPE_LANES; i++) {
+    pipe_lane *lane = &pipe_lanes[i];
+    if (!pipe_take(lane)) continue;
+    if (lane->file != 0 && !pipe_is_ours(lane)) pipe_drop(lane, self);
+    if (lane->file == 0) pipe_make(lane);
+    any = any || lane->file != 0;
+    pipe_give_back(lane);
+  }
+  return any;
+}
+
+void onstack_memory_pipe_close(void) {
+  int32_t self = onstack_sys_getpid();
+  for (uint32_t i = 0; i < PIPE_LANES; i++) {
+    pipe_lane *lane = &pipe_lanes[i];
+    if (onstack_load_relaxed(&lane->file) == 0 || !pipe_take(lane)) continue;
+    pipe_drop(lane, self);
+    pipe_give_back(lane);
+  }
+}
+
+void onstack_memory_pipe_after_fork(void) {
+  int32_t self = onstack_sys_getpid();
+  for (uint32_t i = 0; i < PIPE_LANES; i++) {
+    pipe_lane *lane = &pipe_lanes[i];
+    if (lane->file != 0) pipe_drop(lane, self); /* taken or not: the walk that has it is not in this process */
+    lane->state = PIPE_FREE;
+  }
+}
+
+static bool pipe_self_test(const void *good, const void *bad) {
+  uint64_t words[2];
+  if (!onstack_memory_pipe_open()) return false;
+  if (onstack_memory_pipe_pair((uint64_t)(uintptr_t)good, words) &&
+      !onstack_memory_pipe_pair((uint64_t)(uintptr_t)bad, words))
+    return true;
+  onstack_memory_pipe_close();
+  return false;
+}
+
+static ONSTACK_HANDLER bool pipe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  return onstack_memory_pipe_pair(address, words);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe_self_test, pipe_read_pair};
 
 /* ---- core/src/handler/memory_probe.c ---- */
 /*
@@ -1541,7 +1916,7 @@ static bool probe_self_test(const void *good, const void *bad) {
 
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works && onstack_memory_copy_pair(address, words);
+    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
   uint64_t low = address & ~(ONSTACK_PAGE - 1);
   uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
   for (uint64_t page = low; page < high; page += ONSTACK_PAGE) {
@@ -1564,8 +1939,8 @@ static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *rin
   return (onstack_ring_entry *)(void *)(ring->entries + (size_t)(position & ring->mask) * ring->stride);
 }
 
-uint32_t onstack_ring_stride(uint32_t depth) {
-  uint32_t bytes = (uint32_t)(sizeof(onstack_ring_entry) + (size_t)depth * sizeof(uint64_t));
+uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
+  uint32_t bytes = (uint32_t)(sizeof(onstack_ring_entry) + (size_t)depth * (sizeof(uint64_t) + 1)) + label_room;
   return (bytes + ONSTACK_CACHE_LINE - 1) & ~(uint32_t)(ONSTACK_CACHE_LINE - 1);
 }
 
@@ -1575,15 +1950,16 @@ static uint32_t ring_count(size_t bytes, uint32_t stride) {
   return count;
 }
 
-size_t onstack_ring_bytes(size_t bytes, uint32_t depth) {
-  uint32_t stride = onstack_ring_stride(depth);
+size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room) {
+  uint32_t stride = onstack_ring_stride(depth, label_room);
   return (size_t)ring_count(bytes, stride) * stride;
 }
 
-void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth) {
+void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
   ring->entries = memory;
-  ring->stride = onstack_ring_stride(depth);
+  ring->stride = onstack_ring_stride(depth, label_room);
   ring->depth = depth;
+  ring->label_room = label_room;
   ring->mask = ring_count(bytes, ring->stride) - 1;
   ring->tail = 0;
   ring->head = 0;
@@ -1664,6 +2040,9 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
 #define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
                                    code that is described is free to use the register for anything */
 
+#define ONSTACK_CFA_REGISTER 10u /* the register of the DWARF number `after` + offset: known for the first frame only
+                                    (x86_64: OpenSSL's RSA, gcc's realigning prologues; aarch64: alike) */
+
 /* Where a register of the caller is. Anything else than these is not representable: no rule. */
 #define ONSTACK_AT_SAME INT16_MIN /* unchanged */
 #define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
@@ -1671,7 +2050,7 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
 
 typedef struct onstack_rule {
   uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words */
+  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
   int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
   int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
   int16_t bx;         /* saved RBX */
@@ -1701,6 +2080,7 @@ typedef struct onstack_module {
   uint64_t high;
   uint64_t base;                  /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint32_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
 } onstack_module;
 
 #define ONSTACK_MODULES 1024u
@@ -1712,6 +2092,9 @@ typedef struct onstack_module_map {
 } onstack_module_map;
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_modules_find(uint64_t address, onstack_module *last);
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
@@ -1812,6 +2195,7 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
   copy.high = onstack_load_relaxed(&module->high);
   copy.base = onstack_load_relaxed(&module->base);
   copy.table = onstack_load_relaxed(&module->table);
+  copy.number = onstack_load_relaxed(&module->number);
   onstack_fence_observe();
   if (onstack_load_relaxed(&onstack_modules.turn) != turn) return false;
   if (address - copy.low >= copy.high - copy.low) return false;
@@ -1819,8 +2203,12 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
   return true;
 }
 
+ONSTACK_HANDLER bool onstack_modules_find(uint64_t address, onstack_module *last) {
+  return address - last->low < last->high - last->low || rules_find_module(address, last);
+}
+
 ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
-  if (address - last->low >= last->high - last->low && !rules_find_module(address, last)) return NULL;
+  if (!onstack_modules_find(address, last)) return NULL;
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }
 
@@ -1967,6 +2355,137 @@ ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t addres
   return false;
 }
 
+/* ---- core/src/handler/traceback.c ---- */
+/* ---- core/src/handler/traceback.h ---- */
+/*
+ * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
+ * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/src/traceback.c).
+ *
+ * The walk is unwinder `rules`. What a session's thread record knows of a thread is not there; instead the bounds of
+ * the stack are taken from what needs no question: the main thread's as the kernel said at preparation, and for other
+ * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
+ * kernel copies.
+ */
+#ifndef ONSTACK_HANDLER_TRACEBACK_H
+#define ONSTACK_HANDLER_TRACEBACK_H
+
+/* Written once by the preparation, before `ready`. */
+typedef struct onstack_traceback_state {
+  uint32_t ready;  /* publish / observe; 0: walks return nothing */
+  uint32_t inside; /* walks and look-ups in progress (dekker): what they may read is not freed */
+  const onstack_reader *reader;
+  bool copy_works;
+  uint64_t main_stack_high; /* end of the main thread's stack; 0: not known */
+  uint32_t stale;           /* a walk met code that was not there at the last preparation */
+} onstack_traceback_state;
+
+ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
+
+/*
+ * Look-up addresses of the native frames from `from` on, innermost first, up to the first frame of Go code (which is
+ * left out) or the root. Returns how many were written. Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
+
+/* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_traceback_climb(onstack_registers *registers);
+
+/* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
+static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
+  onstack_fence_dekker();
+  return onstack_dekker_load(&onstack_traceback.inside) != 0;
+}
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
+
+/* A thread pointer further up than this is not taken for the top of this stack. */
+#define TRACEBACK_STACK ((uint64_t)256 << 20)
+
+/* Asked for bounds where none are known; nobody answers, and the walk reads by copy there. */
+static onstack_thread traceback_nobody;
+
+static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
+  uint64_t top = onstack_thread_pointer();
+  uint64_t last = onstack_traceback.main_stack_high;
+  if (last > sp && last - sp < TRACEBACK_STACK && (top <= sp || last < top)) top = last;
+  if (top <= sp || top - sp >= TRACEBACK_STACK) return (onstack_stack_range){0, 0};
+  return (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), top};
+}
+
+static ONSTACK_HANDLER void traceback_memory(onstack_memory *memory, uint64_t sp) {
+  memory->reader = onstack_traceback.reader;
+  memory->thread = &traceback_nobody;
+  memory->asked = false;
+  memory->copy_works = onstack_traceback.copy_works;
+  memory->page_low = memory->page_high = memory->low = memory->high = 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+  memory->ranges[0] = traceback_bounds(sp);
+  onstack_memory_enter_stack(memory, sp);
+}
+
+/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
+static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) frames[i]--;
+    if (onstack_code_find_go(frames[i])) return i;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  onstack_memory memory;
+  uint32_t taken = 0;
+  if (capacity == 0) return 0;
+  onstack_dekker_add(&onstack_traceback.inside, 1u); /* before any table is looked up; see control/modules.c */
+  if (onstack_observe(&onstack_traceback.ready)) {
+    traceback_memory(&memory, from->sp);
+    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity};
+    onstack_walk_result result = onstack_unwinder_rules.run(&walk);
+    taken = traceback_take(frames, result.frame_count);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+  }
+  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  return taken;
+}
+
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) {
+  return *(const volatile uint64_t *)(uintptr_t)address;
+}
+
+/*
+ * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
+ * the simple rules; functions that realign their stack have others.
+ */
+static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
+  uint64_t cfa;
+  if (rule->cfa == ONSTACK_CFA_SP)
+    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
+  else if (rule->cfa == ONSTACK_CFA_FP)
+    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
+  else
+    return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
+  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
+  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
+  registers->sp = cfa;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
+  onstack_module module = {.low = 0};
+  bool climbed = false;
+  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    climbed = rule && traceback_apply(rule, registers);
+  }
+  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  return climbed;
+}
+
 /* ---- core/src/handler/unwinder_custom.c ---- */
 /*
  * Adapter for the user's unwinder (onstack_unwinder in the public header). What it answers is checked, because its
@@ -1980,6 +2499,7 @@ static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) 
     result.frame_count = walk->capacity;
     result.truncation = ONSTACK_TRUNCATED_DEPTH;
   }
+  for (uint32_t i = 0; walk->found && i < result.frame_count; i++) walk->found[i] = ONSTACK_BY_UNWINDER;
   if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
   return result;
 }
@@ -2096,6 +2616,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
+    if (walk->found) walk->found[count - 1] = ONSTACK_BY_RECORD;
     walk->frames[count++] = return_address;
     uint64_t before = cursor.fp;
     why = fp_advance(walk->memory, &cursor, record, return_address);
@@ -2129,15 +2650,55 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/go_stack.h, the treatments in handler/code_map.h)
- *   anything else    (JIT code, assembly without CFI) frame pointers
+ *   generated code   and all in modules without any .eh_frame: frame pointers
+ *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
+ *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
- * return address must be code. Where that fails the walk ends with the reason.
+ * return address must be code behind a call. Where that fails the walk ends with the reason.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
+/* ---- core/src/handler/call_site.h ---- */
+/*
+ * Does a call end where a return address points? The last defence against inventing frames: unwind information can be
+ * wrong (assembly that moves SP unsaid), and then the word beside the return address is taken for it. It can only be
+ * believed if the code in front of it is a call.
+ */
+#ifndef ONSTACK_HANDLER_CALL_SITE_H
+#define ONSTACK_HANDLER_CALL_SITE_H
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+#if defined(__x86_64__)
+/*
+ * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
+ * not matter here). `code` ends at the return address.
+ */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  const uint8_t *end = code + ONSTACK_CALL_BYTES;
+  if (end[-5] == 0xe8) return true;
+  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
+  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
+    return true;
+  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
+    return true;
+  if (end[-4] == 0xff && end[-3] == 0x54) return true;
+  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
+  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
+}
+#elif defined(__aarch64__)
+/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
+  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+#endif
+
+#endif
+
 /* ---- core/src/handler/rules_go.h ---- */
 /* The part of unwinder_rules.c for Go code; included there and nowhere else. */
 #ifndef ONSTACK_HANDLER_RULES_GO_H
@@ -2184,6 +2745,9 @@ typedef struct rules_cursor {
   uint32_t treatment; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
+  bool described; /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
+  const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
+  uint32_t unproven; /* the first frame whose return address has not been seen behind a call yet; 0: none */
 } rules_cursor;
 
 static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
@@ -2258,6 +2822,21 @@ static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor
   return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
 }
 
+/* A general register of the interrupted code by its DWARF number, from the kernel's frame (offsets as above). */
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+#if defined(__x86_64__)
+  /* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax,
+     cx, sp) */
+  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
+#else
+  if (!cursor->context || number > 30) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
+#endif
+  return true;
+}
+
 static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
   const onstack_rule *rule = cursor->rule;
   uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
@@ -2277,6 +2856,10 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
   case ONSTACK_CFA_DEREF_SP:
     if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
     *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_REGISTER:
+    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += offset;
     break;
   default: /* ONSTACK_CFA_PLT */
     *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
@@ -2432,7 +3015,8 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  return rules_step_plt(cursor) || rules_step_foreign_leaf(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
+  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
+  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
 }
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
@@ -2551,8 +3135,56 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cur
 #endif
 
 #else
+/* ---- core/src/handler/rules_x86_64.h ---- */
+/* The part of unwinder_rules.c that only x86_64 has: native code that no rule describes. */
+#ifndef ONSTACK_HANDLER_RULES_X86_64_H
+#define ONSTACK_HANDLER_RULES_X86_64_H
+
+/*
+ * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
+ *   entry   [endbr64] [bnd] jmp *slot(%rip)          (ff 25): none
+ *           push $index (68)                         : none yet
+ *           [bnd] jmp first (e9) behind the push     : one
+ *   first   push link_map(%rip) (ff 35)              : one
+ *           [bnd] jmp *resolver(%rip) behind it      : two
+ */
+static ONSTACK_HANDLER int rules_plt_pushed(const uint8_t *code) {
+  const uint8_t *before = code;
+  bool jump_of_first = before[-6] == 0xff && before[-5] == 0x35;
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0x68 && (code[5] == 0xe9 || (code[5] == 0xf2 && code[6] == 0xe9))) return 0;
+  if (code[0] == 0xff && code[1] == 0x35) return 1;
+  if (code[0] == 0xf2) code++;
+  if (code[0] == 0xff && code[1] == 0x25) return jump_of_first ? 2 : 0;
+  return code[0] == 0xe9 && before[-5] == 0x68 ? 1 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint64_t code[3];
+  uint64_t pair[2];
+  if (!cursor->exact || !cursor->memory->copy_works) return false;
+  const uint64_t at[3] = {cursor->pc - 8, cursor->pc, cursor->pc + 8};
+  if (onstack_memory_copy_many(at, 3, code) < 3) return false;
+  int pushed = rules_plt_pushed((const uint8_t *)&code[1]);
+  if (pushed < 0) return false;
+  uint64_t cfa = cursor->sp + 8 * (uint64_t)pushed + 8;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return false;
+  cursor->sp = cfa;
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return true;
+}
+
 /* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
+static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
+  /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
+  if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
+  return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
+}
+
+#endif
 
 /* A Go function without a pcsp table. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
@@ -2701,45 +3333,75 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 
 #endif
 
-/* What the PC cache holds: the address of a rule, or for Go code its runtime and treatment in a number below 2^16. */
-static ONSTACK_HANDLER uint64_t rules_pack_go(const onstack_go_runtime *go, uint32_t treatment) {
-  return ((uint64_t)(go - onstack_code.go) << 8 | treatment) + 1;
-}
+/*
+ * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED. The lowest bit says that no
+ * call has been seen in front of it yet.
+ */
+#define RULES_UNPROVEN 1u
+#define RULES_UNTOLD (1u << 1)      /* code in no module that has rules */
+#define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
+#define RULES_GO_FIRST 3u           /* + index of the runtime << 8 | treatment, all << 1 */
+#define RULES_PACKED 0x20000u
+_Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
+_Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
 
-static ONSTACK_HANDLER bool rules_recall(rules_cursor *cursor, uint64_t address) {
-  uint64_t value = onstack_pc_recall(address, cursor->epoch);
-  if (value == 0) return false;
-  if (value > 0xffff) {
+static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
+  value &= ~(uint64_t)RULES_UNPROVEN;
+  if (value >= RULES_PACKED) {
     cursor->rule = (const onstack_rule *)(uintptr_t)value;
-    return true;
+  } else if (value >= RULES_GO_FIRST << 1) {
+    uint64_t go = (value >> 1) - RULES_GO_FIRST;
+    cursor->go = &onstack_code.go[go >> 8];
+    cursor->treatment = (uint32_t)(go & 0xff);
+  } else {
+    cursor->described = value == RULES_UNDESCRIBED;
   }
-  cursor->go = &onstack_code.go[(value - 1) >> 8];
-  cursor->treatment = (uint32_t)((value - 1) & 0xff);
-  return true;
 }
 
-/* Finds out what describes the cursor's PC. False: it is not code at all. */
-static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
-  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
-  cursor->rule = NULL;
-  cursor->go = NULL;
-  if (rules_recall(cursor, address)) return true;
+/* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
+static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
+  if (cursor->go) return cursor->treatment == ONSTACK_GO_ROOT;
+  return cursor->rule && (cursor->rule->cfa == ONSTACK_CFA_ROOT || cursor->rule->cfa == ONSTACK_CFA_SIGNAL);
+}
+
+/* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */
+static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t address) {
   cursor->go = onstack_code_find_go(address);
   if (cursor->go) {
     cursor->treatment = onstack_code_go_treatment(cursor->go, address);
-    onstack_pc_remember(address, rules_pack_go(cursor->go, cursor->treatment), cursor->epoch);
-    return true;
+    return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->treatment)) << 1;
   }
   cursor->rule = onstack_rules_find(address, &cursor->module);
-  if (!cursor->rule) return onstack_code_is_executable(address, &cursor->code);
-  onstack_pc_remember(address, (uint64_t)(uintptr_t)cursor->rule, cursor->epoch);
+  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
+  if (!onstack_code_is_executable(address, &cursor->code)) return 0;
+  cursor->described =
+      cursor->module.table && address - cursor->module.low < cursor->module.high - cursor->module.low;
+  return cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
+}
+
+/* Finds out what describes the cursor's PC, the walk's frame `count`. False: it is not code at all. */
+static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor, uint32_t count) {
+  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
+  cursor->rule = NULL;
+  cursor->go = NULL;
+  cursor->described = false;
+  uint64_t value = onstack_pc_recall(address, cursor->epoch);
+  if (value) {
+    rules_unpack(cursor, value);
+  } else {
+    value = rules_find_out(cursor, address);
+    if (!value) return false;
+    /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
+    if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= RULES_UNPROVEN;
+    /* An address that is code only because the map is being written at this moment is not remembered. */
+    if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
+      onstack_pc_remember(address, value, cursor->epoch);
+  }
+  if (value & RULES_UNPROVEN && !cursor->exact && cursor->unproven == 0) cursor->unproven = count;
   return true;
 }
 
-static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor) {
-  if (!cursor->go && cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!cursor->go && cursor->rule) return rules_step_native(cursor);
-  if (!cursor->go) return rules_step_untold(cursor);
+static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
   bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
   if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
@@ -2751,36 +3413,115 @@ static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor) {
   return why;
 }
 
-static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
+/* One frame up; *how: by what (ONSTACK_BY_*). */
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
+  if (cursor->go) {
+    *how = ONSTACK_BY_GO;
+    return rules_step_go(cursor);
+  }
+  *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
+  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
+}
+
+static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk *walk) {
   const onstack_registers *registers = walk->registers;
+  cursor->memory = walk->memory;
+  cursor->pc = registers->pc;
+  cursor->sp = registers->sp;
+  cursor->fp = registers->fp;
+  cursor->bx = registers->bx;
+  cursor->lr = onstack_address_strip(registers->lr);
+  cursor->exact = true;
+  cursor->switches = 0;
+  cursor->scheduled = false;
+  cursor->by_table = false;
+  cursor->fp_unknown = false;
+  cursor->epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
+  cursor->module.low = cursor->module.high = 0;
+  cursor->module.table = NULL;
+  cursor->code.low = cursor->code.high = 0;
+  cursor->context = walk->ucontext;
+  cursor->unproven = 0;
+}
+
+/* *unproven: the first frame whose return address must be looked at yet (0: none), and the epoch it belongs to. */
+typedef struct rules_unproven {
+  uint32_t first;
+  uint64_t epoch;
+} rules_unproven;
+
+static ONSTACK_HANDLER_APART onstack_walk_result rules_walk(const onstack_walk *walk, rules_unproven *unproven) {
   rules_cursor cursor;
   uint32_t count = 1;
-  cursor.memory = walk->memory;
-  cursor.pc = registers->pc;
-  cursor.sp = registers->sp;
-  cursor.fp = registers->fp;
-  cursor.bx = registers->bx;
-  cursor.lr = onstack_address_strip(registers->lr);
-  cursor.exact = true;
-  cursor.switches = 0;
-  cursor.scheduled = false;
-  cursor.by_table = false;
-  cursor.fp_unknown = false;
-  cursor.epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
-  cursor.module.low = cursor.module.high = 0;
-  cursor.code.low = cursor.code.high = 0;
-  walk->frames[0] = registers->pc;
-  rules_locate(&cursor); /* wherever the PC is, it is recorded */
+  uint8_t how;
+  onstack_truncation why;
+  rules_begin(&cursor, walk);
+  walk->frames[0] = cursor.pc;
+  rules_locate(&cursor, 0); /* wherever the PC is, it is recorded */
   for (;;) {
-    onstack_truncation why = rules_step(&cursor);
-    if (why == RULES_STEP_ROOT || (why == RULES_STEP_OK && cursor.pc == 0))
-      return (onstack_walk_result){count, ONSTACK_TRUNCATED_NOT};
-    if (why != RULES_STEP_OK) return (onstack_walk_result){count, why};
-    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor))
-      return (onstack_walk_result){count, ONSTACK_TRUNCATED_BAD_RETURN};
-    if (count == walk->capacity) return (onstack_walk_result){count, ONSTACK_TRUNCATED_DEPTH};
+    why = rules_step(&cursor, &how);
+    if (why != RULES_STEP_OK || cursor.pc == 0) break;
+    cursor.context = NULL;
+    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor, count)) {
+      why = ONSTACK_TRUNCATED_BAD_RETURN;
+      break;
+    }
+    if (count == walk->capacity) {
+      why = ONSTACK_TRUNCATED_DEPTH;
+      break;
+    }
+    if (walk->found) walk->found[count - 1] = how;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
   }
+  *unproven = (rules_unproven){cursor.unproven, cursor.epoch};
+  return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
+}
+
+static ONSTACK_HANDLER void rules_note_proof(uint64_t return_address, uint64_t epoch) {
+  uint64_t value = onstack_pc_recall(return_address - 1, epoch);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)RULES_UNPROVEN, epoch);
+}
+
+/* The frames from `from` on that the cache calls unproven, at most ONSTACK_COPY_MANY. */
+static ONSTACK_HANDLER uint32_t rules_collect(const onstack_walk *walk, uint32_t count, rules_unproven *from,
+                                              uint32_t *frames, uint64_t *addresses) {
+  uint32_t found = 0;
+  for (; from->first < count && found < ONSTACK_COPY_MANY; from->first++) {
+    uint64_t address = walk->frames[from->first];
+    if (!(onstack_pc_recall(address - 1, from->epoch) & RULES_UNPROVEN)) continue;
+    frames[found] = from->first;
+    addresses[found++] = address - ONSTACK_CALL_BYTES;
+  }
+  return found;
+}
+
+/*
+ * Looks at the code in front of return addresses that are new: one system call for a dozen of them, each once in an
+ * epoch. Returns the number of frames that can be believed. Code that cannot be read (unloaded a moment ago, or
+ * execute-only) proves nothing either way, and its frames stay.
+ */
+static ONSTACK_HANDLER_APART uint32_t rules_prove(const onstack_walk *walk, uint32_t count, rules_unproven from) {
+  uint32_t frames[ONSTACK_COPY_MANY];
+  uint64_t words[ONSTACK_COPY_MANY];
+  uint32_t found;
+  while ((found = rules_collect(walk, count, &from, frames, words)) > 0) {
+    uint32_t got = onstack_memory_copy_many(words, found, words);
+    for (uint32_t i = 0; i < got; i++) {
+      if (!onstack_call_ends((const uint8_t *)&words[i])) return frames[i];
+      rules_note_proof(walk->frames[frames[i]], from.epoch);
+    }
+  }
+  return count;
+}
+
+static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
+  rules_unproven unproven;
+  onstack_walk_result result = rules_walk(walk, &unproven);
+  if (unproven.first == 0 || !walk->memory->copy_works) return result;
+  uint32_t believed = rules_prove(walk, result.frame_count, unproven);
+  return believed == result.frame_count ? result
+                                        : (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
@@ -3199,10 +3940,13 @@ ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_
 #define CFI_REG_FP 6u
 #define CFI_REG_SP 7u
 #define CFI_REG_BX 3u
+#define CFI_REG_COUNT 16u /* general registers, which the kernel saves in order */
 #else /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
 #define CFI_REG_FP 29u
 #define CFI_REG_SP 31u
+#define CFI_REG_LR 30u
 #define CFI_REG_BX 0xfffffffeu
+#define CFI_REG_COUNT 31u
 #endif
 
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
@@ -3228,7 +3972,7 @@ typedef struct cfi_machine {
   cfi_state now, initial;
   cfi_state stack[CFI_STATES];
   uint32_t depth;
-  uint64_t location;
+  uint64_t low, location;
   void (*emit)(void *data, uint64_t address, const onstack_rule *rule);
   void *data;
 } cfi_machine;
@@ -3422,7 +4166,9 @@ static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
   machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
                           : number == CFI_REG_FP ? ONSTACK_CFA_FP
                           : number == CFI_REG_BX ? ONSTACK_CFA_BX
-                                                 : ONSTACK_CFA_LOST;
+                          : number < CFI_REG_COUNT ? ONSTACK_CFA_REGISTER
+                                                   : ONSTACK_CFA_LOST;
+  machine->now.cfa_after = machine->now.cfa_kind == ONSTACK_CFA_REGISTER ? (uint8_t)number : 0;
 }
 
 static int16_t cfi_words(const cfi_register *saved, bool *representable) {
@@ -3441,6 +4187,26 @@ static onstack_rule cfi_bare_rule(uint8_t cfa) {
   return rule;
 }
 
+#if defined(__aarch64__)
+/*
+ * glibc's lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and
+ * LR: alone among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
+ */
+static void cfi_mend_resolver(onstack_rule *rule) {
+  rule->cfa_offset += 16;
+  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+}
+
+/* Its first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has pushed. */
+static void cfi_foresee_resolver(cfi_machine *machine) {
+  static const uint8_t next[] = {0x11, CFI_REG_LR, 0x7f};
+  const onstack_cfi_reader *reader = &machine->reader;
+  if (machine->location == machine->low && machine->common->data_align == -8 &&
+      reader->end - reader->at >= sizeof(next) && memcmp(reader->base + reader->at, next, sizeof(next)) == 0)
+    machine->now.ra = (cfi_register){CFI_AT_CFA, 8};
+}
+#endif
+
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
   bool good = true, bx_good = true;
@@ -3450,7 +4216,7 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_kind == ONSTACK_CFA_LOST) return lost;
   if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return lost;
   rule.cfa_offset = (int32_t)state->cfa_offset;
-  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP) rule.after = state->cfa_after;
+  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP || state->cfa_kind == ONSTACK_CFA_REGISTER) rule.after = state->cfa_after;
   rule.ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
   cfi_register fp = state->fp;
@@ -3461,13 +4227,15 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
 #if defined(__x86_64__)
   if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
 #else
-  /* glibc's lazy resolver leaves out the two words that .plt pushed: alone among all frames it has LR above its CFA. */
-  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) rule = (onstack_rule){rule.cfa, 0, rule.fp, -1, 0, rule.cfa_offset + 16};
+  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) cfi_mend_resolver(&rule);
 #endif
   return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
+#if defined(__aarch64__)
+  cfi_foresee_resolver(machine);
+#endif
   onstack_rule rule = cfi_to_rule(machine);
   machine->emit(machine->data, machine->location, &rule);
   machine->location += delta * machine->common->code_align;
@@ -3620,7 +4388,7 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
   }
   machine.common = &section->common;
   machine.reader = reader;
-  machine.location = function->low;
+  machine.low = machine.location = function->low;
   machine.emit = cfi_emit_nothing;
   bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
   machine.initial = machine.now;
@@ -3634,13 +4402,15 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
 
 /* ---- core/src/control/cfi_reader.c ---- */
 
+#include <string.h>
+
 uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
   uint64_t value = 0;
   if (reader->bad || reader->end - reader->at < bytes) {
     reader->bad = true;
     return 0;
   }
-  for (uint32_t i = 0; i < bytes; i++) value |= (uint64_t)reader->base[reader->at + i] << (8 * i);
+  memcpy(&value, reader->base + reader->at, bytes); /* little-endian machines only */
   reader->at += bytes;
   return value;
 }
@@ -3732,7 +4502,7 @@ uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
 ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
 
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
-   `copy` to fall back to. */
+   `copy` to fall back to; otherwise it has `pipe`, if that works. */
 ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #endif
@@ -3762,6 +4532,9 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
+    /* Its pipes serve `probe`, too. */
+    if (!*copy_works && onstack_reader_pipe.self_test(good, pages) && chosen == &onstack_reader_none)
+      chosen = &onstack_reader_pipe;
     munmap(good, ONSTACK_PAGE);
   }
   munmap(pages, 2 * ONSTACK_PAGE);
@@ -4071,6 +4844,7 @@ typedef struct onstack_settings {
   uint64_t period_ns;
   uint32_t weight_max;
   uint32_t depth;
+  uint32_t label_bytes;
   size_t buffer_bytes;
   int32_t signal;
   bool on_stack, threads, own_threads;
@@ -4410,9 +5184,12 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 #define GO_MODULE_TEXT 22
 #define GO_MODULE_ETEXT 23
 
+#define GO_SEGMENTS 12 /* linkers write four to six */
+
 typedef struct go_object {
   uint64_t bias;
-  uint64_t low, high; /* all loaded segments */
+  uint32_t segment_count;
+  onstack_code_range segments[GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
   char path[512];     /* "" for the main executable */
 } go_object;
 
@@ -4443,14 +5220,12 @@ static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   if (list->count == GO_OBJECTS) return 1;
   go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
-  object->low = UINT64_MAX;
-  object->high = 0;
+  object->segment_count = 0;
   for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-    if (segment->p_type != PT_LOAD) continue;
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == GO_SEGMENTS) continue;
     uint64_t low = info->dlpi_addr + segment->p_vaddr;
-    if (low < object->low) object->low = low;
-    if (low + segment->p_memsz > object->high) object->high = low + segment->p_memsz;
+    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
   }
   object->path[0] = 0;
   if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
@@ -4503,9 +5278,13 @@ static bool go_find_sections(const go_object *object, go_sections *sections) {
   return sections->pclntab != 0;
 }
 
-/* The file may have been replaced since it was loaded: only addresses inside the loaded object are looked at. */
+/* The file may have been replaced since it was loaded: only addresses inside one loaded segment are looked at. */
 static bool go_is_loaded(const go_object *object, uint64_t address, uint64_t size) {
-  return address >= object->low && address <= object->high && size <= object->high - address;
+  for (uint32_t i = 0; i < object->segment_count; i++) {
+    const onstack_code_range *segment = &object->segments[i];
+    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
+  }
+  return false;
 }
 
 /*
@@ -4534,6 +5313,7 @@ static const struct {
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
+  if (low < go->text.low || high > go->text.high) return; /* its code will be read */
   if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c' && name[0] != 'g' && name[0] != 'r') return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
@@ -4548,7 +5328,7 @@ static void go_note_function(void *data, const char *name, uint64_t low, uint64_
 static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
                          onstack_code_range *text) {
   const uint64_t *module = (const uint64_t *)(uintptr_t)sections->module;
-  if (sections->module && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
+  if (sections->module && sections->module % 8 == 0 && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
       go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab &&
       module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
@@ -4559,7 +5339,7 @@ static bool go_find_text(const go_object *object, const go_sections *sections, o
     memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
     *text = (onstack_code_range){table->text, table->text + end};
   }
-  return text->low < text->high && text->low >= object->low && text->high <= object->high;
+  return text->low < text->high && go_is_loaded(object, text->low, text->high - text->low);
 }
 
 static void go_inspect_object(const go_object *object) {
@@ -4569,7 +5349,7 @@ static void go_inspect_object(const go_object *object) {
   uint32_t count = onstack_code.go_count;
   if (!go_find_sections(object, &sections)) return;
   for (uint32_t i = 0; i < count; i++)
-    if (onstack_code.go[i].text.low >= object->low && onstack_code.go[i].text.high <= object->high) return;
+    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return;
   memset(&go, 0, sizeof(go));
   if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return;
   if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return;
@@ -4686,10 +5466,13 @@ int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *map
 
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one). Returns true while
- * tables are still missing. Retired tables are unmapped when no handler can be reading them.
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* The path behind onstack_module.number; "" for 0. Lives for ever. */
+ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 
 /* In the child of a fork: the lock is nobody's, a half-written map is empty. */
 ONSTACK_INTERNAL void onstack_modules_after_fork(void);
@@ -4768,17 +5551,23 @@ ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct module_entry {
   onstack_module module;
   uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
   uint64_t section_end;    /* of the segment that holds it */
   uint64_t fingerprint;    /* of the header's first bytes: tells two objects at one address apart */
+  const char *name;        /* in the list's `names`, for the time of one look */
   bool tried;
 } module_entry;
 
+#define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
+
 typedef struct module_list {
   module_entry *entries;
+  char *names; /* copies of what the loader calls them, for the time of one look */
+  size_t names_used;
   uint32_t count;
   uint64_t adds, subs;
 } module_list;
@@ -4786,6 +5575,10 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
+
+/* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
+static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
+static uint32_t modules_path_count = 1;
 
 /* Tables that the map does not name any more. Unmapped when every handler that may have read their address is gone. */
 #define MODULES_RETIRED 256u
@@ -4815,17 +5608,26 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
   }
 }
 
+static const char *module_copy_name(module_list *list, const char *name) {
+  size_t size = name ? strlen(name) + 1 : 1;
+  if (!list->names || size > MODULES_NAME_BYTES - list->names_used) return "";
+  char *copy = list->names + list->names_used;
+  if (size > 1) memcpy(copy, name, size);
+  list->names_used += size;
+  return copy;
+}
+
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
   list->adds = info->dlpi_adds;
   list->subs = info->dlpi_subs;
-  if (modules_known.entries && list->adds == modules_known.adds && list->subs == modules_known.subs) return 1;
   if (list->count == ONSTACK_MODULES) return 1;
   module_entry *entry = &list->entries[list->count];
   memset(entry, 0, sizeof(*entry));
   module_note_segments(entry, info);
+  entry->name = module_copy_name(list, info->dlpi_name);
   if (entry->module.high != 0) list->count++;
   return 0;
 }
@@ -4905,6 +5707,7 @@ static void modules_publish(void) {
     onstack_store_relaxed(&to->high, from->high);
     onstack_store_relaxed(&to->base, from->base);
     onstack_store_relaxed(&to->table, from->table);
+    onstack_store_relaxed(&to->number, from->number);
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
@@ -4923,11 +5726,32 @@ static bool module_is_same(const module_entry *a, const module_entry *b) {
          a->section_header == b->section_header && a->fingerprint == b->fingerprint;
 }
 
+/* The program itself has no name with the loader. */
+static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
+  if (entry->name[0] != 0 || !first) return entry->name;
+  ssize_t length = readlink("/proc/self/exe", buffer, 4095);
+  buffer[length > 0 ? length : 0] = 0;
+  return buffer;
+}
+
+static uint32_t module_number(const char *path) {
+  if (path[0] == 0) return 0;
+  for (uint32_t i = 1; i < modules_path_count; i++)
+    if (strcmp(modules_paths[i], path) == 0) return i;
+  char *copy = modules_path_count <= ONSTACK_MODULES ? strdup(path) : NULL;
+  if (!copy) return 0;
+  modules_paths[modules_path_count] = copy;
+  return modules_path_count++;
+}
+
 /* Takes the new list over, with the tables of the objects that are in both. */
 static void modules_take_over(module_list *fresh) {
   module_list old = modules_known;
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
+    char buffer[4096];
+    entry->module.number = module_number(module_path(entry, i == 0, buffer));
+    entry->name = NULL;
     if (entry->section_header) entry->fingerprint = module_fingerprint(entry);
     for (uint32_t k = 0; k < old.count; k++) {
       if (!module_is_same(entry, &old.entries[k])) continue;
@@ -4939,20 +5763,38 @@ static void modules_take_over(module_list *fresh) {
   }
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
+  modules_known.names = NULL; /* freed when the look is over */
   modules_publish();
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
   free(old.entries);
 }
 
+/* The loader's counts of what it loaded and unloaded: the same ones, the same objects. */
+static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
+  module_list *list = data;
+  (void)size;
+  list->adds = info->dlpi_adds;
+  list->subs = info->dlpi_subs;
+  return 1;
+}
+
 static void modules_look(void) {
-  module_list fresh = {calloc(ONSTACK_MODULES, sizeof(module_entry)), 0, 0, 0};
+  module_list now = {0};
+  dl_iterate_phdr(module_peek, &now);
+  if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
+  module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
   if (!fresh.entries) return;
+  fresh.names = malloc(MODULES_NAME_BYTES);
   dl_iterate_phdr(module_copy, &fresh);
-  bool same = modules_known.entries && fresh.adds == modules_known.adds && fresh.subs == modules_known.subs;
-  if (same)
-    free(fresh.entries);
-  else
-    modules_take_over(&fresh);
+  modules_take_over(&fresh);
+  free(fresh.names);
+}
+
+const char *onstack_modules_path(uint32_t number) {
+  pthread_mutex_lock(&modules_lock);
+  const char *path = number < modules_path_count ? modules_paths[number] : "";
+  pthread_mutex_unlock(&modules_lock);
+  return path;
 }
 
 /* The smallest section that has not been tried; NULL when all are. */
@@ -4972,18 +5814,18 @@ static module_entry *modules_next(size_t *size) {
 }
 
 static void modules_free_retired(void) {
-  if (modules_retired_count == 0 || !onstack_threads_all_idle()) return;
+  if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
   for (uint32_t i = 0; i < modules_retired_count; i++) onstack_rule_table_free(modules_retired[i]);
   modules_retired_count = 0;
 }
 
 bool onstack_modules_refresh(size_t budget_bytes) {
   size_t size = 0, spent = 0;
-  module_entry *entry;
+  module_entry *entry = NULL;
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while ((entry = modules_next(&size)) && (spent == 0 || spent + size <= budget_bytes)) {
+  while (budget_bytes > 0 && (entry = modules_next(&size)) && (spent == 0 || spent + size <= budget_bytes)) {
     entry->module.table = module_derive(entry);
     entry->tried = true;
     spent += size + 1;
@@ -5000,7 +5842,7 @@ void onstack_modules_after_fork(void) {
   if (onstack_modules.turn & 1) {
     onstack_modules.count = 0;
     onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
-    modules_known = (module_list){NULL, 0, 0, 0}; /* its memory may be in any state; a few KiB are given up */
+    modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
   }
 }
 
@@ -5040,7 +5882,7 @@ static int options_copy(const onstack_options *from, onstack_options *to) {
   memcpy(to, from, sizeof(*to));
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
-  return to->reserved1 == 0 ? 0 : ONSTACK_E_OPTIONS;
+  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
 }
 
 static int options_check_switches(const onstack_options *options) {
@@ -5074,6 +5916,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
 
 static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
+  settings->label_bytes = options->label_bytes;
   if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
   if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
@@ -5409,7 +6252,8 @@ static int slots_prepare(void) {
   return result;
 }
 
-static int slot_take_memory(slot_memory *has, size_t bytes, uint32_t depth) {
+static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+  size_t bytes = settings->buffer_bytes;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
@@ -5417,7 +6261,7 @@ static int slot_take_memory(slot_memory *has, size_t bytes, uint32_t depth) {
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  size_t used = onstack_ring_bytes(bytes, depth);
+  size_t used = onstack_ring_bytes(bytes, settings->depth, settings->label_bytes);
   madvise(has->memory, used < SLOT_POPULATE ? used : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
@@ -5449,7 +6293,8 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->sink_tid = slot->drain_tid = 0;
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
-  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth);
+  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+                    settings->label_bytes);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
@@ -5459,7 +6304,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     if ((result = slot_check_host(settings)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes, settings->depth)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
     slot_fill(slot, settings);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
@@ -5502,6 +6347,9 @@ void onstack_slot_give_back(onstack_slot *slot) {
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_store_relaxed(&slot->drain_tid, 0);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
+  onstack_memory_pipe_close();
 }
 
 void onstack_slots_after_fork(void) {
@@ -5526,6 +6374,7 @@ void onstack_slots_after_fork(void) {
   onstack_timers_held = 0;
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  onstack_memory_pipe_after_fork();
   onstack_code_map_after_fork();
   onstack_modules_after_fork();
 }
@@ -5802,21 +6651,47 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
 #ifndef ONSTACK_DRAIN_DELIVER_H
 #define ONSTACK_DRAIN_DELIVER_H
 
+/* ---- core/src/drain/tally.h ---- */
+/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
+#ifndef ONSTACK_DRAIN_TALLY_H
+#define ONSTACK_DRAIN_TALLY_H
+
+typedef struct onstack_tally_row {
+  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
+  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_tally_row;
+
+typedef struct onstack_tally {
+  onstack_tally_row *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+  uint32_t count;
+  onstack_module last; /* that a frame lay in */
+} onstack_tally;
+
+/* Counts the frames of one entry; `found` is its ONSTACK_BY_* bytes. Consumer only. */
+ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found);
+
+ONSTACK_INTERNAL void onstack_tally_release(onstack_tally *tally);
+
+#endif
+
 typedef struct onstack_deliver_counters {
+  uint64_t recorded; /* ticks */
+  uint64_t samples;
   uint64_t delivered;
   uint64_t refused;
+  uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
 } onstack_deliver_counters;
 
 /* Hands at most `max` waiting samples (0: all) to the sink (NULL: throws them away). While the sink runs,
    slot->sink_tid is the calling thread. Returns the number handed over. */
 ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
-                                          onstack_deliver_counters *counters);
+                                          onstack_deliver_counters *counters, onstack_tally *tally);
 
 #endif
 
 #include <string.h>
 
-static bool deliver_one(const onstack_slot *slot, const onstack_ring_entry *entry, onstack_sink sink, void *data) {
+static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, onstack_sink sink, void *data) {
   char name[sizeof(entry->thread_name) + 1];
   memcpy(name, entry->thread_name, sizeof(entry->thread_name));
   name[sizeof(entry->thread_name)] = 0;
@@ -5830,12 +6705,21 @@ static bool deliver_one(const onstack_slot *slot, const onstack_ring_entry *entr
       .thread_name = name,
       .frames = entry->frames,
       .frame_count = entry->frame_count,
+      .label_bytes = entry->label_bytes,
+      .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
+      .flags = entry->flags,
   };
   return sink(data, &sample) == 0;
 }
 
+static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry) {
+  onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
+  onstack_add_relaxed(&counters->samples, (uint64_t)1);
+  onstack_add_relaxed(&counters->truncated_by[entry->truncation], (uint64_t)1);
+}
+
 uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
-                         onstack_deliver_counters *counters) {
+                         onstack_deliver_counters *counters, onstack_tally *tally) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
@@ -5844,6 +6728,9 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
   uint32_t generation = onstack_load_relaxed(&slot->generation);
   while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
+      /* Before the sink: it may fork, and look at the statistics. */
+      deliver_count(counters, entry);
+      onstack_tally_add(tally, entry, onstack_ring_found(&slot->ring, entry));
       bool taken = !sink || deliver_one(slot, entry, sink, sink_data);
       /* The sink has forked and this is the child: the slot is not ours any more, its ring is empty or another's. */
       if (onstack_load_relaxed(&slot->generation) != generation) return handed;
@@ -5855,6 +6742,49 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return handed;
+}
+
+/* ---- core/src/drain/tally.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TALLY_STEP 32u
+
+static bool tally_grow(onstack_tally *tally, uint32_t number) {
+  uint32_t count = (number + TALLY_STEP) & ~(TALLY_STEP - 1);
+  onstack_tally_row *rows = realloc(tally->rows, count * sizeof(*rows));
+  if (!rows) return false;
+  memset(rows + tally->count, 0, (count - tally->count) * sizeof(*rows));
+  tally->rows = rows;
+  tally->count = count;
+  return true;
+}
+
+static onstack_tally_row *tally_row(onstack_tally *tally, uint64_t address) {
+  uint32_t number = onstack_modules_find(address, &tally->last) ? tally->last.number : 0;
+  if (number >= tally->count && !tally_grow(tally, number)) return tally->rows;
+  return &tally->rows[number];
+}
+
+void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found) {
+  tally->last.low = tally->last.high = 0; /* it may have been unloaded since */
+  for (uint32_t i = 0; i < entry->frame_count; i++) {
+    onstack_tally_row *row = tally_row(tally, i == 0 ? entry->frames[0] : entry->frames[i] - 1);
+    if (!row) return;
+    bool last = i + 1 == entry->frame_count;
+    if (last && entry->truncation != ONSTACK_TRUNCATED_NOT)
+      row->lost_by[entry->truncation]++;
+    else if (last)
+      row->by[ONSTACK_BY_NOTHING]++;
+    else if (found[i] != ONSTACK_BY_NOTHING && found[i] < ONSTACK_COUNT_OF(row->by))
+      row->by[found[i]]++;
+  }
+}
+
+void onstack_tally_release(onstack_tally *tally) {
+  free(tally->rows);
+  *tally = (onstack_tally){0};
 }
 
 /* ---- core/src/drain/thread.c ---- */
@@ -6413,6 +7343,9 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type,
                                               onstack_elf_query *queries, size_t count, onstack_profile_arena *names);
 
+/* How good a name a symbol is for the code that it covers; 0: it is no function. */
+ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
+
 #endif
 
 /* ---- core/src/profile/maps.h ---- */
@@ -6517,6 +7450,12 @@ ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_ma
 ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries,
                                                 size_t count, onstack_profile_arena *names);
 
+/*
+ * Opens the file with the best symbol table of a module: its own if that has .symtab, else its debug file, else its own.
+ * The caller closes it. Errors: -errno, -ENOEXEC, -ENOMEM; nothing is open then.
+ */
+ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping);
+
 #endif
 
 #include <errno.h>
@@ -6584,6 +7523,23 @@ int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_e
   return error;
 }
 
+static bool elf_module_has_table(const onstack_elf_file *file) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    if (file->sections[i].type == ONSTACK_ELF_SECTION_SYMTAB) return true;
+  }
+  return false;
+}
+
+int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
+  onstack_elf_file debug;
+  int opened = elf_module_open(file, mapping);
+  if (opened == 0 && elf_module_has_table(file)) return 0;
+  if (elf_module_open_debug(&debug, &mapping->build_id) != 0) return opened;
+  if (opened == 0) onstack_elf_close(file);
+  *file = debug;
+  return 0;
+}
+
 /* ---- core/src/profile/elf_symbols.c ---- */
 
 #include <errno.h>
@@ -6607,7 +7563,7 @@ typedef struct elf_symbol_scan {
 } elf_symbol_scan;
 
 /* Among symbols at one address: functions before bare labels, then global before weak before local. 0: no function. */
-static uint32_t elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
+uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
   if (symbol->size == 0 || symbol->name == 0 || symbol->section == ONSTACK_ELF_INDEX_UNDEFINED) return 0;
   uint32_t rank;
   switch (symbol->info >> 4) {
@@ -6642,7 +7598,7 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
 
 /* False when the table is given up. */
 static bool elf_symbol_offer(elf_symbol_scan *scan, const onstack_elf_symbol *symbol) {
-  uint32_t rank = elf_symbol_rank(scan->file, symbol);
+  uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
   for (size_t i = elf_query_lower_bound(scan->queries, scan->count, symbol->value); i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
@@ -6852,6 +7808,8 @@ typedef struct onstack_profile_stack {
   uint64_t period_ns;
   int32_t tid;                                   /* 0 where threads are not told apart */
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
   uint64_t samples;
   uint64_t ticks;
   uint64_t time_ns;
@@ -7738,6 +8696,7 @@ ONSTACK_INTERNAL int onstack_pprof_write_tables(onstack_pprof_writer *writer);
 #endif
 
 #include <errno.h>
+#include <string.h>
 #include <stdlib.h>
 
 /* Field numbers of profile.proto. */
@@ -7831,6 +8790,17 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
   onstack_pprof_add_part(&writer->message, 1, &writer->part);
 }
 
+/* The sink has seen to it that there are pairs, and that each string ends. */
+static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  int error = 0;
+  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
+    const char *key = stack->labels + at, *value = key + strlen(key) + 1;
+    error = pprof_add_label(writer, key, value, 0);
+    at = (uint32_t)(value + strlen(value) + 1 - stack->labels);
+  }
+  return error;
+}
+
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   pprof_add_locations(writer, stack);
   /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
@@ -7840,6 +8810,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   int error = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
+  if (error == 0) error = pprof_add_labels(writer, stack);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
 }
 
@@ -8254,15 +9225,28 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   free(profile);
 }
 
+/* Pairs of strings that end inside. */
+static bool profile_labels_are_sound(const onstack_sample *sample) {
+  uint32_t strings = 0;
+  if (sample->label_bytes == 0) return true;
+  if (sample->labels == NULL || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
+  for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == '\0';
+  return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
+}
+
 static bool profile_sample_is_sound(const onstack_sample *sample) {
   return sample != NULL && sample->size >= sizeof(*sample) && sample->frames != NULL && sample->frame_count > 0 &&
-         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0;
+         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
 }
 
 /* What tells this sample's stack from others, besides its frames. */
 static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
   onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
   if (profile->thread_ids) key.tid = sample->tid;
+  if (sample->label_bytes > 0) {
+    key.labels = sample->labels;
+    key.label_bytes = sample->label_bytes;
+  }
   if (profile->thread_names && sample->thread_name != NULL) {
     memcpy(key.thread_name, sample->thread_name, strnlen(sample->thread_name, sizeof(key.thread_name) - 1));
   }
@@ -8526,6 +9510,7 @@ static uint32_t stacks_hash(const stacks_key *key) {
   uint64_t hash = onstack_profile_hash_word(stack->period_ns, (uint64_t)(uint32_t)stack->tid);
   hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | key->sample->frame_count);
   hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
+  if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
   for (uint32_t i = 0; i < key->sample->frame_count; i++) {
     hash = onstack_profile_hash_word(hash, stacks_lookup_address(key->sample, i));
   }
@@ -8537,7 +9522,8 @@ static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   const onstack_profile_stack *want = ((const stacks_key *)key)->stack;
   const onstack_sample *sample = ((const stacks_key *)key)->sample;
   if (have->frame_count != sample->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
-      have->truncation != want->truncation ||
+      have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
+      (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
       memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
     return false;
   }
@@ -8557,7 +9543,11 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const s
   if (frames == NULL) return NULL;
   for (uint32_t i = 0; i < frame_count; i++) frames[i] = stacks_lookup_address(key->sample, i);
   onstack_profile_stack *stack = &stacks->items[stacks->count];
+  const char *labels = key->stack->labels;
+  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->stack->label_bytes);
+  if (labels == NULL && key->stack->labels != NULL) return NULL;
   *stack = *key->stack;
+  stack->labels = labels;
   stack->frames = frames;
   stack->frame_count = frame_count;
   onstack_profile_hash_insert(&stacks->index, hash, (uint32_t)stacks->count);
@@ -8682,6 +9672,236 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
   onstack_profile_hash_release(&strings->index);
   free(strings->items);
   *strings = (onstack_profile_strings){0};
+}
+
+/* ---- core/src/profile/symbol_index.c ---- */
+/* ---- core/src/profile/symbol_index.h ---- */
+/*
+ * Function names that can be looked up in a signal handler: everything is read and sorted in advance, in ordinary
+ * threads, and a look-up is a binary search in memory that stays.
+ *
+ * A set is what was loaded at one moment, immutable, published as a whole. The tables of a file are made once and kept
+ * for the life of the process, as files come back at other addresses (dlclose, dlopen); names live in a private mapping
+ * of the file's string table, which costs addresses rather than memory and is as safe as the loader's own mapping of
+ * the file's code.
+ */
+#ifndef ONSTACK_PROFILE_SYMBOL_INDEX_H
+#define ONSTACK_PROFILE_SYMBOL_INDEX_H
+
+typedef struct onstack_symbol_entry {
+  uint32_t start; /* virtual address in the file */
+  uint32_t bytes;
+  const char *name; /* NUL-terminated, for the life of the process */
+} onstack_symbol_entry;
+
+/* The functions of a file, sorted by start, the better name of one address last. */
+typedef struct onstack_symbol_file {
+  uint64_t device;
+  uint64_t inode;
+  onstack_elf_build_id build_id;
+  onstack_symbol_entry *entries;
+  size_t count;
+} onstack_symbol_file;
+
+typedef struct onstack_symbol_module {
+  uint64_t start; /* the executable mapping */
+  uint64_t limit;
+  uint64_t difference; /* virtual address minus address */
+  const onstack_symbol_file *file;
+} onstack_symbol_module;
+
+typedef struct onstack_symbol_set {
+  size_t count;
+  onstack_symbol_module modules[]; /* sorted by address, disjoint */
+} onstack_symbol_set;
+
+/* The functions of a mapping's file. NULL: it has none that can be read, or memory is out. Ordinary threads; the caller
+   lets one in at a time. */
+ONSTACK_INTERNAL const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping);
+
+/* A set of these mappings; malloc'ed, the caller's. NULL when memory is out. As above. */
+ONSTACK_INTERNAL onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps);
+
+/* The function at a look-up address and its entry point; NULL: none covers it. Signal-safe. */
+ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SYMBOL_INDEX_AT_ONCE 1024u
+#define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
+#define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
+#define SYMBOL_INDEX_PAGE ((uint64_t)65536) /* a multiple of every page size */
+
+static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
+static size_t symbol_file_count;
+static onstack_profile_arena symbol_names; /* those that differ from the file's; never released */
+
+typedef struct symbol_reader {
+  const onstack_elf_file *file;
+  const onstack_elf_section *table;
+  const char *names; /* the string table in memory */
+  uint64_t names_bytes;
+  onstack_symbol_entry *entries;
+  size_t count, capacity;
+} symbol_reader;
+
+static bool symbol_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
+  return section->offset <= file->size && section->bytes <= file->size - section->offset && section->bytes > 0;
+}
+
+static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file, uint32_t type) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *table = &file->sections[i];
+    if (table->type == type && table->entry_bytes == sizeof(onstack_elf_symbol) && table->link < file->section_count &&
+        symbol_section_inside(file, table) && symbol_section_inside(file, &file->sections[table->link]))
+      return table;
+  }
+  return NULL;
+}
+
+/* The string table, where it stays: the image itself, or a mapping of the file. */
+static const char *symbol_map_names(const onstack_elf_file *file, const onstack_elf_section *names) {
+  if (file->descriptor < 0) return (const char *)(uintptr_t)(file->address + names->offset);
+  uint64_t skip = names->offset % SYMBOL_INDEX_PAGE;
+  char *memory =
+      mmap(NULL, names->bytes + skip, PROT_READ, MAP_PRIVATE, file->descriptor, (off_t)(names->offset - skip));
+  return memory == MAP_FAILED ? NULL : memory + skip;
+}
+
+/* NULL: no end, empty, or no memory. Without the version of an exported symbol (name@@VERSION). */
+static const char *symbol_name(const symbol_reader *reader, uint32_t offset) {
+  if (offset >= reader->names_bytes) return NULL;
+  const char *name = reader->names + offset;
+  const char *end = memchr(name, '\0', reader->names_bytes - offset);
+  if (end == NULL || end == name) return NULL;
+  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
+  return version == NULL ? name : onstack_profile_arena_text(&symbol_names, name, (size_t)(version - name));
+}
+
+static bool symbol_add(symbol_reader *reader, const onstack_elf_symbol *symbol) {
+  uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
+  if (rank == 0 || symbol->value > UINT32_MAX) return true;
+  const char *name = symbol_name(reader, symbol->name);
+  if (name == NULL) return true;
+  void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
+  if (entries == NULL) return false;
+  reader->entries = entries;
+  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
+  if (symbol->size >= (uint64_t)1 << 28) return true;
+  reader->entries[reader->count++] =
+      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), name};
+  return true;
+}
+
+static bool symbol_read_all(symbol_reader *reader) {
+  uint64_t left = reader->table->bytes / sizeof(onstack_elf_symbol), offset = reader->table->offset;
+  onstack_elf_symbol *symbols = malloc(SYMBOL_INDEX_AT_ONCE * sizeof(*symbols));
+  bool good = symbols != NULL;
+  while (good && left > 0) {
+    size_t some = left < SYMBOL_INDEX_AT_ONCE ? (size_t)left : SYMBOL_INDEX_AT_ONCE;
+    good = onstack_elf_read(reader->file, offset, symbols, some * sizeof(*symbols));
+    for (size_t i = 0; good && i < some; i++) good = symbol_add(reader, &symbols[i]);
+    left -= some;
+    offset += some * sizeof(*symbols);
+  }
+  free(symbols);
+  return good;
+}
+
+static int symbol_compare(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return left->start < right->start ? -1 : 1;
+  uint32_t left_rank = left->bytes & 15, right_rank = right->bytes & 15;
+  return left_rank < right_rank ? -1 : left_rank > right_rank;
+}
+
+static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
+  symbol_reader reader = {.file = file};
+  reader.table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (reader.table == NULL) reader.table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (reader.table == NULL) return;
+  const onstack_elf_section *names = &file->sections[reader.table->link];
+  reader.names = symbol_map_names(file, names);
+  reader.names_bytes = names->bytes;
+  if (reader.names == NULL) return;
+  symbol_read_all(&reader); /* after an error, what was read before it */
+  if (reader.count > 1) qsort(reader.entries, reader.count, sizeof(*reader.entries), symbol_compare);
+  for (size_t i = 0; i < reader.count; i++) reader.entries[i].bytes >>= 4;
+  to->entries = reader.entries;
+  to->count = reader.count;
+}
+
+static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
+  return file->device == mapping->device && file->inode == mapping->inode &&
+         file->build_id.length == mapping->build_id.length &&
+         memcmp(file->build_id.bytes, mapping->build_id.bytes, mapping->build_id.length) == 0;
+}
+
+const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping) {
+  onstack_elf_file elf;
+  for (size_t i = 0; i < symbol_file_count; i++)
+    if (symbol_file_is(symbol_files[i], mapping)) return symbol_files[i];
+  if (symbol_file_count == SYMBOL_INDEX_FILES) return NULL;
+  onstack_symbol_file *file = calloc(1, sizeof(*file));
+  if (file == NULL) return NULL;
+  file->device = mapping->device;
+  file->inode = mapping->inode;
+  file->build_id = mapping->build_id;
+  if (onstack_elf_module_open_best(&elf, mapping) == 0) {
+    symbol_file_fill(file, &elf);
+    onstack_elf_close(&elf);
+  }
+  symbol_files[symbol_file_count++] = file;
+  return file;
+}
+
+onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps) {
+  onstack_symbol_set *set = calloc(1, sizeof(*set) + maps->count * sizeof(set->modules[0]));
+  if (set == NULL) return NULL;
+  for (size_t i = 0; i < maps->count; i++) {
+    const onstack_profile_mapping *mapping = &maps->items[i];
+    if (mapping->path[0] == '\0') continue; /* generated code */
+    const onstack_symbol_file *file = onstack_symbol_file_get(mapping);
+    if (file == NULL || file->count == 0) continue;
+    set->modules[set->count++] = (onstack_symbol_module){
+        mapping->start, mapping->limit, onstack_profile_mapping_vaddr(mapping, mapping->start) - mapping->start, file};
+  }
+  return set;
+}
+
+/* The entries of one file: the last that begins at or before the address and covers it, of those right before it. */
+static ONSTACK_HANDLER const char *symbol_file_find(const onstack_symbol_file *file, uint64_t address, uint64_t *start) {
+  size_t low = 0, high = file->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (file->entries[middle].start <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (size_t i = low; i > 0 && low - i < SYMBOL_INDEX_BACK; i--) {
+    const onstack_symbol_entry *entry = &file->entries[i - 1];
+    if (address - entry->start >= entry->bytes) continue;
+    *start = entry->start;
+    return entry->name;
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry) {
+  for (size_t i = 0; i < set->count; i++) {
+    const onstack_symbol_module *module = &set->modules[i];
+    if (address < module->start || address >= module->limit) continue;
+    uint64_t start = 0;
+    const char *name = symbol_file_find(module->file, address + module->difference, &start);
+    *entry = name == NULL ? 0 : start - module->difference;
+    return name;
+  }
+  return NULL;
 }
 
 /* ---- core/src/profile/symbol_table.c ---- */
@@ -8901,11 +10121,57 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
     case ONSTACK_TRUNCATED_UNREADABLE: return "[truncated: unreadable stack memory]";
     case ONSTACK_TRUNCATED_MISALIGNED: return "[truncated: misaligned frame pointer]";
     case ONSTACK_TRUNCATED_NOT_RISING: return "[truncated: frame pointer does not rise]";
-    case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: return address is not code]";
+    case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: no return address]";
     case ONSTACK_TRUNCATED_STACK_SWITCH: return "[truncated: switch of stacks]";
+    case ONSTACK_TRUNCATED_NO_RULE: return "[truncated: no unwind information]";
     case ONSTACK_TRUNCATED_UNWINDER: return "[truncated: by the unwinder]";
     default: return "[truncated: unknown reason]";
   }
+}
+
+/* ---- core/src/go_labels.c ---- */
+/* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
+
+#include <string.h>
+
+#define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
+
+/* The runtime whose code holds `text`; found by the first session, or here. */
+static onstack_go_runtime *go_labels_runtime(uint64_t address) {
+  if (!onstack_code_find_go(address)) onstack_code_map_refresh(NULL);
+  return (onstack_go_runtime *)(uintptr_t)onstack_code_find_go(address);
+}
+
+int onstack_go_labels_find(uint64_t text, uint64_t labels) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  uint64_t goroutine;
+  int found = ONSTACK_E_UNSUPPORTED;
+  if (!go || labels == 0 || (goroutine = onstack_go_current(go)) == 0) return ONSTACK_E_UNSUPPORTED;
+  for (uint32_t offset = 0; offset < GO_LABELS_G; offset += 8) {
+    uint64_t pair[2];
+    if (!onstack_memory_copy_pair(goroutine + offset, pair)) break; /* the end of a page, at worst */
+    if (pair[0] != labels) continue;
+    if (found >= 0) return ONSTACK_E_UNSUPPORTED; /* not the only one */
+    found = (int)offset;
+  }
+  return found;
+}
+
+int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
+  onstack_memory memory;
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go) return ONSTACK_E_UNSUPPORTED;
+  memset(&memory, 0, sizeof(memory));
+  memory.reader = onstack_reader_choose(&memory.copy_works);
+  uint32_t result = onstack_go_labels_copy_at(&memory, go, offset, (uint8_t *)out, bytes);
+  return (int)(result & ~ONSTACK_GO_LABELS_CUT);
+}
+
+int onstack_go_labels_use(uint64_t text, uint32_t offset) {
+  onstack_go_runtime *go = go_labels_runtime(text);
+  if (!go || offset >= GO_LABELS_G) return ONSTACK_E_UNSUPPORTED;
+  onstack_store_relaxed(&go->layout.g_labels, offset);
+  return 0;
 }
 
 /* ---- core/src/onstack.c ---- */
@@ -8945,6 +10211,7 @@ struct onstack_session {
   onstack_drain_thread drain;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
+  onstack_tally tally;                /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
@@ -8984,7 +10251,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = session_now_ns();
-  if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
+  onstack_modules_refresh(session->settings.unwinder->needs_rules ? SESSION_RULES_BUDGET : 0);
   session_scan(session, now);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_control_try_lock()) {
@@ -9005,7 +10272,8 @@ static void session_tend(onstack_session *session) {
 
 static uint32_t session_consume(onstack_session *session, uint32_t max) {
   uint32_t handed =
-      onstack_deliver(session->slot, session->settings.sink, session->settings.sink_data, max, &session->delivered);
+      onstack_deliver(session->slot, session->settings.sink, session->settings.sink_data, max, &session->delivered,
+                      &session->tally);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
   return handed;
@@ -9045,8 +10313,8 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
   const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period_ns;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
-  stats->recorded = onstack_load_relaxed(&counters->recorded);
-  stats->samples = onstack_load_relaxed(&counters->samples);
+  stats->recorded = onstack_load_relaxed(&session->delivered.recorded);
+  stats->samples = onstack_load_relaxed(&session->delivered.samples);
   stats->delivered = onstack_load_relaxed(&session->delivered.delivered);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
   stats->dropped_ring_full = onstack_load_relaxed(&counters->dropped_ring_full);
@@ -9055,7 +10323,7 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
   stats->dropped_stopping = onstack_load_relaxed(&counters->dropped_stopping);
   stats->dropped_sink = onstack_load_relaxed(&session->delivered.refused);
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    stats->truncated_by[i] = onstack_load_relaxed(&counters->truncated_by[i]);
+    stats->truncated_by[i] = onstack_load_relaxed(&session->delivered.truncated_by[i]);
     if (i != ONSTACK_TRUNCATED_NOT) stats->truncated += stats->truncated_by[i];
   }
   stats->threads_seen = onstack_load_relaxed(&counters->threads_seen);
@@ -9075,7 +10343,7 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
 static int session_begin(onstack_session *session) {
   int result = onstack_slot_take(&session->settings, &session->slot);
   if (result < 0) return result;
-  if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_AT_START);
+  onstack_modules_refresh(session->settings.unwinder->needs_rules ? SESSION_RULES_AT_START : 0);
   onstack_slot *slot = session->slot;
   session->generation = slot->generation;
   session->tended_ns = session->refreshed_ns = session_now_ns();
@@ -9169,6 +10437,7 @@ int onstack_session_free(onstack_session *session) {
   if (result < 0 && result != ONSTACK_E_STOPPED) return result;
   /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
   if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
+  onstack_tally_release(&session->tally);
   free(session);
   return 0;
 }
@@ -9201,4 +10470,169 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   memcpy(stats, &now, size < sizeof(now) ? size : sizeof(now));
   stats->size = (uint32_t)(size < sizeof(now) ? size : sizeof(now));
   return 0;
+}
+
+static int session_compare_modules(const void *left, const void *right) {
+  const onstack_module_stats *a = left, *b = right;
+  if (a->lost != b->lost) return a->lost > b->lost ? -1 : 1;
+  return strcmp(a->path, b->path);
+}
+
+static onstack_module_stats session_module(const onstack_tally_row *row, uint32_t number) {
+  onstack_module_stats module = {.size = sizeof(module), .path = onstack_modules_path(number)};
+  module.rules = row->by[ONSTACK_BY_RULES];
+  module.go = row->by[ONSTACK_BY_GO];
+  module.frame_pointer = row->by[ONSTACK_BY_RECORD];
+  module.unwinder = row->by[ONSTACK_BY_UNWINDER];
+  module.ended = row->by[ONSTACK_BY_NOTHING];
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) module.lost += module.lost_by[i] = row->lost_by[i];
+  return module;
+}
+
+/* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
+static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
+  pthread_mutex_lock(&session->consumer_lock);
+  onstack_module_stats *modules = calloc(session->tally.count + 1, sizeof(*modules));
+  *count = modules ? 0 : 1;
+  for (uint32_t i = 0; modules && i < session->tally.count; i++) {
+    onstack_module_stats module = session_module(&session->tally.rows[i], i);
+    if (module.rules + module.go + module.frame_pointer + module.unwinder + module.ended + module.lost > 0)
+      modules[(*count)++] = module;
+  }
+  pthread_mutex_unlock(&session->consumer_lock);
+  if (modules) qsort(modules, *count, sizeof(*modules), session_compare_modules);
+  return modules;
+}
+
+int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
+                            void *data) {
+  uint32_t count;
+  int result = 0;
+  if (!session || !visit) return ONSTACK_E_OPTIONS;
+  if (session_is_inside()) return ONSTACK_E_CONTEXT;
+  /* The lock of a parent's session may look taken in the child of a fork. */
+  if (!session_is_here(session) && !onstack_observe(&session->finished)) return ONSTACK_E_CONTEXT;
+  onstack_module_stats *modules = session_list_modules(session, &count);
+  if (!modules) return -ENOMEM;
+  for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
+  free(modules);
+  return result;
+}
+
+/* ---- core/src/traceback.c ---- */
+/*
+ * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
+ * (handler/traceback.h), the tables (control/) and the names (profile/symbol_index.h). No session is needed.
+ */
+
+#include <errno.h>
+#include <link.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+#define TRACEBACK_RETIRED 64u
+
+static const onstack_symbol_set *traceback_names; /* publish / observe */
+static onstack_symbol_set *traceback_retired[TRACEBACK_RETIRED];
+static size_t traceback_retired_count;
+
+/* Process id of the preparation in progress; 0: none. The child of a fork sees its parent's and goes ahead. */
+static int32_t traceback_preparing;
+
+static bool traceback_enter(void) {
+  int32_t self = onstack_sys_getpid(), holder = onstack_load_relaxed(&traceback_preparing);
+  return holder != self && onstack_cas(&traceback_preparing, &holder, self);
+}
+
+/* Once: how memory is read, and the handlers for fork. */
+static int traceback_begin(void) {
+  if (onstack_observe(&onstack_traceback.ready)) return 0;
+  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
+  int result = onstack_fork_prepare();
+  onstack_control_unlock();
+  onstack_traceback.reader = onstack_reader_choose(&onstack_traceback.copy_works);
+  /* The kernel puts the program's name at the very top of the main thread's stack. */
+  onstack_traceback.main_stack_high = getauxval(AT_EXECFN) & ~(uint64_t)7;
+  return result;
+}
+
+static void traceback_retire(const onstack_symbol_set *set) {
+  /* With no room left it stays: a few KiB. */
+  if (set && traceback_retired_count < TRACEBACK_RETIRED)
+    traceback_retired[traceback_retired_count++] = (onstack_symbol_set *)(uintptr_t)set;
+  if (onstack_traceback_is_busy()) return;
+  while (traceback_retired_count > 0) free(traceback_retired[--traceback_retired_count]);
+}
+
+/* The loader's counters of objects that came and went. */
+typedef struct traceback_loads {
+  uint64_t adds, subs;
+} traceback_loads;
+
+static int traceback_count_loads(struct dl_phdr_info *info, size_t size, void *data) {
+  traceback_loads *loads = data;
+  (void)size;
+  *loads = (traceback_loads){info->dlpi_adds, info->dlpi_subs};
+  return 1; /* the first object knows */
+}
+
+static traceback_loads traceback_named; /* when the names were read */
+
+/* Generated code comes without the loader, and has no names: only its addresses are new then. */
+static int traceback_read_names(void) {
+  traceback_loads loads = {0, 0};
+  dl_iterate_phdr(traceback_count_loads, &loads);
+  if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
+  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false);
+  onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
+  if (maps) onstack_profile_maps_free(maps);
+  if (!set) return -ENOMEM;
+  const onstack_symbol_set *old = traceback_names;
+  onstack_publish(&traceback_names, set);
+  traceback_retire(old);
+  traceback_named = loads;
+  return 0;
+}
+
+int onstack_traceback_prepare(void) {
+  if (!traceback_enter()) return 0;
+  int result = traceback_begin();
+  onstack_store_relaxed(&onstack_traceback.stale, 0u); /* first: what a walk meets from now on counts again */
+  if (result == 0) result = onstack_code_map_refresh(NULL);
+  while (result == 0 && onstack_modules_refresh(SIZE_MAX / 2)) continue;
+  if (result == 0) result = traceback_read_names();
+  if (result == 0) onstack_publish(&onstack_traceback.ready, 1u);
+  onstack_store_relaxed(&traceback_preparing, 0);
+  return result;
+}
+
+int onstack_traceback_is_stale(void) { return (int)onstack_load_relaxed(&onstack_traceback.stale); }
+
+ONSTACK_HANDLER void onstack_traceback_interrupted(const void *ucontext, onstack_registers *out) {
+  onstack_registers_from(out, ucontext);
+}
+
+ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t climb, onstack_registers *out) {
+  const uint64_t *record = __builtin_frame_address(0);
+  out->pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
+  out->sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa();
+  out->fp = record[0];
+  out->lr = out->bx = 0;
+  for (uint32_t i = 0; i < climb; i++)
+    if (!onstack_traceback_climb(out)) return ONSTACK_E_UNSUPPORTED;
+  return 0;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_walk(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  return onstack_traceback_run(from, frames, capacity);
+}
+
+ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t *entry) {
+  const char *name = NULL;
+  *entry = 0;
+  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  const onstack_symbol_set *set = onstack_observe(&traceback_names); /* pairs with the publish after a read */
+  if (set) name = onstack_symbol_set_find(set, address, entry);
+  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  return name;
 }

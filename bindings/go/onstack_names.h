@@ -7,6 +7,9 @@
 
 #define ONSTACK_API __attribute__((visibility("hidden")))
 
+#define onstack_go_labels_find onstack_cgo_go_labels_find
+#define onstack_go_labels_read onstack_cgo_go_labels_read
+#define onstack_go_labels_use onstack_cgo_go_labels_use
 #define onstack_options_init onstack_cgo_options_init
 #define onstack_profile_clear onstack_cgo_profile_clear
 #define onstack_profile_free onstack_cgo_profile_free
@@ -16,12 +19,19 @@
 #define onstack_profile_write_folded onstack_cgo_profile_write_folded
 #define onstack_profile_write_pprof onstack_cgo_profile_write_pprof
 #define onstack_session_free onstack_cgo_session_free
+#define onstack_session_modules onstack_cgo_session_modules
 #define onstack_session_poll onstack_cgo_session_poll
 #define onstack_session_start onstack_cgo_session_start
 #define onstack_session_stats onstack_cgo_session_stats
 #define onstack_session_stop onstack_cgo_session_stop
 #define onstack_strerror onstack_cgo_strerror
 #define onstack_symbol_add onstack_cgo_symbol_add
+#define onstack_traceback_caller onstack_cgo_traceback_caller
+#define onstack_traceback_interrupted onstack_cgo_traceback_interrupted
+#define onstack_traceback_is_stale onstack_cgo_traceback_is_stale
+#define onstack_traceback_prepare onstack_cgo_traceback_prepare
+#define onstack_traceback_symbol onstack_cgo_traceback_symbol
+#define onstack_traceback_walk onstack_cgo_traceback_walk
 #define onstack_version onstack_cgo_version
 
 #endif

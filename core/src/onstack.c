@@ -49,6 +49,7 @@ struct onstack_session {
   onstack_drain_thread drain;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
+  onstack_tally tally;                /* under the consumer lock */
   uint64_t tended_ns, refreshed_ns;   /* consumer only */
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
@@ -88,7 +89,7 @@ static void session_scan(onstack_session *session, uint64_t now) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = session_now_ns();
-  if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_BUDGET);
+  onstack_modules_refresh(session->settings.unwinder->needs_rules ? SESSION_RULES_BUDGET : 0);
   session_scan(session, now);
   bool due = now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_control_try_lock()) {
@@ -109,7 +110,8 @@ static void session_tend(onstack_session *session) {
 
 static uint32_t session_consume(onstack_session *session, uint32_t max) {
   uint32_t handed =
-      onstack_deliver(session->slot, session->settings.sink, session->settings.sink_data, max, &session->delivered);
+      onstack_deliver(session->slot, session->settings.sink, session->settings.sink_data, max, &session->delivered,
+                      &session->tally);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
   return handed;
@@ -149,8 +151,8 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
   const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period_ns;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
-  stats->recorded = onstack_load_relaxed(&counters->recorded);
-  stats->samples = onstack_load_relaxed(&counters->samples);
+  stats->recorded = onstack_load_relaxed(&session->delivered.recorded);
+  stats->samples = onstack_load_relaxed(&session->delivered.samples);
   stats->delivered = onstack_load_relaxed(&session->delivered.delivered);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
   stats->dropped_ring_full = onstack_load_relaxed(&counters->dropped_ring_full);
@@ -159,7 +161,7 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
   stats->dropped_stopping = onstack_load_relaxed(&counters->dropped_stopping);
   stats->dropped_sink = onstack_load_relaxed(&session->delivered.refused);
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    stats->truncated_by[i] = onstack_load_relaxed(&counters->truncated_by[i]);
+    stats->truncated_by[i] = onstack_load_relaxed(&session->delivered.truncated_by[i]);
     if (i != ONSTACK_TRUNCATED_NOT) stats->truncated += stats->truncated_by[i];
   }
   stats->threads_seen = onstack_load_relaxed(&counters->threads_seen);
@@ -179,7 +181,7 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
 static int session_begin(onstack_session *session) {
   int result = onstack_slot_take(&session->settings, &session->slot);
   if (result < 0) return result;
-  if (session->settings.unwinder->needs_rules) onstack_modules_refresh(SESSION_RULES_AT_START);
+  onstack_modules_refresh(session->settings.unwinder->needs_rules ? SESSION_RULES_AT_START : 0);
   onstack_slot *slot = session->slot;
   session->generation = slot->generation;
   session->tended_ns = session->refreshed_ns = session_now_ns();
@@ -273,6 +275,7 @@ int onstack_session_free(onstack_session *session) {
   if (result < 0 && result != ONSTACK_E_STOPPED) return result;
   /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
   if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
+  onstack_tally_release(&session->tally);
   free(session);
   return 0;
 }
@@ -305,4 +308,51 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   memcpy(stats, &now, size < sizeof(now) ? size : sizeof(now));
   stats->size = (uint32_t)(size < sizeof(now) ? size : sizeof(now));
   return 0;
+}
+
+static int session_compare_modules(const void *left, const void *right) {
+  const onstack_module_stats *a = left, *b = right;
+  if (a->lost != b->lost) return a->lost > b->lost ? -1 : 1;
+  return strcmp(a->path, b->path);
+}
+
+static onstack_module_stats session_module(const onstack_tally_row *row, uint32_t number) {
+  onstack_module_stats module = {.size = sizeof(module), .path = onstack_modules_path(number)};
+  module.rules = row->by[ONSTACK_BY_RULES];
+  module.go = row->by[ONSTACK_BY_GO];
+  module.frame_pointer = row->by[ONSTACK_BY_RECORD];
+  module.unwinder = row->by[ONSTACK_BY_UNWINDER];
+  module.ended = row->by[ONSTACK_BY_NOTHING];
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) module.lost += module.lost_by[i] = row->lost_by[i];
+  return module;
+}
+
+/* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
+static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
+  pthread_mutex_lock(&session->consumer_lock);
+  onstack_module_stats *modules = calloc(session->tally.count + 1, sizeof(*modules));
+  *count = modules ? 0 : 1;
+  for (uint32_t i = 0; modules && i < session->tally.count; i++) {
+    onstack_module_stats module = session_module(&session->tally.rows[i], i);
+    if (module.rules + module.go + module.frame_pointer + module.unwinder + module.ended + module.lost > 0)
+      modules[(*count)++] = module;
+  }
+  pthread_mutex_unlock(&session->consumer_lock);
+  if (modules) qsort(modules, *count, sizeof(*modules), session_compare_modules);
+  return modules;
+}
+
+int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
+                            void *data) {
+  uint32_t count;
+  int result = 0;
+  if (!session || !visit) return ONSTACK_E_OPTIONS;
+  if (session_is_inside()) return ONSTACK_E_CONTEXT;
+  /* The lock of a parent's session may look taken in the child of a fork. */
+  if (!session_is_here(session) && !onstack_observe(&session->finished)) return ONSTACK_E_CONTEXT;
+  onstack_module_stats *modules = session_list_modules(session, &count);
+  if (!modules) return -ENOMEM;
+  for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
+  free(modules);
+  return result;
 }

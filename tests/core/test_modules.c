@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 TestSuite(modules, .init = t_setup);
@@ -53,12 +54,16 @@ Test(modules, a_library_opened_later_is_walked_to_the_root) {
   dlclose(library);
 }
 
-/* ONSTACK_TEST_MODULES=10000 for the long run. */
+/* ONSTACK_TEST_MODULES: another number. */
+static int rounds_of(int usual) {
+  const char *asked = getenv("ONSTACK_TEST_MODULES");
+  return asked ? atoi(asked) : usual;
+}
+
 Test(modules, opened_and_closed_all_the_time) {
   char path[4096];
   void (*burn)(unsigned long);
-  const char *asked = getenv("ONSTACK_TEST_MODULES");
-  int rounds = asked ? atoi(asked) : 1500;
+  int rounds = rounds_of(10000);
   plugin_path(path);
   t_deadline(600);
   onstack_options options = t_options(1000, NULL, NULL);
@@ -74,4 +79,125 @@ Test(modules, opened_and_closed_all_the_time) {
   onstack_stats stats = t_finish(session);
   cr_assert_gt(stats.ticks, 100);
   cr_assert((int64_t)grown < 512 * 1024, "%lu bytes more after %d rounds", (unsigned long)grown, rounds);
+}
+
+/* ---- several threads, each with a library of its own ---- */
+
+#define OPENERS 4
+
+typedef struct opener {
+  pthread_t thread;
+  char path[4200];
+  int rounds;
+  uint32_t failed; /* asserts end the test from its own thread only */
+  uint32_t done;
+} opener;
+
+typedef struct inside {
+  uint64_t low[OPENERS]; /* where the libraries were loaded last */
+  uint64_t samples, within;
+} inside;
+
+static inside seen;
+
+static void *open_and_close(void *data) {
+  opener *self = data;
+  int number = self->path[strlen(self->path) - 4] - '0';
+  for (int i = 0; i < self->rounds && !self->failed; i++) {
+    void (*burn)(unsigned long);
+    void *library = dlopen(self->path, RTLD_NOW | RTLD_LOCAL);
+    *(void **)&burn = library ? dlsym(library, "plugin_burn") : NULL;
+    self->failed = burn == NULL;
+    if (self->failed) break;
+    __atomic_store_n(&seen.low[number], ((uint64_t)(uintptr_t)burn & ~(uint64_t)4095) - 4096, __ATOMIC_RELAXED);
+    burn(600000);
+    /* Its samples are in the ring, the interrupted PCs of the next tick perhaps in the PLT of a library that goes. */
+    self->failed = dlclose(library) != 0;
+    __atomic_add_fetch(&self->done, 1, __ATOMIC_RELAXED);
+  }
+  return NULL;
+}
+
+static int count_inside(void *unused, const onstack_sample *sample) {
+  (void)unused;
+  seen.samples++;
+  for (int i = 0; i < OPENERS; i++)
+    if (sample->frames[0] - __atomic_load_n(&seen.low[i], __ATOMIC_RELAXED) < 3 * 4096) {
+      seen.within++;
+      break;
+    }
+  return 0;
+}
+
+static void copy_file(const char *from, const char *to) {
+  static char bytes[1 << 16];
+  FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+  cr_assert(in && out);
+  for (size_t got; (got = fread(bytes, 1, sizeof(bytes), in)) > 0;) cr_assert_eq(fwrite(bytes, 1, got, out), got);
+  fclose(in);
+  cr_assert_eq(fclose(out), 0);
+}
+
+static void openers_start(opener *openers, const char *directory, int rounds) {
+  char path[4096];
+  plugin_path(path);
+  memset(openers, 0, OPENERS * sizeof(*openers));
+  for (int i = 0; i < OPENERS; i++) {
+    openers[i].rounds = rounds;
+    snprintf(openers[i].path, sizeof(openers[i].path), "%s/plugin%d.so", directory, i);
+    copy_file(path, openers[i].path);
+    pthread_create(&openers[i].thread, NULL, open_and_close, &openers[i]);
+  }
+}
+
+static void openers_join(opener *openers, const char *directory) {
+  for (int i = 0; i < OPENERS; i++) {
+    pthread_join(openers[i].thread, NULL);
+    unlink(openers[i].path);
+  }
+  rmdir(directory);
+  for (int i = 0; i < OPENERS; i++) cr_assert(!openers[i].failed, "%s: %s", openers[i].path, dlerror());
+}
+
+static int discard(void *length, const void *bytes, size_t size) {
+  (void)bytes;
+  *(size_t *)length += size;
+  return 0;
+}
+
+/*
+ * At the highest rate, on all threads that open, run in and close libraries. The samples of closed ones are still in the
+ * ring and in a profile, which is written at the end.
+ */
+Test(modules, closed_while_their_samples_are_on_the_way) {
+  static opener openers[OPENERS];
+  char directory[] = "/tmp/onstack-modules-XXXXXX";
+  int rounds = rounds_of(10000) / OPENERS;
+  onstack_profile *profile;
+  size_t length = 0;
+  uint64_t rss = 0;
+  t_deadline(900);
+  cr_assert_not_null(mkdtemp(directory));
+  cr_assert_eq(onstack_profile_new(NULL, &profile), 0);
+  onstack_options fast = t_options(ONSTACK_MAX_FREQUENCY, count_inside, NULL);
+  onstack_options slow = t_options(97, onstack_profile_sink, profile);
+  onstack_session *first = t_start(&fast), *second = t_start(&slow);
+  openers_start(openers, directory, rounds);
+  for (uint32_t done = 0; done < OPENERS * (uint32_t)rounds;) {
+    t_sleep(0.02);
+    done = 0;
+    for (int i = 0; i < OPENERS; i++) done += openers[i].failed ? (uint32_t)rounds : __atomic_load_n(&openers[i].done, __ATOMIC_RELAXED);
+    if (rss == 0 && done > OPENERS * (uint32_t)rounds / 5) rss = t_rss_bytes();
+  }
+  int64_t grown = (int64_t)(t_rss_bytes() - rss);
+  openers_join(openers, directory);
+  t_finish(second);
+  onstack_stats stats = t_finish(first);
+  cr_assert_eq(onstack_profile_write_folded(profile, NULL, discard, &length), 0);
+  onstack_profile_free(profile);
+  fprintf(stderr, "%d rounds: %lu samples, %lu in libraries, %lu truncated, %ld bytes more\n", OPENERS * rounds,
+              (unsigned long)seen.samples, (unsigned long)seen.within, (unsigned long)stats.truncated, (long)grown);
+  cr_assert_gt(seen.within, (uint64_t)(OPENERS * rounds) / 100, "ticks must hit the libraries, or this shows nothing");
+  cr_assert_gt(length, 0);
+  cr_assert_lt(grown, 1024 * 1024, "%ld bytes more after %d rounds", (long)grown, OPENERS * rounds);
 }

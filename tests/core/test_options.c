@@ -74,7 +74,7 @@ Test(options, switches_and_choices) {
 Test(options, reserved_bytes) {
   EXPECT(o.reserved0[0] = 1, ONSTACK_E_OPTIONS);
   EXPECT(o.reserved0[1] = 1, ONSTACK_E_OPTIONS);
-  EXPECT(o.reserved1 = 1, ONSTACK_E_OPTIONS);
+  EXPECT(o.label_bytes = ONSTACK_MAX_LABEL_BYTES + 1, ONSTACK_E_OPTIONS);
 }
 
 Test(options, signals) {

@@ -122,7 +122,7 @@ Test(profile_pprof, a_stack_cut_short_says_so_at_its_root) {
                {ONSTACK_TRUNCATED_UNREADABLE, "[truncated: unreadable stack memory]"},
                {ONSTACK_TRUNCATED_MISALIGNED, "[truncated: misaligned frame pointer]"},
                {ONSTACK_TRUNCATED_NOT_RISING, "[truncated: frame pointer does not rise]"},
-               {ONSTACK_TRUNCATED_BAD_RETURN, "[truncated: return address is not code]"},
+               {ONSTACK_TRUNCATED_BAD_RETURN, "[truncated: no return address]"},
                {ONSTACK_TRUNCATED_STACK_SWITCH, "[truncated: switch of stacks]"},
                {ONSTACK_TRUNCATED_BY_DESIGN, NULL},
                {ONSTACK_TRUNCATED_UNWINDER, "[truncated: by the unwinder]"},

@@ -15,11 +15,13 @@
 
 TestSuite(reader, .init = t_setup);
 
-/* EPERM for process_vm_readv and/or for rt_sigprocmask with an invalid `how` (the probe). Each test is a process. */
-static void refuse(bool copy, bool probe) {
+/* EPERM for process_vm_readv, for rt_sigprocmask with an invalid `how` (the probe), and for pipe2, good and bad alike.
+   Each test is a process. */
+static void refuse_all_of(bool copy, bool probe, bool pipe) {
   struct sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, copy ? SYS_process_vm_readv : 0xffffffff, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, copy ? SYS_process_vm_readv : 0xffffffff, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pipe ? SYS_pipe2 : 0xffffffff, 3, 0),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, probe ? SYS_rt_sigprocmask : 0xffffffff, 0, 3),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 0, 1),
@@ -30,6 +32,8 @@ static void refuse(bool copy, bool probe) {
   cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
   cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0, "seccomp: %s", strerror(errno));
 }
+
+static void refuse(bool copy, bool probe) { refuse_all_of(copy, probe, false); }
 
 __attribute__((noinline)) static void two_callers(double seconds) {
   t_burn(seconds);
@@ -79,8 +83,36 @@ Test(reader, copy_where_the_probe_is_refused) {
   }
 }
 
-Test(reader, none_where_both_are_refused) {
+Test(reader, pipe_where_both_are_refused) {
+  t_traces before = t_traces_now();
   refuse(true, true);
+  for (int i = 0; i < 2; i++) {
+    double frames;
+    sampled("pipe", walkers[i], &frames);
+    cr_assert_gt(frames, 3, "%s: %.1f frames", walkers[i], frames);
+  }
+  t_traces after = t_traces_now();
+  t_same_traces(&before, &after, "its pipes are closed by the last stop");
+}
+
+/* A mask of its own for good and bad alike: the filter does not look at the arguments. */
+Test(reader, copy_where_every_mask_call_is_refused) {
+  struct sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0, "seccomp: %s", strerror(errno));
+  double frames;
+  sampled("copy", "rules", &frames);
+  cr_assert_gt(frames, 3, "%.1f frames", frames);
+}
+
+Test(reader, none_where_all_are_refused) {
+  refuse_all_of(true, true, true);
   for (int i = 0; i < 2; i++) {
     double frames;
     onstack_stats stats = sampled("none", walkers[i], &frames);

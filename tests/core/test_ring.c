@@ -10,10 +10,10 @@
 TestSuite(ring, .init = t_setup);
 
 static void *ring_of(onstack_ring *ring, uint32_t entries, uint32_t depth) {
-  size_t bytes = (size_t)entries * onstack_ring_stride(depth);
+  size_t bytes = (size_t)entries * onstack_ring_stride(depth, 0);
   void *memory = aligned_alloc(64, bytes);
   memset(memory, 0, bytes);
-  onstack_ring_init(ring, memory, bytes, depth);
+  onstack_ring_init(ring, memory, bytes, depth, 0);
   return memory;
 }
 
@@ -25,8 +25,8 @@ Test(ring, its_size_is_a_power_of_two_that_fits) {
     cr_assert_eq(count & ring.mask, 0);
     cr_assert(count <= entries && count * 2 > entries, "%u of %u", count, entries);
   }
-  cr_assert_eq(onstack_ring_stride(1) % 64, 0);
-  cr_assert_geq(onstack_ring_stride(1024), 1024 * sizeof(uint64_t) + sizeof(onstack_ring_entry));
+  cr_assert_eq(onstack_ring_stride(1, 0) % 64, 0);
+  cr_assert_geq(onstack_ring_stride(1024, 0), 1024 * sizeof(uint64_t) + sizeof(onstack_ring_entry));
 }
 
 Test(ring, fills_empties_and_wraps_in_order) {

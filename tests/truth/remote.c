@@ -55,8 +55,8 @@ static bool remote_read_pair(onstack_memory *memory, uint64_t address, uint64_t 
 
 static const onstack_reader remote_reader = {"remote", remote_always, remote_read_pair};
 
-onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_registers *registers, uint64_t *frames,
-                                      uint32_t capacity) {
+onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_registers *registers, ucontext_t *context,
+                                      uint64_t *frames, uint32_t capacity) {
   static onstack_thread record; /* takes the wishes for stack bounds */
   onstack_memory memory;
   memset(&memory, 0, sizeof(memory));
@@ -66,6 +66,10 @@ onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_regist
   memory.ranges[0] = (onstack_stack_range){remote->stack_low, remote->stack_high};
   onstack_memory_enter_stack(&memory, registers->sp);
   remote_walked = remote;
-  onstack_walk walk = {registers, NULL, &memory, NULL, frames, capacity};
+  onstack_walk walk = {.registers = registers,
+                       .ucontext = context,
+                       .memory = &memory,
+                       .frames = frames,
+                       .capacity = capacity};
   return onstack_unwinder_rules.run(&walk);
 }

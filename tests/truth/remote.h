@@ -6,6 +6,7 @@
 #include "handler/unwinder.h"
 
 #include <sys/types.h>
+#include <ucontext.h>
 
 #define TRUTH_WINDOW 8192u
 
@@ -25,7 +26,7 @@ bool truth_remote_read(const truth_remote *remote, uint64_t address, void *out, 
 void truth_remote_look(truth_remote *remote, uint64_t sp);
 
 /* onstack's walk of that thread. */
-onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_registers *registers, uint64_t *frames,
-                                      uint32_t capacity);
+onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_registers *registers, ucontext_t *context,
+                                      uint64_t *frames, uint32_t capacity);
 
 #endif

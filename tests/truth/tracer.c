@@ -115,6 +115,15 @@ static bool tracer_is_overwritten(const tracer_thread *thread) {
   return false;
 }
 
+/* What the kernel would write for a handler. */
+static void tracer_fill_context(ucontext_t *context, const struct user_regs_struct *now) {
+  greg_t *to = context->uc_mcontext.gregs;
+  memset(context, 0, sizeof(*context));
+  const unsigned long long from[] = {now->r8,  now->r9,  now->r10, now->r11, now->r12, now->r13, now->r14, now->r15, now->rdi,
+                                     now->rsi, now->rbp, now->rbx, now->rdx, now->rax, now->rcx, now->rsp, now->rip};
+  for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) to[i] = (greg_t)from[i];
+}
+
 static void tracer_compare(tracer *tracer, tracer_thread *thread, const struct user_regs_struct *now) {
   static uint64_t truth[TRACER_FRAMES], frames[TRACER_FRAMES];
   if (thread->shadow.lost > 0) return;
@@ -124,7 +133,9 @@ static void tracer_compare(tracer *tracer, tracer_thread *thread, const struct u
   }
   onstack_registers registers = {.pc = now->rip, .sp = now->rsp, .fp = now->rbp, .bx = now->rbx, .lr = 0};
   size_t count = truth_shadow_list(&thread->shadow, now->rip, truth, TRACER_FRAMES);
-  onstack_walk_result walk = truth_remote_walk(&thread->remote, &registers, frames, TRACER_FRAMES);
+  ucontext_t context;
+  tracer_fill_context(&context, now);
+  onstack_walk_result walk = truth_remote_walk(&thread->remote, &registers, &context, frames, TRACER_FRAMES);
   truth_tally_add(tracer->tally, truth, count, frames, walk);
 }
 

@@ -94,7 +94,8 @@ static void verdict_print_address(const char *label, uint64_t pc, FILE *out) {
 
 static const char *const verdict_names[TRUTH_VERDICTS] = {"exact", "truncated", "false root", "skipped", "INVENTED"};
 static const char *const verdict_reasons[ONSTACK_TRUNCATION_COUNT] = {
-    "not", "depth", "unreadable", "misaligned", "not rising", "bad return", "stack switch", "by design", "unwinder"};
+    "not", "depth", "unreadable", "misaligned", "not rising", "bad return", "stack switch", "by design", "unwinder",
+    "no rule"};
 
 void truth_tally_print(truth_tally *tally, const char *name, uint32_t places, FILE *out) {
   double all = tally->compared ? (double)tally->compared : 1;

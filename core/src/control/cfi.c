@@ -9,10 +9,13 @@
 #define CFI_REG_FP 6u
 #define CFI_REG_SP 7u
 #define CFI_REG_BX 3u
+#define CFI_REG_COUNT 16u /* general registers, which the kernel saves in order */
 #else /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
 #define CFI_REG_FP 29u
 #define CFI_REG_SP 31u
+#define CFI_REG_LR 30u
 #define CFI_REG_BX 0xfffffffeu
+#define CFI_REG_COUNT 31u
 #endif
 
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
@@ -38,7 +41,7 @@ typedef struct cfi_machine {
   cfi_state now, initial;
   cfi_state stack[CFI_STATES];
   uint32_t depth;
-  uint64_t location;
+  uint64_t low, location;
   void (*emit)(void *data, uint64_t address, const onstack_rule *rule);
   void *data;
 } cfi_machine;
@@ -232,7 +235,9 @@ static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
   machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
                           : number == CFI_REG_FP ? ONSTACK_CFA_FP
                           : number == CFI_REG_BX ? ONSTACK_CFA_BX
-                                                 : ONSTACK_CFA_LOST;
+                          : number < CFI_REG_COUNT ? ONSTACK_CFA_REGISTER
+                                                   : ONSTACK_CFA_LOST;
+  machine->now.cfa_after = machine->now.cfa_kind == ONSTACK_CFA_REGISTER ? (uint8_t)number : 0;
 }
 
 static int16_t cfi_words(const cfi_register *saved, bool *representable) {
@@ -251,6 +256,26 @@ static onstack_rule cfi_bare_rule(uint8_t cfa) {
   return rule;
 }
 
+#if defined(__aarch64__)
+/*
+ * glibc's lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and
+ * LR: alone among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
+ */
+static void cfi_mend_resolver(onstack_rule *rule) {
+  rule->cfa_offset += 16;
+  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+}
+
+/* Its first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has pushed. */
+static void cfi_foresee_resolver(cfi_machine *machine) {
+  static const uint8_t next[] = {0x11, CFI_REG_LR, 0x7f};
+  const onstack_cfi_reader *reader = &machine->reader;
+  if (machine->location == machine->low && machine->common->data_align == -8 &&
+      reader->end - reader->at >= sizeof(next) && memcmp(reader->base + reader->at, next, sizeof(next)) == 0)
+    machine->now.ra = (cfi_register){CFI_AT_CFA, 8};
+}
+#endif
+
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
   bool good = true, bx_good = true;
@@ -260,7 +285,7 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_kind == ONSTACK_CFA_LOST) return lost;
   if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return lost;
   rule.cfa_offset = (int32_t)state->cfa_offset;
-  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP) rule.after = state->cfa_after;
+  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP || state->cfa_kind == ONSTACK_CFA_REGISTER) rule.after = state->cfa_after;
   rule.ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
   cfi_register fp = state->fp;
@@ -271,13 +296,15 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
 #if defined(__x86_64__)
   if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
 #else
-  /* glibc's lazy resolver leaves out the two words that .plt pushed: alone among all frames it has LR above its CFA. */
-  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) rule = (onstack_rule){rule.cfa, 0, rule.fp, -1, 0, rule.cfa_offset + 16};
+  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) cfi_mend_resolver(&rule);
 #endif
   return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
+#if defined(__aarch64__)
+  cfi_foresee_resolver(machine);
+#endif
   onstack_rule rule = cfi_to_rule(machine);
   machine->emit(machine->data, machine->location, &rule);
   machine->location += delta * machine->common->code_align;
@@ -430,7 +457,7 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
   }
   machine.common = &section->common;
   machine.reader = reader;
-  machine.location = function->low;
+  machine.low = machine.location = function->low;
   machine.emit = cfi_emit_nothing;
   bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
   machine.initial = machine.now;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/cfi_reader.h"
 
+#include <string.h>
+
 uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
   uint64_t value = 0;
   if (reader->bad || reader->end - reader->at < bytes) {
     reader->bad = true;
     return 0;
   }
-  for (uint32_t i = 0; i < bytes; i++) value |= (uint64_t)reader->base[reader->at + i] << (8 * i);
+  memcpy(&value, reader->base + reader->at, bytes); /* little-endian machines only */
   reader->at += bytes;
   return value;
 }

@@ -29,6 +29,9 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
       chosen = &onstack_reader_probe;
     else if (*copy_works)
       chosen = &onstack_reader_copy;
+    /* Its pipes serve `probe`, too. */
+    if (!*copy_works && onstack_reader_pipe.self_test(good, pages) && chosen == &onstack_reader_none)
+      chosen = &onstack_reader_pipe;
     munmap(good, ONSTACK_PAGE);
   }
   munmap(pages, 2 * ONSTACK_PAGE);

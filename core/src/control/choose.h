@@ -9,7 +9,7 @@
 ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
 
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
-   `copy` to fall back to. */
+   `copy` to fall back to; otherwise it has `pipe`, if that works. */
 ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #endif

@@ -18,9 +18,12 @@
 #define GO_MODULE_TEXT 22
 #define GO_MODULE_ETEXT 23
 
+#define GO_SEGMENTS 12 /* linkers write four to six */
+
 typedef struct go_object {
   uint64_t bias;
-  uint64_t low, high; /* all loaded segments */
+  uint32_t segment_count;
+  onstack_code_range segments[GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
   char path[512];     /* "" for the main executable */
 } go_object;
 
@@ -51,14 +54,12 @@ static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   if (list->count == GO_OBJECTS) return 1;
   go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
-  object->low = UINT64_MAX;
-  object->high = 0;
+  object->segment_count = 0;
   for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-    if (segment->p_type != PT_LOAD) continue;
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == GO_SEGMENTS) continue;
     uint64_t low = info->dlpi_addr + segment->p_vaddr;
-    if (low < object->low) object->low = low;
-    if (low + segment->p_memsz > object->high) object->high = low + segment->p_memsz;
+    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
   }
   object->path[0] = 0;
   if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
@@ -111,9 +112,13 @@ static bool go_find_sections(const go_object *object, go_sections *sections) {
   return sections->pclntab != 0;
 }
 
-/* The file may have been replaced since it was loaded: only addresses inside the loaded object are looked at. */
+/* The file may have been replaced since it was loaded: only addresses inside one loaded segment are looked at. */
 static bool go_is_loaded(const go_object *object, uint64_t address, uint64_t size) {
-  return address >= object->low && address <= object->high && size <= object->high - address;
+  for (uint32_t i = 0; i < object->segment_count; i++) {
+    const onstack_code_range *segment = &object->segments[i];
+    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
+  }
+  return false;
 }
 
 /*
@@ -142,6 +147,7 @@ static const struct {
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
+  if (low < go->text.low || high > go->text.high) return; /* its code will be read */
   if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c' && name[0] != 'g' && name[0] != 'r') return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
@@ -156,7 +162,7 @@ static void go_note_function(void *data, const char *name, uint64_t low, uint64_
 static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
                          onstack_code_range *text) {
   const uint64_t *module = (const uint64_t *)(uintptr_t)sections->module;
-  if (sections->module && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
+  if (sections->module && sections->module % 8 == 0 && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
       go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab &&
       module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
@@ -167,7 +173,7 @@ static bool go_find_text(const go_object *object, const go_sections *sections, o
     memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
     *text = (onstack_code_range){table->text, table->text + end};
   }
-  return text->low < text->high && text->low >= object->low && text->high <= object->high;
+  return text->low < text->high && go_is_loaded(object, text->low, text->high - text->low);
 }
 
 static void go_inspect_object(const go_object *object) {
@@ -177,7 +183,7 @@ static void go_inspect_object(const go_object *object) {
   uint32_t count = onstack_code.go_count;
   if (!go_find_sections(object, &sections)) return;
   for (uint32_t i = 0; i < count; i++)
-    if (onstack_code.go[i].text.low >= object->low && onstack_code.go[i].text.high <= object->high) return;
+    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return;
   memset(&go, 0, sizeof(go));
   if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return;
   if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return;

@@ -5,23 +5,30 @@
 #include "control/rule_table.h"
 #include "control/threads.h"
 #include "handler/pc_cache.h"
+#include "handler/traceback.h"
 
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct module_entry {
   onstack_module module;
   uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
   uint64_t section_end;    /* of the segment that holds it */
   uint64_t fingerprint;    /* of the header's first bytes: tells two objects at one address apart */
+  const char *name;        /* in the list's `names`, for the time of one look */
   bool tried;
 } module_entry;
 
+#define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
+
 typedef struct module_list {
   module_entry *entries;
+  char *names; /* copies of what the loader calls them, for the time of one look */
+  size_t names_used;
   uint32_t count;
   uint64_t adds, subs;
 } module_list;
@@ -29,6 +36,10 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
+
+/* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
+static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
+static uint32_t modules_path_count = 1;
 
 /* Tables that the map does not name any more. Unmapped when every handler that may have read their address is gone. */
 #define MODULES_RETIRED 256u
@@ -58,17 +69,26 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
   }
 }
 
+static const char *module_copy_name(module_list *list, const char *name) {
+  size_t size = name ? strlen(name) + 1 : 1;
+  if (!list->names || size > MODULES_NAME_BYTES - list->names_used) return "";
+  char *copy = list->names + list->names_used;
+  if (size > 1) memcpy(copy, name, size);
+  list->names_used += size;
+  return copy;
+}
+
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
   list->adds = info->dlpi_adds;
   list->subs = info->dlpi_subs;
-  if (modules_known.entries && list->adds == modules_known.adds && list->subs == modules_known.subs) return 1;
   if (list->count == ONSTACK_MODULES) return 1;
   module_entry *entry = &list->entries[list->count];
   memset(entry, 0, sizeof(*entry));
   module_note_segments(entry, info);
+  entry->name = module_copy_name(list, info->dlpi_name);
   if (entry->module.high != 0) list->count++;
   return 0;
 }
@@ -148,6 +168,7 @@ static void modules_publish(void) {
     onstack_store_relaxed(&to->high, from->high);
     onstack_store_relaxed(&to->base, from->base);
     onstack_store_relaxed(&to->table, from->table);
+    onstack_store_relaxed(&to->number, from->number);
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
@@ -166,11 +187,32 @@ static bool module_is_same(const module_entry *a, const module_entry *b) {
          a->section_header == b->section_header && a->fingerprint == b->fingerprint;
 }
 
+/* The program itself has no name with the loader. */
+static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
+  if (entry->name[0] != 0 || !first) return entry->name;
+  ssize_t length = readlink("/proc/self/exe", buffer, 4095);
+  buffer[length > 0 ? length : 0] = 0;
+  return buffer;
+}
+
+static uint32_t module_number(const char *path) {
+  if (path[0] == 0) return 0;
+  for (uint32_t i = 1; i < modules_path_count; i++)
+    if (strcmp(modules_paths[i], path) == 0) return i;
+  char *copy = modules_path_count <= ONSTACK_MODULES ? strdup(path) : NULL;
+  if (!copy) return 0;
+  modules_paths[modules_path_count] = copy;
+  return modules_path_count++;
+}
+
 /* Takes the new list over, with the tables of the objects that are in both. */
 static void modules_take_over(module_list *fresh) {
   module_list old = modules_known;
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
+    char buffer[4096];
+    entry->module.number = module_number(module_path(entry, i == 0, buffer));
+    entry->name = NULL;
     if (entry->section_header) entry->fingerprint = module_fingerprint(entry);
     for (uint32_t k = 0; k < old.count; k++) {
       if (!module_is_same(entry, &old.entries[k])) continue;
@@ -182,20 +224,38 @@ static void modules_take_over(module_list *fresh) {
   }
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
+  modules_known.names = NULL; /* freed when the look is over */
   modules_publish();
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
   free(old.entries);
 }
 
+/* The loader's counts of what it loaded and unloaded: the same ones, the same objects. */
+static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
+  module_list *list = data;
+  (void)size;
+  list->adds = info->dlpi_adds;
+  list->subs = info->dlpi_subs;
+  return 1;
+}
+
 static void modules_look(void) {
-  module_list fresh = {calloc(ONSTACK_MODULES, sizeof(module_entry)), 0, 0, 0};
+  module_list now = {0};
+  dl_iterate_phdr(module_peek, &now);
+  if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
+  module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
   if (!fresh.entries) return;
+  fresh.names = malloc(MODULES_NAME_BYTES);
   dl_iterate_phdr(module_copy, &fresh);
-  bool same = modules_known.entries && fresh.adds == modules_known.adds && fresh.subs == modules_known.subs;
-  if (same)
-    free(fresh.entries);
-  else
-    modules_take_over(&fresh);
+  modules_take_over(&fresh);
+  free(fresh.names);
+}
+
+const char *onstack_modules_path(uint32_t number) {
+  pthread_mutex_lock(&modules_lock);
+  const char *path = number < modules_path_count ? modules_paths[number] : "";
+  pthread_mutex_unlock(&modules_lock);
+  return path;
 }
 
 /* The smallest section that has not been tried; NULL when all are. */
@@ -215,18 +275,18 @@ static module_entry *modules_next(size_t *size) {
 }
 
 static void modules_free_retired(void) {
-  if (modules_retired_count == 0 || !onstack_threads_all_idle()) return;
+  if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
   for (uint32_t i = 0; i < modules_retired_count; i++) onstack_rule_table_free(modules_retired[i]);
   modules_retired_count = 0;
 }
 
 bool onstack_modules_refresh(size_t budget_bytes) {
   size_t size = 0, spent = 0;
-  module_entry *entry;
+  module_entry *entry = NULL;
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while ((entry = modules_next(&size)) && (spent == 0 || spent + size <= budget_bytes)) {
+  while (budget_bytes > 0 && (entry = modules_next(&size)) && (spent == 0 || spent + size <= budget_bytes)) {
     entry->module.table = module_derive(entry);
     entry->tried = true;
     spent += size + 1;
@@ -243,6 +303,6 @@ void onstack_modules_after_fork(void) {
   if (onstack_modules.turn & 1) {
     onstack_modules.count = 0;
     onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
-    modules_known = (module_list){NULL, 0, 0, 0}; /* its memory may be in any state; a few KiB are given up */
+    modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
   }
 }

@@ -10,10 +10,13 @@
 
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one). Returns true while
- * tables are still missing. Retired tables are unmapped when no handler can be reading them.
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* The path behind onstack_module.number; "" for 0. Lives for ever. */
+ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 
 /* In the child of a fork: the lock is nobody's, a half-written map is empty. */
 ONSTACK_INTERNAL void onstack_modules_after_fork(void);

@@ -38,7 +38,7 @@ static int options_copy(const onstack_options *from, onstack_options *to) {
   memcpy(to, from, sizeof(*to));
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
-  return to->reserved1 == 0 ? 0 : ONSTACK_E_OPTIONS;
+  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
 }
 
 static int options_check_switches(const onstack_options *options) {
@@ -72,6 +72,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
 
 static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
+  settings->label_bytes = options->label_bytes;
   if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
   if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;

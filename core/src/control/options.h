@@ -10,6 +10,7 @@ typedef struct onstack_settings {
   uint64_t period_ns;
   uint32_t weight_max;
   uint32_t depth;
+  uint32_t label_bytes;
   size_t buffer_bytes;
   int32_t signal;
   bool on_stack, threads, own_threads;

@@ -12,6 +12,7 @@
 #include "control/threads.h"
 #include "control/vdso.h"
 #include "handler/clock_cpu.h"
+#include "handler/memory_pipe.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -66,7 +67,8 @@ static int slots_prepare(void) {
   return result;
 }
 
-static int slot_take_memory(slot_memory *has, size_t bytes, uint32_t depth) {
+static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+  size_t bytes = settings->buffer_bytes;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
@@ -74,7 +76,7 @@ static int slot_take_memory(slot_memory *has, size_t bytes, uint32_t depth) {
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  size_t used = onstack_ring_bytes(bytes, depth);
+  size_t used = onstack_ring_bytes(bytes, settings->depth, settings->label_bytes);
   madvise(has->memory, used < SLOT_POPULATE ? used : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
@@ -106,7 +108,8 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->sink_tid = slot->drain_tid = 0;
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
-  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth);
+  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+                    settings->label_bytes);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
@@ -116,7 +119,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     if ((result = slot_check_host(settings)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings->buffer_bytes, settings->depth)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
     slot_fill(slot, settings);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
@@ -159,6 +162,9 @@ void onstack_slot_give_back(onstack_slot *slot) {
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_store_relaxed(&slot->drain_tid, 0);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
+  onstack_memory_pipe_close();
 }
 
 void onstack_slots_after_fork(void) {
@@ -183,6 +189,7 @@ void onstack_slots_after_fork(void) {
   onstack_timers_held = 0;
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  onstack_memory_pipe_after_fork();
   onstack_code_map_after_fork();
   onstack_modules_after_fork();
 }

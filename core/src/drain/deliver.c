@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static bool deliver_one(const onstack_slot *slot, const onstack_ring_entry *entry, onstack_sink sink, void *data) {
+static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, onstack_sink sink, void *data) {
   char name[sizeof(entry->thread_name) + 1];
   memcpy(name, entry->thread_name, sizeof(entry->thread_name));
   name[sizeof(entry->thread_name)] = 0;
@@ -19,12 +19,21 @@ static bool deliver_one(const onstack_slot *slot, const onstack_ring_entry *entr
       .thread_name = name,
       .frames = entry->frames,
       .frame_count = entry->frame_count,
+      .label_bytes = entry->label_bytes,
+      .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
+      .flags = entry->flags,
   };
   return sink(data, &sample) == 0;
 }
 
+static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry) {
+  onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
+  onstack_add_relaxed(&counters->samples, (uint64_t)1);
+  onstack_add_relaxed(&counters->truncated_by[entry->truncation], (uint64_t)1);
+}
+
 uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
-                         onstack_deliver_counters *counters) {
+                         onstack_deliver_counters *counters, onstack_tally *tally) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
@@ -33,6 +42,9 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
   uint32_t generation = onstack_load_relaxed(&slot->generation);
   while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
+      /* Before the sink: it may fork, and look at the statistics. */
+      deliver_count(counters, entry);
+      onstack_tally_add(tally, entry, onstack_ring_found(&slot->ring, entry));
       bool taken = !sink || deliver_one(slot, entry, sink, sink_data);
       /* The sink has forked and this is the child: the slot is not ours any more, its ring is empty or another's. */
       if (onstack_load_relaxed(&slot->generation) != generation) return handed;

@@ -59,6 +59,7 @@ typedef struct onstack_go_layout {
   uint32_t sched_sp; /* g.sched */
   uint32_t sched_pc;
   uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see handler/go_labels.h; 0: not known */
   bool known;
 } onstack_go_layout;
 

@@ -9,6 +9,7 @@
 
 #include "handler/action.h"
 #include "handler/clock_cpu.h"
+#include "handler/go_labels.h"
 #include "handler/registers.h"
 #include "handler/slot.h"
 
@@ -76,13 +77,27 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.page_low = memory.page_high = memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
   if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
-  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth};
+  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
+                       onstack_ring_found(&slot->ring, entry)};
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (memory.asked) {
     onstack_store_relaxed(&slot->wanted, 1u);
     entry_wake_drain(slot);
   }
   return result;
+}
+
+/* The goroutine's labels: the first runtime that has a goroutine on this thread. */
+static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_memory memory;
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  memory.copy_works = slot->copy_works;
+  for (uint32_t i = 0; i < runtimes && entry->label_bytes == 0; i++) {
+    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
+    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  }
 }
 
 /* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
@@ -99,15 +114,14 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->time_ns = entry_now_ns(slot);
   entry->tid = (int32_t)tid;
   entry->weight = weight;
+  entry->label_bytes = 0;
+  entry->flags = 0;
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
   entry->truncation = result.truncation;
+  if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
   if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
     onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
-  } else {
-    onstack_add_relaxed(&counters->recorded, (uint64_t)weight);
-    onstack_add_relaxed(&counters->samples, (uint64_t)1);
-    onstack_add_relaxed(&counters->truncated_by[result.truncation], (uint64_t)1);
   }
   onstack_ring_publish(&slot->ring, entry, position);
   if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);

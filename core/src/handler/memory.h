@@ -3,12 +3,15 @@
  * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
  *
  *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`.
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
  *           by frame pointers, and housekeeping checks them again every second.
  *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
  *   none    refuses everything: walks end at the interrupted PC.
  *
  * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
@@ -44,6 +47,7 @@ typedef struct onstack_memory {
 
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
 ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
 
 /* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
@@ -51,6 +55,13 @@ ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_
 
 /* Two words by process_vm_readv. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
 
 /* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);

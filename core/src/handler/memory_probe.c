@@ -7,6 +7,7 @@
 #include "base/address.h"
 #include "base/sys.h"
 #include "handler/memory.h"
+#include "handler/memory_pipe.h"
 
 #include <errno.h>
 
@@ -23,7 +24,7 @@ static bool probe_self_test(const void *good, const void *bad) {
 
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works && onstack_memory_copy_pair(address, words);
+    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
   uint64_t low = address & ~(ONSTACK_PAGE - 1);
   uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
   for (uint64_t page = low; page < high; page += ONSTACK_PAGE) {

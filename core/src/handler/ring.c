@@ -5,8 +5,8 @@ static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *rin
   return (onstack_ring_entry *)(void *)(ring->entries + (size_t)(position & ring->mask) * ring->stride);
 }
 
-uint32_t onstack_ring_stride(uint32_t depth) {
-  uint32_t bytes = (uint32_t)(sizeof(onstack_ring_entry) + (size_t)depth * sizeof(uint64_t));
+uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
+  uint32_t bytes = (uint32_t)(sizeof(onstack_ring_entry) + (size_t)depth * (sizeof(uint64_t) + 1)) + label_room;
   return (bytes + ONSTACK_CACHE_LINE - 1) & ~(uint32_t)(ONSTACK_CACHE_LINE - 1);
 }
 
@@ -16,15 +16,16 @@ static uint32_t ring_count(size_t bytes, uint32_t stride) {
   return count;
 }
 
-size_t onstack_ring_bytes(size_t bytes, uint32_t depth) {
-  uint32_t stride = onstack_ring_stride(depth);
+size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room) {
+  uint32_t stride = onstack_ring_stride(depth, label_room);
   return (size_t)ring_count(bytes, stride) * stride;
 }
 
-void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth) {
+void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
   ring->entries = memory;
-  ring->stride = onstack_ring_stride(depth);
+  ring->stride = onstack_ring_stride(depth, label_room);
   ring->depth = depth;
+  ring->label_room = label_room;
   ring->mask = ring_count(bytes, ring->stride) - 1;
   ring->tail = 0;
   ring->head = 0;

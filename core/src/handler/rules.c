@@ -45,6 +45,7 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
   copy.high = onstack_load_relaxed(&module->high);
   copy.base = onstack_load_relaxed(&module->base);
   copy.table = onstack_load_relaxed(&module->table);
+  copy.number = onstack_load_relaxed(&module->number);
   onstack_fence_observe();
   if (onstack_load_relaxed(&onstack_modules.turn) != turn) return false;
   if (address - copy.low >= copy.high - copy.low) return false;
@@ -52,7 +53,11 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
   return true;
 }
 
+ONSTACK_HANDLER bool onstack_modules_find(uint64_t address, onstack_module *last) {
+  return address - last->low < last->high - last->low || rules_find_module(address, last);
+}
+
 ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
-  if (address - last->low >= last->high - last->low && !rules_find_module(address, last)) return NULL;
+  if (!onstack_modules_find(address, last)) return NULL;
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }

@@ -30,6 +30,9 @@
 #define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
                                    code that is described is free to use the register for anything */
 
+#define ONSTACK_CFA_REGISTER 10u /* the register of the DWARF number `after` + offset: known for the first frame only
+                                    (x86_64: OpenSSL's RSA, gcc's realigning prologues; aarch64: alike) */
+
 /* Where a register of the caller is. Anything else than these is not representable: no rule. */
 #define ONSTACK_AT_SAME INT16_MIN /* unchanged */
 #define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
@@ -37,7 +40,7 @@
 
 typedef struct onstack_rule {
   uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words */
+  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
   int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
   int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
   int16_t bx;         /* saved RBX */
@@ -67,6 +70,7 @@ typedef struct onstack_module {
   uint64_t high;
   uint64_t base;                  /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint32_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
 } onstack_module;
 
 #define ONSTACK_MODULES 1024u
@@ -78,6 +82,9 @@ typedef struct onstack_module_map {
 } onstack_module_map;
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_modules_find(uint64_t address, onstack_module *last);
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);

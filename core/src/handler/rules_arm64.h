@@ -79,7 +79,8 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  return rules_step_plt(cursor) || rules_step_foreign_leaf(cursor) ? RULES_STEP_OK : rules_step_record(cursor);
+  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
+  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
 }
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */

@@ -40,6 +40,9 @@ typedef struct rules_cursor {
   uint32_t treatment; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
+  bool described; /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
+  const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
+  uint32_t unproven; /* the first frame whose return address has not been seen behind a call yet; 0: none */
 } rules_cursor;
 
 static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {

@@ -32,8 +32,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
 #if defined(__aarch64__)
 #include "handler/rules_arm64.h"
 #else
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
+#include "handler/rules_x86_64.h"
 
 /* A Go function without a pcsp table. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {

@@ -31,6 +31,21 @@ static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor
   return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
 }
 
+/* A general register of the interrupted code by its DWARF number, from the kernel's frame (offsets as above). */
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+#if defined(__x86_64__)
+  /* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax,
+     cx, sp) */
+  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
+#else
+  if (!cursor->context || number > 30) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
+#endif
+  return true;
+}
+
 static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
   const onstack_rule *rule = cursor->rule;
   uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
@@ -50,6 +65,10 @@ static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, u
   case ONSTACK_CFA_DEREF_SP:
     if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
     *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_REGISTER:
+    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += offset;
     break;
   default: /* ONSTACK_CFA_PLT */
     *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);

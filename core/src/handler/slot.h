@@ -21,10 +21,10 @@
 #define ONSTACK_SLOT_RUNNING 2u
 #define ONSTACK_SLOT_STOPPING 3u
 
+/* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
 typedef struct onstack_counters {
-  uint64_t ticks, recorded, samples, unattributed;
+  uint64_t ticks, unattributed;
   uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
-  uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
 

@@ -12,6 +12,7 @@ static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) 
     result.frame_count = walk->capacity;
     result.truncation = ONSTACK_TRUNCATED_DEPTH;
   }
+  for (uint32_t i = 0; walk->found && i < result.frame_count; i++) walk->found[i] = ONSTACK_BY_UNWINDER;
   if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
   return result;
 }

@@ -65,3 +65,20 @@ int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_e
   if (opened == 0) onstack_elf_close(&file);
   return error;
 }
+
+static bool elf_module_has_table(const onstack_elf_file *file) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    if (file->sections[i].type == ONSTACK_ELF_SECTION_SYMTAB) return true;
+  }
+  return false;
+}
+
+int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
+  onstack_elf_file debug;
+  int opened = elf_module_open(file, mapping);
+  if (opened == 0 && elf_module_has_table(file)) return 0;
+  if (elf_module_open_debug(&debug, &mapping->build_id) != 0) return opened;
+  if (opened == 0) onstack_elf_close(file);
+  *file = debug;
+  return 0;
+}

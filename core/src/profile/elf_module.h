@@ -14,4 +14,10 @@
 ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *mapping, onstack_elf_query *queries,
                                                 size_t count, onstack_profile_arena *names);
 
+/*
+ * Opens the file with the best symbol table of a module: its own if that has .symtab, else its debug file, else its own.
+ * The caller closes it. Errors: -errno, -ENOEXEC, -ENOMEM; nothing is open then.
+ */
+ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping);
+
 #endif

@@ -22,7 +22,7 @@ typedef struct elf_symbol_scan {
 } elf_symbol_scan;
 
 /* Among symbols at one address: functions before bare labels, then global before weak before local. 0: no function. */
-static uint32_t elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
+uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
   if (symbol->size == 0 || symbol->name == 0 || symbol->section == ONSTACK_ELF_INDEX_UNDEFINED) return 0;
   uint32_t rank;
   switch (symbol->info >> 4) {
@@ -57,7 +57,7 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
 
 /* False when the table is given up. */
 static bool elf_symbol_offer(elf_symbol_scan *scan, const onstack_elf_symbol *symbol) {
-  uint32_t rank = elf_symbol_rank(scan->file, symbol);
+  uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
   for (size_t i = elf_query_lower_bound(scan->queries, scan->count, symbol->value); i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];

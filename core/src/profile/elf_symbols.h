@@ -30,4 +30,7 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type,
                                               onstack_elf_query *queries, size_t count, onstack_profile_arena *names);
 
+/* How good a name a symbol is for the code that it covers; 0: it is no function. */
+ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
+
 #endif

@@ -4,6 +4,7 @@
 #include "profile/truncation.h"
 
 #include <errno.h>
+#include <string.h>
 #include <stdlib.h>
 
 /* Field numbers of profile.proto. */
@@ -97,6 +98,17 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
   onstack_pprof_add_part(&writer->message, 1, &writer->part);
 }
 
+/* The sink has seen to it that there are pairs, and that each string ends. */
+static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  int error = 0;
+  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
+    const char *key = stack->labels + at, *value = key + strlen(key) + 1;
+    error = pprof_add_label(writer, key, value, 0);
+    at = (uint32_t)(value + strlen(value) + 1 - stack->labels);
+  }
+  return error;
+}
+
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   pprof_add_locations(writer, stack);
   /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
@@ -106,6 +118,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   int error = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
+  if (error == 0) error = pprof_add_labels(writer, stack);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
 }
 

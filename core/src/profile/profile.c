@@ -97,15 +97,28 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   free(profile);
 }
 
+/* Pairs of strings that end inside. */
+static bool profile_labels_are_sound(const onstack_sample *sample) {
+  uint32_t strings = 0;
+  if (sample->label_bytes == 0) return true;
+  if (sample->labels == NULL || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
+  for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == '\0';
+  return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
+}
+
 static bool profile_sample_is_sound(const onstack_sample *sample) {
   return sample != NULL && sample->size >= sizeof(*sample) && sample->frames != NULL && sample->frame_count > 0 &&
-         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0;
+         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
 }
 
 /* What tells this sample's stack from others, besides its frames. */
 static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
   onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
   if (profile->thread_ids) key.tid = sample->tid;
+  if (sample->label_bytes > 0) {
+    key.labels = sample->labels;
+    key.label_bytes = sample->label_bytes;
+  }
   if (profile->thread_names && sample->thread_name != NULL) {
     memcpy(key.thread_name, sample->thread_name, strnlen(sample->thread_name, sizeof(key.thread_name) - 1));
   }

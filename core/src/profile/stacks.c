@@ -36,6 +36,7 @@ static uint32_t stacks_hash(const stacks_key *key) {
   uint64_t hash = onstack_profile_hash_word(stack->period_ns, (uint64_t)(uint32_t)stack->tid);
   hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | key->sample->frame_count);
   hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
+  if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
   for (uint32_t i = 0; i < key->sample->frame_count; i++) {
     hash = onstack_profile_hash_word(hash, stacks_lookup_address(key->sample, i));
   }
@@ -47,7 +48,8 @@ static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   const onstack_profile_stack *want = ((const stacks_key *)key)->stack;
   const onstack_sample *sample = ((const stacks_key *)key)->sample;
   if (have->frame_count != sample->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
-      have->truncation != want->truncation ||
+      have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
+      (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
       memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
     return false;
   }
@@ -67,7 +69,11 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const s
   if (frames == NULL) return NULL;
   for (uint32_t i = 0; i < frame_count; i++) frames[i] = stacks_lookup_address(key->sample, i);
   onstack_profile_stack *stack = &stacks->items[stacks->count];
+  const char *labels = key->stack->labels;
+  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->stack->label_bytes);
+  if (labels == NULL && key->stack->labels != NULL) return NULL;
   *stack = *key->stack;
+  stack->labels = labels;
   stack->frames = frames;
   stack->frame_count = frame_count;
   onstack_profile_hash_insert(&stacks->index, hash, (uint32_t)stacks->count);

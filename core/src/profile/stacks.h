@@ -24,6 +24,8 @@ typedef struct onstack_profile_stack {
   uint64_t period_ns;
   int32_t tid;                                   /* 0 where threads are not told apart */
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
   uint64_t samples;
   uint64_t ticks;
   uint64_t time_ns;

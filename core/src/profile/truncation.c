@@ -11,8 +11,9 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
     case ONSTACK_TRUNCATED_UNREADABLE: return "[truncated: unreadable stack memory]";
     case ONSTACK_TRUNCATED_MISALIGNED: return "[truncated: misaligned frame pointer]";
     case ONSTACK_TRUNCATED_NOT_RISING: return "[truncated: frame pointer does not rise]";
-    case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: return address is not code]";
+    case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: no return address]";
     case ONSTACK_TRUNCATED_STACK_SWITCH: return "[truncated: switch of stacks]";
+    case ONSTACK_TRUNCATED_NO_RULE: return "[truncated: no unwind information]";
     case ONSTACK_TRUNCATED_UNWINDER: return "[truncated: by the unwinder]";
     default: return "[truncated: unknown reason]";
   }

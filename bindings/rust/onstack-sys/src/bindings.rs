@@ -9,6 +9,7 @@ pub const ONSTACK_DEFAULT_FREQUENCY: u32 = 99;
 pub const ONSTACK_MAX_FREQUENCY: u32 = 10000;
 pub const ONSTACK_DEFAULT_DEPTH: u32 = 128;
 pub const ONSTACK_MAX_DEPTH: u32 = 1024;
+pub const ONSTACK_MAX_LABEL_BYTES: u32 = 4096;
 pub const ONSTACK_E_FREQUENCY: i32 = -4096;
 pub const ONSTACK_E_OPTIONS: i32 = -4097;
 pub const ONSTACK_E_UNWINDER: i32 = -4098;
@@ -28,7 +29,9 @@ pub const ONSTACK_TRUNCATED_BAD_RETURN: u32 = 5;
 pub const ONSTACK_TRUNCATED_STACK_SWITCH: u32 = 6;
 pub const ONSTACK_TRUNCATED_BY_DESIGN: u32 = 7;
 pub const ONSTACK_TRUNCATED_UNWINDER: u32 = 8;
-pub const ONSTACK_TRUNCATION_COUNT: u32 = 9;
+pub const ONSTACK_TRUNCATED_NO_RULE: u32 = 9;
+pub const ONSTACK_TRUNCATION_COUNT: u32 = 10;
+pub const ONSTACK_SAMPLE_LABELS_CUT: u32 = 1;
 pub const ONSTACK_DEFAULT: u32 = 0;
 pub const ONSTACK_ON: u32 = 1;
 pub const ONSTACK_OFF: u32 = 2;
@@ -57,6 +60,9 @@ pub struct onstack_sample {
     pub thread_name: *const ::core::ffi::c_char,
     pub frames: *const u64,
     pub frame_count: u32,
+    pub label_bytes: u32,
+    pub labels: *const ::core::ffi::c_char,
+    pub flags: u32,
     pub reserved: u32,
 }
 pub type onstack_sink = ::core::option::Option<
@@ -119,7 +125,7 @@ pub struct onstack_options {
     pub signal: i32,
     pub max_depth: u32,
     pub buffer_bytes: u32,
-    pub reserved1: u32,
+    pub label_bytes: u32,
     pub unwinder: *const ::core::ffi::c_char,
     pub custom_unwinder: *const onstack_unwinder,
     pub sink: onstack_sink,
@@ -185,6 +191,32 @@ extern "C" {
     pub fn onstack_session_stats(
         session: *const onstack_session,
         stats: *mut onstack_stats,
+    ) -> ::core::ffi::c_int;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_module_stats {
+    pub size: u32,
+    pub reserved: u32,
+    pub path: *const ::core::ffi::c_char,
+    pub rules: u64,
+    pub go: u64,
+    pub frame_pointer: u64,
+    pub unwinder: u64,
+    pub ended: u64,
+    pub lost: u64,
+    pub lost_by: [u64; 16usize],
+}
+extern "C" {
+    pub fn onstack_session_modules(
+        session: *mut onstack_session,
+        visit: ::core::option::Option<
+            unsafe extern "C" fn(
+                data: *mut ::core::ffi::c_void,
+                module: *const onstack_module_stats,
+            ) -> ::core::ffi::c_int,
+        >,
+        data: *mut ::core::ffi::c_void,
     ) -> ::core::ffi::c_int;
 }
 #[repr(C)]
@@ -292,4 +324,43 @@ extern "C" {
         writer: onstack_writer,
         writer_data: *mut ::core::ffi::c_void,
     ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_traceback_prepare() -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_traceback_is_stale() -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_traceback_interrupted(
+        ucontext: *const ::core::ffi::c_void,
+        out: *mut onstack_registers,
+    );
+}
+extern "C" {
+    pub fn onstack_traceback_caller(climb: u32, out: *mut onstack_registers) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_traceback_walk(
+        from: *const onstack_registers,
+        frames: *mut u64,
+        capacity: u32,
+    ) -> u32;
+}
+extern "C" {
+    pub fn onstack_traceback_symbol(address: u64, entry: *mut u64) -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn onstack_go_labels_find(text: u64, labels: u64) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_go_labels_read(
+        text: u64,
+        offset: u32,
+        out: *mut ::core::ffi::c_char,
+        bytes: u32,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_go_labels_use(text: u64, offset: u32) -> ::core::ffi::c_int;
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
+#ifndef ONSTACK_DRAIN_TALLY_H
+#define ONSTACK_DRAIN_TALLY_H
+
+#include "handler/ring.h"
+#include "handler/rules.h"
+#include "onstack/onstack.h"
+
+typedef struct onstack_tally_row {
+  uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
+  uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
+} onstack_tally_row;
+
+typedef struct onstack_tally {
+  onstack_tally_row *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+  uint32_t count;
+  onstack_module last; /* that a frame lay in */
+} onstack_tally;
+
+/* Counts the frames of one entry; `found` is its ONSTACK_BY_* bytes. Consumer only. */
+ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found);
+
+ONSTACK_INTERNAL void onstack_tally_release(onstack_tally *tally);
+
+#endif
