@@ -449,7 +449,11 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
   uint64_t common_offset;
   bool is_function;
   const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
-  memset(&machine, 0, sizeof(machine));
+  /* Not the stack of states, which is large, and written before it is read. */
+  memset(&machine.now, 0, sizeof(machine.now));
+  machine.initial = machine.now;
+  machine.depth = 0;
+  machine.data = NULL;
   if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
       !cfi_parse_function(section, function->entry, common_offset, &reader, &again)) {
     emit(data, function->low, &lost);
