@@ -21,23 +21,27 @@
 //	_, err = profile.WriteTo(file) // gzip-compressed pprof, for `go tool pprof`
 //	err = profile.WriteFolded(out) // "thread;main;f;g 12" lines, for flame graph tools
 //
-// Package onstackhttp, below this one, serves profiles over HTTP.
+// Collect is all of that in one call, for a while or until a context ends. Package onstackhttp serves profiles over HTTP,
+// onstacktest takes them of benchmarks, cgotraceback shows native frames in runtime/pprof, panics and runtime.Callers.
 //
 // # What a sample holds
 //
-// The stack, leaf first, with Go's inlined functions; the labels "thread" (the kernel's name of the thread) and
-// "thread_id"; samples/count and cpu/nanoseconds, where a sample stands for all ticks that came with it. Go functions have the names and lines that runtime/pprof gives them,
-// native functions those of the ELF symbols, demangled where they are Rust's or C++'s (Function.SystemName keeps the
-// raw name). An address that lies in no symbol is shown as "library+0x1234", not under a neighbour's name: install the
-// debug symbols (libc6-dbg for the C library) or build with symbols to see the name. `go run` and `go test` link without
-// the symbol table, as -ldflags=-s does; profile a binary of `go build` to see names of native functions.
+// The stack, leaf first, with inlined functions; the labels "thread" (the kernel's name of the thread) and "thread_id",
+// and those that runtime/pprof.Do gave the goroutine, in native code too; samples/count and cpu/nanoseconds, where a
+// sample stands for all ticks that came with it.
+//
+// Go functions have the names and lines that runtime/pprof gives them. Native functions have those of the ELF symbols,
+// demangled where they are Rust's or C++'s (Function.SystemName keeps the raw name), and with DWARF debug information,
+// in the file or in a separate one under /usr/lib/debug, lines and inlined functions. An address that lies in no symbol
+// is shown as "library+0x1234", not under a neighbour's name: install the debug symbols (libc6-dbg for the C library) or
+// build with symbols to see the name. `go run` and `go test` link without the symbol table, as -ldflags=-s does; profile
+// a binary of `go build` to see names of native functions.
 //
 // # What it needs
 //
 // Linux, cgo and a C compiler: the core is C and is compiled with the package. Elsewhere, and with CGO_ENABLED=0,
-// the package builds and Start answers ErrUnsupported. Native code keeps its callers when it is built with
-// frame pointers (-fno-omit-frame-pointer); a stack that cannot be followed to its root is cut there and counted in
-// Stats.Truncated, never guessed.
+// the package builds and Start answers ErrUnsupported. Native code needs no frame pointers: its unwind tables are read.
+// A stack that cannot be followed to its root is cut there and counted in Stats.Truncated, never guessed.
 //
 // While nothing is being profiled there is no signal, timer, thread or goroutine of this package.
 package onstack

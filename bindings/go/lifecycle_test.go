@@ -41,6 +41,7 @@ func TestRefusals(t *testing.T) {
 		"unwinder":          {onstack.WithUnwinder("no-such"), onstack.ErrUnwinder},
 		"unwinder empty":    {onstack.WithUnwinder(""), onstack.ErrUnwinder},
 		"unwinder with NUL": {onstack.WithUnwinder("pc_only\x00"), onstack.ErrUnwinder},
+		"clock":             {onstack.WithClock(9), onstack.ErrOptions},
 		"SIGKILL":           {onstack.WithSignal(syscall.SIGKILL), onstack.ErrSignal},
 		"signal 99":         {onstack.WithSignal(99), onstack.ErrSignal},
 	}

@@ -23,8 +23,11 @@ type config struct {
 	maxStacks   uint32
 	signal      int32
 	unwinder    string
+	clock       Clock
 	threadNames uint8
 	threadIDs   uint8
+
+	goroutineLabels uint8
 }
 
 func newConfig(opts []Option) (*config, error) {
@@ -88,6 +91,25 @@ func WithUnwinder(name string) Option {
 	}
 }
 
+// Clock is who ticks.
+type Clock uint8
+
+const (
+	ClockCPU  Clock = 1 // CPU time of each thread (default)
+	ClockWall Clock = 2 // real time: threads that wait are sampled as well
+)
+
+// WithClock sets the clock. Errors: ErrOptions; ErrUnsupported at Start for a clock that this version does not have.
+func WithClock(clock Clock) Option {
+	return func(c *config) error {
+		if clock != ClockCPU && clock != ClockWall {
+			return fmt.Errorf("onstack: WithClock(%d): give ClockCPU or ClockWall: %w", clock, ErrOptions)
+		}
+		c.clock = clock
+		return nil
+	}
+}
+
 // WithSignal samples by another signal than SIGPROF. Go programs have little reason to: the profiler shares SIGPROF
 // with runtime/pprof, and a late tick of any other signal can end a Go process. Errors: ErrSignal.
 func WithSignal(signal syscall.Signal) Option {
@@ -114,6 +136,15 @@ func WithThreadNames(on bool) Option {
 func WithThreadIDs(on bool) Option {
 	return func(c *config) error {
 		c.threadIDs = onOff(on)
+		return nil
+	}
+}
+
+// WithGoroutineLabels says whether samples carry the labels that runtime/pprof.Do gave the goroutine; default true. A
+// sample has room for 256 bytes of them. Stats.GoroutineLabels says whether it works with this version of Go.
+func WithGoroutineLabels(on bool) Option {
+	return func(c *config) error {
+		c.goroutineLabels = onOff(on)
 		return nil
 	}
 }

@@ -19,6 +19,9 @@ import (
 // pollInterval is how often the waiting samples move into the profile, as the core's header asks.
 const pollInterval = 100 * time.Millisecond
 
+// labelBytes is the room for labels in each sample: a request id and two or three names.
+const labelBytes = 256
+
 // session is a session of the core and the goroutine that empties its buffer. It makes no thread.
 type session struct {
 	quit    chan struct{}
@@ -29,6 +32,7 @@ type session struct {
 	final   Stats              // once stopped
 	stopped time.Time
 	started time.Time
+	labels  bool // samples carry goroutine labels
 }
 
 // startSession begins sampling into table, which must outlive the session.
@@ -41,12 +45,17 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	options.max_depth = C.uint32_t(c.maxDepth)
 	options.buffer_bytes = C.uint32_t(c.bufferBytes)
 	options.signal = C.int32_t(c.signal)
+	options.clock = C.onstack_clock(c.clock)
+	labels := c.goroutineLabels != 2 && goroutineLabels()
+	if labels {
+		options.label_bytes = labelBytes
+	}
 	if c.unwinder != "" {
 		name := C.CString(c.unwinder)
 		defer C.free(unsafe.Pointer(name))
 		options.unwinder = name
 	}
-	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now()}
+	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels}
 	if err := coreError("start", int(C.onstack_session_start(&options, &s.handle))); err != nil {
 		return nil, err
 	}
@@ -94,7 +103,7 @@ func (s *session) stop() error {
 	}
 	s.stopped = time.Now()
 	err := coreError("stop", int(C.onstack_session_stop(s.handle)))
-	s.final = coreStats(s.handle)
+	s.final = s.coreStats()
 	if freed := coreError("stop", int(C.onstack_session_free(s.handle))); freed != nil {
 		return freed
 	}
@@ -134,12 +143,13 @@ func (s *session) stats() Stats {
 	if s.handle == nil {
 		return s.final
 	}
-	return coreStats(s.handle)
+	return s.coreStats()
 }
 
-func coreStats(handle *C.onstack_session) Stats {
+// coreStats needs the handle: under mu.
+func (s *session) coreStats() Stats {
 	c := C.onstack_stats{size: C.sizeof_onstack_stats}
-	if C.onstack_session_stats(handle, &c) < 0 {
+	if C.onstack_session_stats(s.handle, &c) < 0 {
 		return Stats{}
 	}
 	stats := Stats{
@@ -163,6 +173,8 @@ func coreStats(handle *C.onstack_session) Stats {
 		ForwardedTimer:  uint64(c.forwarded_timer),
 		Swallowed:       uint64(c.swallowed),
 		Late:            uint64(c.late),
+		Looped:          uint64(c.looped),
+		GoroutineLabels: s.labels,
 		Unwinder:        C.GoString(c.unwinder),
 		Reader:          C.GoString(c.reader),
 	}

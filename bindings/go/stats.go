@@ -17,11 +17,12 @@ const (
 	TruncatedStackSwitch                   // a switch of stacks that could not be followed
 	TruncatedByDesign                      // the unwinder records no callers ("pc_only")
 	TruncatedUnwinder                      // the unwinder said so
+	TruncatedNoRule                        // code without unwind information among code that has it
 	truncationCount
 )
 
 var truncationNames = [truncationCount]string{"not", "depth", "unreadable", "misaligned", "not rising", "bad return",
-	"stack switch", "by design", "unwinder"}
+	"stack switch", "by design", "unwinder", "no rule"}
 
 func (t Truncation) String() string {
 	if t < 0 || t >= truncationCount {
@@ -61,6 +62,11 @@ type Stats struct {
 	ForwardedTimer uint64 // of these, timers of others
 	Swallowed      uint64 // foreign signals that nobody else wanted
 	Late           uint64 // ticks of profiles that were over already
+	Looped         uint64 // foreign signals that came back while being handed on, and were dropped
+
+	// GoroutineLabels says whether samples carry the labels of pprof.Do. It is false where WithGoroutineLabels said so,
+	// and where this Go version keeps them in a way that is not known.
+	GoroutineLabels bool
 
 	Unwinder string // in use
 	Reader   string // how memory is read: "probe", "copy", "none"

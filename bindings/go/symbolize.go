@@ -10,6 +10,8 @@ import "C"
 import (
 	"runtime"
 	"unsafe"
+
+	"github.com/onstack-profiler/onstack/bindings/go/internal/nativelines"
 )
 
 // What runtime/pprof itself uses. The runtime promises other packages not to change these three (go.dev/issue/67401):
@@ -24,22 +26,45 @@ func frameStartLine(f *runtime.Frame) int
 //go:linkname frameSymbolName runtime/pprof.runtime_FrameSymbolName
 func frameSymbolName(f *runtime.Frame) string
 
-// onstackgoSymbolize answers the addresses that lie in Go code; the core's ELF symbols answer the others.
+// onstackgoSymbolize answers the addresses that lie in Go code, and in native code with debug information; the core's
+// ELF symbols answer the others.
 //
 //export onstackgoSymbolize
 func onstackgoSymbolize(addresses *C.uint64_t, count C.size_t, table *C.onstack_symbol_table) C.int {
-	var names symbolNames
+	s := symbolizer{table: table}
+	var native []uint64
+	numbers := map[uint64]int{}
 	for i, address := range unsafe.Slice(addresses, int(count)) {
-		for _, frame := range goFrames(uintptr(address)) {
-			name, file := names.cStrings(frameSymbolName(&frame), frame.File)
-			code := C.onstackgo_symbol_add(table, C.size_t(i), name, file, C.int64_t(frame.Line),
-				C.int64_t(frameStartLine(&frame)))
-			if code < 0 {
-				return code
-			}
+		frames := goFrames(uintptr(address))
+		for _, frame := range frames {
+			s.add(i, frameSymbolName(&frame), frame.File, int64(frame.Line), int64(frameStartLine(&frame)))
+		}
+		if len(frames) == 0 {
+			native = append(native, uint64(address))
+			numbers[uint64(address)] = i
 		}
 	}
-	return 0
+	for address, frames := range nativelines.Find(native) {
+		for _, frame := range frames {
+			s.add(numbers[address], frame.Name, frame.File, frame.Line, frame.StartLine)
+		}
+	}
+	return s.code
+}
+
+// symbolizer fills the core's table until an error.
+type symbolizer struct {
+	table *C.onstack_symbol_table
+	names symbolNames
+	code  C.int
+}
+
+func (s *symbolizer) add(number int, name, file string, line, startLine int64) {
+	if s.code < 0 {
+		return
+	}
+	cName, cFile := s.names.cStrings(name, file)
+	s.code = C.onstackgo_symbol_add(s.table, C.size_t(number), cName, cFile, C.int64_t(line), C.int64_t(startLine))
 }
 
 // goFrames returns the functions at a look-up address, the innermost inlined one first; none where the code is not

@@ -6,6 +6,8 @@
 //
 //	go tool pprof 'http://localhost:8080/debug/onstack/profile?seconds=10&hz=99'
 //
+// OverPprof puts it in the place of net/http/pprof's CPU profile, for scrapers that know that one.
+//
 // A profile names the program's functions and files and costs CPU time: serve it where you would serve net/http/pprof,
 // which is not the public side. The package registers nothing by itself.
 package onstackhttp

@@ -88,21 +88,17 @@ func writeTimeout(r *http.Request) time.Duration {
 }
 
 func serve(w http.ResponseWriter, r *http.Request, request profileRequest, opts []onstack.Option) {
-	profile, err := onstack.Start(append(opts[:len(opts):len(opts)], request.rate...)...)
+	profile, err := onstack.Collect(r.Context(), request.duration, append(opts[:len(opts):len(opts)], request.rate...)...)
+	if r.Context().Err() != nil {
+		return // the client has gone, and there is nobody to tell
+	}
 	if err != nil {
 		refuse(w, err)
 		return
 	}
 	defer profile.Close()
-	if !sleep(r, request.duration) {
-		return
-	}
 	var body bytes.Buffer
-	err = profile.Stop()
-	if err == nil {
-		_, err = profile.WriteTo(&body)
-	}
-	if err != nil {
+	if _, err := profile.WriteTo(&body); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -111,18 +107,6 @@ func serve(w http.ResponseWriter, r *http.Request, request profileRequest, opts 
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	// An error here is the client's: it has gone, and there is nobody to tell.
 	_, _ = w.Write(body.Bytes())
-}
-
-// sleep waits, and says whether the client is still there.
-func sleep(r *http.Request, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
 }
 
 func refuse(w http.ResponseWriter, err error) {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -135,6 +137,32 @@ func TestDefaults(t *testing.T) {
 	}
 	if p.Period != (20 * time.Millisecond).Nanoseconds() {
 		t.Errorf("period %d ns with the handler's 50 Hz", p.Period)
+	}
+}
+
+// The command that everybody has must be able to fetch from us, where it fetches from net/http/pprof otherwise.
+func TestOverPprofWithTheRealClient(t *testing.T) {
+	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "next "+r.URL.Path) })
+	server := httptest.NewServer(OverPprof(next))
+	defer server.Close()
+	if _, body := get(t, server.URL+"/debug/pprof/heap"); body != "next /debug/pprof/heap" {
+		t.Errorf("another path: %q", body)
+	}
+	if response, _ := get(t, server.URL+"/debug/pprof/onstack?seconds=0"); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("/debug/pprof/onstack: %s", response.Status)
+	}
+	burnt := make(chan struct{})
+	go func() {
+		defer close(burnt)
+		testburn.Native(2 * time.Second)
+	}()
+	command := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-symbolize=none", "-seconds", "1", "-top",
+		server.URL+"/debug/pprof/profile")
+	command.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	out, err := command.CombinedOutput()
+	<-burnt
+	if err != nil || !strings.Contains(string(out), "testburn_leaf") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

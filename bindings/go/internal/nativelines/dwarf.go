@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package nativelines
+
+import (
+	"debug/dwarf"
+	"debug/elf"
+	"slices"
+	"strings"
+)
+
+// call is a function around an address, inlined or not.
+type call struct {
+	name      string
+	startLine int64
+	file      string // where it is called from, if inlined
+	line      int64
+}
+
+// reader answers the addresses of one file.
+type reader struct {
+	data   *dwarf.Data
+	wanted []uint64 // sorted
+	calls  map[uint64][]call
+	lines  map[uint64]dwarf.LineEntry
+	names  map[dwarf.Offset]call // of abstract functions
+}
+
+// read looks the addresses up in the module's debug information. Broken information answers less, or nothing.
+func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
+	file := m.open()
+	if file == nil {
+		return nil
+	}
+	defer file.Close()
+	// debug/dwarf checks what it reads, but not so well that a hostile file could never make it panic.
+	defer func() {
+		if recover() != nil {
+			frames = nil
+		}
+	}()
+	if debugBytes(file) > maxDebugBytes {
+		return nil
+	}
+	data, err := file.DWARF()
+	if err != nil {
+		return nil
+	}
+	r := &reader{data: data, wanted: wanted, calls: map[uint64][]call{}, lines: map[uint64]dwarf.LineEntry{},
+		names: map[dwarf.Offset]call{}}
+	r.readUnits()
+	return r.frames()
+}
+
+func debugBytes(file *elf.File) (sum uint64) {
+	for _, section := range file.Sections {
+		if strings.HasPrefix(section.Name, ".debug_") || strings.HasPrefix(section.Name, ".zdebug_") {
+			sum += section.Size
+		}
+	}
+	return sum
+}
+
+// within returns the wanted addresses in a half-open range.
+func (r *reader) within(low, high uint64) []uint64 {
+	first, _ := slices.BinarySearch(r.wanted, low)
+	end, _ := slices.BinarySearch(r.wanted, max(low, high))
+	return r.wanted[first:end]
+}
+
+func (r *reader) inEntry(entry *dwarf.Entry) (inside []uint64) {
+	ranges, err := r.data.Ranges(entry)
+	if err != nil {
+		return nil
+	}
+	for _, pair := range ranges {
+		inside = append(inside, r.within(pair[0], pair[1])...)
+	}
+	return inside
+}
+
+func (r *reader) readUnits() {
+	units := r.data.Reader()
+	for {
+		unit, err := units.Next()
+		if err != nil || unit == nil {
+			return
+		}
+		if unit.Tag == dwarf.TagCompileUnit && len(r.inEntry(unit)) > 0 {
+			r.readUnit(unit)
+			units.Seek(unit.Offset)
+			if _, err := units.Next(); err != nil {
+				return
+			}
+		}
+		units.SkipChildren()
+	}
+}
+
+func (r *reader) readUnit(unit *dwarf.Entry) {
+	lines, err := r.data.LineReader(unit)
+	if err != nil {
+		return
+	}
+	var files []*dwarf.LineFile
+	if lines != nil {
+		r.readLines(lines)
+		files = lines.Files()
+	}
+	entries := r.data.Reader()
+	entries.Seek(unit.Offset)
+	if _, err := entries.Next(); err == nil && unit.Children {
+		r.readEntries(entries, files)
+	}
+}
+
+// readLines notes the row of each wanted address: the last one at or before it, in a sequence that goes on behind it.
+func (r *reader) readLines(lines *dwarf.LineReader) {
+	var previous, row dwarf.LineEntry
+	for started := false; lines.Next(&row) == nil; started = !row.EndSequence {
+		if started {
+			for _, address := range r.within(previous.Address, row.Address) {
+				r.lines[address] = previous
+			}
+		}
+		previous = row
+	}
+}
+
+// readEntries goes through what can hold functions, and into functions that hold a wanted address.
+func (r *reader) readEntries(entries *dwarf.Reader, files []*dwarf.LineFile) {
+	for depth := 1; depth > 0; {
+		entry, err := entries.Next()
+		if err != nil || entry == nil {
+			return
+		}
+		enter := entry.Children
+		switch entry.Tag {
+		case 0:
+			depth--
+			continue
+		case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
+			inside := r.inEntry(entry)
+			for _, address := range inside {
+				r.calls[address] = append(r.calls[address], r.callOf(entry, files))
+			}
+			enter = enter && len(inside) > 0
+		case dwarf.TagNamespace, dwarf.TagModule, dwarf.TagLexDwarfBlock:
+		default:
+			enter = false
+		}
+		if enter {
+			depth++
+		} else {
+			entries.SkipChildren()
+		}
+	}
+}
+
+func (r *reader) callOf(entry *dwarf.Entry, files []*dwarf.LineFile) call {
+	c := r.function(entry, 0)
+	c.line, _ = entry.Val(dwarf.AttrCallLine).(int64)
+	if number, ok := entry.Val(dwarf.AttrCallFile).(int64); ok && number >= 0 && int(number) < len(files) && files[number] != nil {
+		c.file = files[number].Name
+	}
+	return c
+}
+
+// function is an entry's name and first line, which its abstract origin or its declaration may have instead.
+func (r *reader) function(entry *dwarf.Entry, hops int) (c call) {
+	c.name, _ = entry.Val(dwarf.AttrLinkageName).(string)
+	c.startLine, _ = entry.Val(dwarf.AttrDeclLine).(int64)
+	for _, attribute := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
+		offset, ok := entry.Val(attribute).(dwarf.Offset)
+		if !ok || hops > 4 || (c.name != "" && c.startLine != 0) {
+			continue
+		}
+		other, known := r.names[offset]
+		if !known {
+			of := r.data.Reader()
+			of.Seek(offset)
+			if origin, err := of.Next(); err == nil && origin != nil {
+				other = r.function(origin, hops+1)
+			}
+			r.names[offset] = other
+		}
+		if c.name == "" {
+			c.name = other.name
+		}
+		if c.startLine == 0 {
+			c.startLine = other.startLine
+		}
+	}
+	if c.name == "" {
+		c.name, _ = entry.Val(dwarf.AttrName).(string)
+	}
+	return c
+}
+
+// frames turns calls, outermost first, around their order: the innermost function is at the row's line, each other one
+// where it calls the one inside.
+func (r *reader) frames() map[uint64][]Frame {
+	found := map[uint64][]Frame{}
+	for address, calls := range r.calls {
+		row, ok := r.lines[address]
+		if !ok || row.File == nil {
+			continue
+		}
+		frames := make([]Frame, 0, len(calls))
+		file, line := row.File.Name, int64(row.Line)
+		for _, c := range slices.Backward(calls) {
+			if c.name == "" { // in a file that this one shares with others (dwz), which is not read
+				frames = nil
+				break
+			}
+			frames = append(frames, Frame{Name: c.name, File: file, Line: line, StartLine: c.startLine})
+			file, line = c.file, c.line
+		}
+		found[address] = frames
+	}
+	return found
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstackhttp
+
+import (
+	"net/http"
+
+	onstack "github.com/onstack-profiler/onstack/bindings/go"
+)
+
+// OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, and all else by next. Scrapers that know
+// net/http/pprof get whole-process profiles then without any change on their side:
+//
+//	import _ "net/http/pprof"
+//	...
+//	http.ListenAndServe("localhost:6060", onstackhttp.OverPprof(http.DefaultServeMux))
+//
+// It is a wrapper since net/http/pprof has taken that path in http.DefaultServeMux, which refuses it to a second.
+func OverPprof(next http.Handler, opts ...onstack.Option) http.Handler {
+	ours := Handler(opts...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/debug/pprof/profile" || r.URL.Path == "/debug/pprof/onstack" {
+			ours.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
