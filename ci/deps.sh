@@ -3,6 +3,7 @@
 # Installs what `make demo` and `make test` need beyond a C compiler, make, Go and cargo: prints its command first.
 # Without root, or with ONSTACK_NO_INSTALL=1, it says what is missing and what to type, and fails.
 # ONSTACK_DEPS=bench adds the neighbours that `make bench` compares with; they are optional there.
+# ONSTACK_DEPS=fuzz adds clang with libFuzzer.
 # ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs.
 set -euo pipefail
 
@@ -26,6 +27,10 @@ want_header libcriterion-dev criterion/criterion.h
 want_header libunwind-dev libunwind.h
 if [ "${ONSTACK_DEPS:-}" = bench ]; then
   want_header libgoogle-perftools-dev gperftools/profiler.h
+fi
+if [ "${ONSTACK_DEPS:-}" = fuzz ]; then
+  command -v clang-14 >/dev/null 2>&1 || packages+=(clang-14)
+  ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 || packages+=(libclang-rt-14-dev)
 fi
 if [ "${ONSTACK_DEPS:-}" = check ]; then
   ls /usr/lib/llvm-*/lib/libclang.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1 || packages+=(libclang-dev)

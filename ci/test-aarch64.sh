@@ -64,6 +64,7 @@ build_c() {
   rm -f "$build"/vm/* "$build"/user/*
   make --no-print-directory -j2 -f core/Makefile lib BUILD="$build" CC=$cross AR=aarch64-linux-gnu-ar | grep -v '^  CC' &&
     program user sessions -O2 -DVARIANT='"user"' $t/test_sessions.c &&
+    program user rules -O2 -DVARIANT='"user"' $t/test_rules.c &&
     program vm 1-sessions -O2 $t/test_sessions.c &&
     program vm 2-stacks-nofp -O2 -fomit-frame-pointer -DVARIANT='"nofp"' $t/test_stacks.c &&
     program vm 2-stacks-fp -O2 -fno-omit-frame-pointer -DFRAME_POINTERS -DVARIANT='"fp"' $t/test_stacks.c &&
@@ -95,10 +96,32 @@ run_user() {
     skip "qemu-user: it is not installed (apt-get install qemu-user)"
     return
   fi
-  local status
-  ONSTACK_TEST_EMULATED=1 timeout -k 5 60 qemu-aarch64 -L $prefix "$build/user/sessions" | tee -a "$log"
-  status=${PIPESTATUS[0]}
-  [ "$status" -le 1 ] || echo "not ok qemu-user: exit status $status" | tee -a "$log"
+  local program status
+  for program in sessions rules; do
+    ONSTACK_TEST_EMULATED=1 timeout -k 5 60 qemu-aarch64 -L $prefix "$build/user/$program" | tee -a "$log"
+    status=${PIPESTATUS[0]}
+    [ "$status" -le 1 ] || echo "not ok qemu-user $program: exit status $status" | tee -a "$log"
+  done
+}
+
+# The fuzz targets as this architecture compiles them: the kept inputs and mutations of them, without sanitizers.
+run_fuzz() {
+  command -v qemu-aarch64 >/dev/null 2>&1 || return
+  if ! make --no-print-directory -s -j2 -f tests/fuzz/Makefile replays BUILD="$build" CC=$cross \
+    AR=aarch64-linux-gnu-ar SANITIZE= >"$build/fuzz.log" 2>&1; then
+    cat "$build/fuzz.log"
+    echo "not ok fuzz: does not build for arm64 (above)" | tee -a "$log"
+    return
+  fi
+  local target corpus
+  for corpus in tests/fuzz/corpus/*; do
+    target=${corpus##*/}
+    if timeout -k 5 60 qemu-aarch64 -L $prefix "$build/fuzz/replay_$target" -random=20000 "$corpus"; then
+      echo "ok fuzz/$target: kept inputs and 20000 mutations" | tee -a "$log"
+    else
+      echo "not ok fuzz/$target: see above" | tee -a "$log"
+    fi
+  done
 }
 
 # ---- the virtual machine ----
@@ -152,6 +175,7 @@ install_missing # without them the parts below skip
 if build_c; then
   build_go
   run_user
+  run_fuzz
   run_vm
 else
   echo "not ok build: see above" | tee -a "$log"

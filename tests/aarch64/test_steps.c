@@ -102,7 +102,7 @@ static onstack_walk_result walk_child(const struct user_regs_struct *state, uint
   registers.sp = state->sp;
   registers.fp = state->regs[29];
   registers.lr = state->regs[30];
-  onstack_walk walk = {&registers, NULL, &memory, NULL, frames, FRAMES_MOST};
+  onstack_walk walk = {.registers = &registers, .memory = &memory, .frames = frames, .capacity = FRAMES_MOST};
   return onstack_unwinder_rules.run(&walk);
 }
 
