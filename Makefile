@@ -34,6 +34,18 @@ matrix: deps lib ## every order of start and stop beside Go's profiler, in five 
 test-aarch64: ## the core and Go on arm64: qemu-user, and a VM with Debian's arm64 kernel
 	@ci/test-aarch64.sh
 
+.PHONY: fuzz
+fuzz: ## libFuzzer on the parsers and the walkers, FUZZ_SECONDS (600) each, two at a time; see tests/fuzz/run.sh
+	@tests/fuzz/run.sh fuzz
+
+.PHONY: test-go-packaging
+test-go-packaging: ## Go: every build mode, race, asan, without cgo (minutes)
+	@ci/test-go-packaging.sh
+
+.PHONY: test-old-kernel
+test-old-kernel: ## stops over SIG_DFL in a VM with Debian 12's kernel (6.1), where a deleted timer's signal stays pending
+	@ci/test-old-kernel.sh
+
 .PHONY: check
 check: ## what needs no running: generated copies, exports, includes, handler imports, formats
 	@ONSTACK_DEPS=check ci/deps.sh

@@ -26,6 +26,7 @@ HOSTS = (
     Host("c-shared", GO, ARCHIVE_MIXES, True),
     Host("rust-archive", GO, ARCHIVE_MIXES, True),
     Host("c-plain", C, ("bare", "polite", "chain"), True),
+    Host("rust-plain", C, ("bare", "polite", "chain"), True),
 )
 
 # What SIGPROF's action is in the end, where the other owner installs it anew each time.

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A program without Go: the other owner of SIGPROF is owner.c, the mix says which manners it has. */
+/* Programs without Go: the other owner of SIGPROF is owner.c, the mix says which manners it has. */
+#include "plain.h"
+
 #include "driver.h"
 #include "owner.h"
 
@@ -66,7 +68,7 @@ static bool choose_style(const char *mix) {
   return false;
 }
 
-int main(int argc, char **argv) {
+int matrix_plain_main(int argc, char **argv) {
   const matrix_host host = {
       .profile_start = plain_profile_start,
       .profile_stop = plain_profile_stop,

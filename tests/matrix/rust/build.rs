@@ -10,12 +10,11 @@ fn main() {
     let host = Path::new("../host");
     let mut build = cc::Build::new();
     build.std("gnu11").define("_GNU_SOURCE", None).include("../../../core/include").include(host);
-    for name in ["driver.c", "ours.c", "burn.c"] {
+    for name in ["driver.c", "ours.c", "burn.c", "owner.c", "plain.c"] {
         println!("cargo:rerun-if-changed=../host/{name}");
         build.file(host.join(name));
     }
     build.compile("matrixdriver");
     println!("cargo:rerun-if-changed={out}/libmatrixgo.a");
-    println!("cargo:rustc-link-search=native={out}");
-    println!("cargo:rustc-link-lib=static=matrixgo");
+    println!("cargo:rustc-link-arg-bin=rust-archive={out}/libmatrixgo.a");
 }

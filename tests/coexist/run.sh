@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# onstack beside others in one process; README.md says what each part shows. About 40 seconds.
+# `copies` runs when it is named: its last check fails (docs/SIGNALS.md).
+# Usage: tests/coexist/run.sh [part...]     ONSTACK_TEST_CYCLES: starts and stops over SIG_DFL (1,000; the full number: 10,000)
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+BUILD=${BUILD:-build}
+export BUILD
+out=$BUILD/coexist
+parts=${*:-plugin itimer gperftools cycles naive notify}
+mkdir -p "$out"
+log=$out/log
+: >"$log"
+
+# A program's own lines count; one that dies or hangs says nothing, and fails by its status.
+run() {
+  local name=$1 status
+  shift
+  (cd "$out" && timeout -k 5 200 "$@") 2> >(grep -v '^PROFILE:' >&2) | tee -a "$log"
+  status=${PIPESTATUS[0]}
+  [ "$status" -le 1 ] || echo "not ok $name: exit status $status" | tee -a "$log"
+}
+
+build() {
+  make --no-print-directory -s -f tests/coexist/Makefile "$1" && return
+  echo "not ok $1: does not build" | tee -a "$log"
+  return 1
+}
+
+for part in $parts; do
+  case $part in
+  plugin) build plugin && run plugin ./plugin-host ;;
+  gperftools)
+    ONSTACK_DEPS=bench ci/deps.sh >/dev/null # gperftools is one of bench's neighbours
+    if echo '#include <gperftools/profiler.h>' | cc -E -x c - >/dev/null 2>&1; then
+      build gperftools && run gperftools ./gperftools
+    else
+      echo "skip gperftools: it is not installed (apt-get install libgoogle-perftools-dev)" | tee -a "$log"
+    fi
+    ;;
+  notify)
+    if (cd tests/matrix && go build -buildvcs=false -o "$OLDPWD/$out/notify" ./notify); then
+      run notify ./notify
+    else
+      echo "not ok notify: does not build" | tee -a "$log"
+    fi
+    ;;
+  copies) build copies && run copies ./copies "$PWD/$out/newer-plugin.so" ;;
+  cycles | naive | itimer) build "$part" && run "$part" "./$part" ;;
+  *) echo "not ok $part: no such part; there are plugin, itimer, gperftools, cycles, naive, notify and copies" | tee -a "$log" ;;
+  esac
+done
+passed=$(grep -c '^ok ' "$log")
+failed=$(grep -c '^not ok ' "$log")
+echo "coexist: $passed passed, $failed failed, $(grep -c '^skip ' "$log") skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
