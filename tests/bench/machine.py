@@ -39,9 +39,9 @@ def _output(*command):
         return ""
 
 
-def _pprof_rs_version():
-    lock = _text(Path(__file__).parent / "pprof-rs" / "Cargo.lock")
-    found = re.search(r'name = "pprof"\nversion = "([^"]+)"', lock)
+def _locked_version(directory, crate):
+    lock = _text(Path(__file__).parent / directory / "Cargo.lock")
+    found = re.search(f'name = "{crate}"\nversion = "([^"]+)"', lock)
     return found.group(1) if found else "unknown"
 
 
@@ -60,6 +60,9 @@ def facts():
         ("libc", " ".join(platform.libc_ver())),
         ("compiler", _output("cc", "--version").split("\n")[0]),
         ("rustc", _output("rustc", "--version") or "not available"),
-        ("pprof-rs", _pprof_rs_version()),
+        ("go", _output("go", "version").removeprefix("go version ") or "not available"),
+        ("pprof-rs", _locked_version("pprof-rs", "pprof")),
+        ("framehop", _locked_version("framehop", "framehop")),
         ("gperftools", _output("pkg-config", "--modversion", "libprofiler") or "not available"),
+        ("libunwind", _output("pkg-config", "--modversion", "libunwind") or "not available"),
     ]

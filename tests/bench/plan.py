@@ -3,7 +3,8 @@
 
 from dataclasses import dataclass
 
-BASELINE = "onstack-fp"  # ratios are against this subject
+BASELINE = "onstack-rules"  # ratios are against this subject, our default
+BASELINES = {"tables": "rows4"}  # except in these families
 
 
 @dataclass(frozen=True)
@@ -19,31 +20,50 @@ class Case:
     name: str
     runs: tuple  # argument lists without the time, one process each
     seconds: float  # 0: the case does not take a time
-    quick_seconds: float
+    quick_seconds: float | None  # None: not in the quick form
 
     @property
     def family(self):
         return self.name.split("/")[0]
 
     def commands(self, quick):
-        seconds = self.quick_seconds if quick else self.seconds
+        seconds = self.seconds if not quick or self.quick_seconds is None else self.quick_seconds
         timed = [f"seconds={seconds:g}"] if seconds else []
         return [list(run) + timed for run in self.runs]
 
+
+WALKS = ("handler-cost", "handler-cold", "exact")
 
 SUBJECTS = (
     Subject("onstack-rules", "onstack", "rules"),
     Subject("onstack-fp", "onstack", "frame_pointer"),
     Subject("onstack-pc-only", "onstack", "pc_only"),
+    Subject("onstack-libunwind", "onstack-libunwind", "-", WALKS),
     Subject("pprof-rs-fp", "pprof-rs-fp", "-"),
     Subject("pprof-rs-default", "pprof-rs-default", "-"),
     Subject("pprof-rs-framehop", "pprof-rs-framehop", "-"),
     Subject("gperftools", "gperftools", "libunwind"),
     Subject("gperftools-fp", "gperftools", "generic_fp"),
+    # Bare unwinders in a handler that does nothing else: no safety, no other threads, no weights.
+    Subject("framehop", "framehop", "-", WALKS),
+    Subject("libunwind-context", "libunwind", "context", WALKS),
+    Subject("libunwind-backtrace", "libunwind", "backtrace", WALKS),
+    Subject("libgcc", "libgcc", "-", WALKS),
+    Subject("go-pprof", "go-host", "pprof", ("weights",)),
     # Known quantities: a handler that spins for 1 us, and a bare ITIMER_PROF counter.
     Subject("reference-1us", "reference", "spin", ("handler-cost",)),
-    Subject("reference-itimer", "reference", "counter", ("memory", "weights", "short-threads", "start-stop")),
+    Subject("reference-itimer", "reference", "counter", ("memory", "weights", "short-threads", "start-stop", "overhead")),
+    # onstack under Go.
+    Subject("go-host", "go-host", "rules", ("go-native",)),
+    Subject("go-wasmtime", "go-wasmtime", "rules", ("go-wasmtime",)),
+    # Layouts of the rule tables; rows4 is onstack's.
+    Subject("rows4", "tables", "rows4", ("tables",)),
+    Subject("rows4-fine", "tables", "rows4-fine", ("tables",)),
+    Subject("rows8", "tables", "rows8", ("tables",)),
+    Subject("rows8-chunked", "tables", "rows8-chunked", ("tables",)),
 )
+# Families that only the subjects take part in which name them.
+CLOSED = ("go-native", "go-wasmtime", "tables")
 
 
 def _handler_cost(depth):
@@ -52,8 +72,22 @@ def _handler_cost(depth):
     return Case(f"handler-cost/{depth}", (common + ("mode=tick",), common + ("mode=warm",)), 2, 0.5)
 
 
-def _weights(threads):
-    return Case(f"weights/{threads}", (("weights", f"threads={threads}", "hz=100"),), 3, 1)
+def _handler_cold(depth, quick_seconds):
+    common = ("handler-cold", f"depth={depth}", "hz=250")
+    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 2, quick_seconds)
+
+
+def _go(name, host, seconds):
+    common = ("handler-cost", f"host={host}", "depth=10", "hz=250")
+    return Case(name, (common + ("mode=tick",), common + ("mode=warm",)), seconds, seconds / 2)
+
+
+def _weights(threads, seconds, quick_seconds):
+    return Case(f"weights/{threads}", (("weights", f"threads={threads}", "hz=100"),), seconds, quick_seconds)
+
+
+def _overhead(hz, quick_seconds):
+    return Case(f"overhead/{hz}", (("overhead", f"hz={hz}"),), 6, quick_seconds)
 
 
 def _start_stop(threads):
@@ -63,13 +97,24 @@ def _start_stop(threads):
 CASES = (
     _handler_cost(20),
     _handler_cost(100),
+    _handler_cold(20, 1),
+    _handler_cold(100, None),
+    Case("exact/20", (("exact", "depth=20", "hz=250"),), 4, 1),
+    _go("go-native/cgo", "cgo", 2),
+    _go("go-native/nested", "nested", 2),
+    _go("go-wasmtime/compile", "wasmtime", 4),
+    Case("tables/libc.so.6", (("tables", "library=libc.so.6"),), 0, 0),
+    Case("tables/libLLVM-14.so.1", (("tables", "library=libLLVM-14.so.1"),), 0, 0),
     Case("memory/start", (("memory", "hz=100"),), 0.1, 0.1),
     # A thousand samples: enough for onstack to have used every page of its buffer once.
-    Case("memory/busy", (("memory", "hz=250"),), 5, 1),
-    _weights(1),
-    _weights(8),
-    _weights(64),
-    Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 10, 1),
+    Case("memory/busy", (("memory", "hz=250"),), 5, None),
+    _weights(1, 3, 1),
+    _weights(8, 3, 1),
+    _weights(64, 3, None),
+    _weights(1000, 6, None),
+    Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 8, 1),
+    _overhead(99, None),
+    _overhead(250, 1.5),
     _start_stop(1),
     _start_stop(64),
 )
@@ -79,12 +124,17 @@ class PlanError(Exception):
     """A selection that names nothing."""
 
 
-def choose_cases(names):
-    """Cases by full name ("weights/8") or family ("weights"), in the order of the plan; all where nothing is named."""
+def choose_cases(names, quick):
+    """
+    Cases by full name ("weights/8") or family ("weights"), in the order of the plan; where nothing is named all, or
+    those of the quick form.
+    """
     for name in names:
         if not any(name in (c.name, c.family) for c in CASES):
             raise PlanError(f"no case '{name}'; there are: {', '.join(c.name for c in CASES)}")
-    return [c for c in CASES if not names or c.name in names or c.family in names]
+    if names:
+        return [c for c in CASES if c.name in names or c.family in names]
+    return [c for c in CASES if not quick or c.quick_seconds is not None]
 
 
 def choose_subjects(names):
@@ -95,4 +145,10 @@ def choose_subjects(names):
 
 
 def takes_part(subject, case):
-    return not subject.families or case.family in subject.families
+    if subject.families:
+        return case.family in subject.families
+    return case.family not in CLOSED
+
+
+def baseline(case_name):
+    return BASELINES.get(case_name.split("/")[0], BASELINE)

@@ -5,7 +5,7 @@ import json
 from itertools import groupby
 from statistics import median
 
-from plan import BASELINE
+from plan import baseline
 
 
 class Figures:
@@ -32,6 +32,8 @@ class Figures:
                     "median": median(values),
                     "low": min(values),
                     "high": max(values),
+                    "rounds": len(values),
+                    "ratio": self.ratio(case, metric, subject),
                 }
 
     def ratio(self, case, metric, subject):
@@ -40,7 +42,7 @@ class Figures:
         None where there is nothing to divide by.
         """
         subjects = self._values[case, metric]
-        base = subjects.get(BASELINE, {})
+        base = subjects.get(baseline(case), {})
         pairs = [value / base[n] for n, value in subjects[subject].items() if base.get(n, 0) > 0]
         return median(pairs) if pairs else None
 
@@ -51,9 +53,10 @@ def _number(value):
     return f"{value:.4g}"
 
 
-def _row(record, ratio):
+def _row(record):
+    ratio = record["ratio"]
     numbers = "".join(f"{_number(record[key]):>12}" for key in ("median", "low", "high"))
-    return f"  {record['subject']:20}{numbers}{'-' if ratio is None else f'{ratio:.2f}':>15}"
+    return f"  {record['subject']:20}{numbers}{'-' if ratio is None else f'{ratio:.2f}':>17}"
 
 
 def table(figures):
@@ -64,13 +67,14 @@ def table(figures):
         if not any(record["low"] or record["high"] for record in group):
             lines.append("  0 for all")
             continue
-        lines.append(f"  {'':20}{'median':>12}{'low':>12}{'high':>12}{'x ' + BASELINE:>15}")
-        lines += [_row(record, figures.ratio(case, metric, record["subject"])) for record in group]
+        lines.append(f"  {'':20}{'median':>12}{'low':>12}{'high':>12}{'x ' + baseline(case):>17}")
+        lines += [_row(record) for record in group]
     return "\n".join(lines)
 
 
-def write_json(figures, path):
+def write_json(about, figures, path):
     """Replaces the file in one step: a run that is broken off leaves the former one."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text("[\n" + ",\n".join("  " + json.dumps(r) for r in figures.records()) + "\n]\n")
+    records = ",\n".join("    " + json.dumps(r) for r in figures.records())
+    temporary.write_text('{\n  "about": ' + json.dumps(about) + ',\n  "records": [\n' + records + "\n  ]\n}\n")
     temporary.replace(path)

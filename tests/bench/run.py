@@ -80,24 +80,36 @@ def measure(steps, quick, figures):
     return failures
 
 
-def print_header(rounds, quick, load_before):
-    print(f"onstack and its neighbours: medians of {rounds} rounds" + (" (quick: for a first look only)" if quick else ""))
-    for name, value in machine.facts():
+def describe(arguments, load_before, minutes, unavailable, failures):
+    """What the JSON says about the run beside its figures."""
+    missing = {name: f"not available: {reason}" for name, reason in unavailable.items()}
+    missing |= {f"{name} in {case}": f"no figures: {reason}" for (case, name), reason in failures.items()}
+    return {
+        "rounds": arguments.rounds,
+        "quick": arguments.quick,
+        "minutes": round(minutes, 1),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": dict(machine.facts()) | {"load": f"{load_before} before, {machine.load()} after"},
+        "missing": missing,
+    }
+
+
+def print_header(about):
+    quick = " (quick: for a first look only)" if about["quick"] else ""
+    print(f"onstack and its neighbours: medians of {about['rounds']} rounds{quick}, {about['minutes']} minutes")
+    for name, value in about["machine"].items():
         print(f"  {name:14}{value}")
-    print(f"  {'load':14}{load_before} before, {machine.load()} after")
 
 
-def print_missing(unavailable, failures):
-    for name, reason in unavailable.items():
-        print(f"\n{name}: not available ({reason})")
-    for (case, name), reason in failures.items():
-        print(f"\n{case} {name}: no figures ({reason})")
+def print_missing(about):
+    for what, reason in about["missing"].items():
+        print(f"\n{what}: {reason}")
 
 
 def main():
     parser, arguments = parse_arguments()
     try:
-        cases, subjects = plan.choose_cases(arguments.only), plan.choose_subjects(arguments.subject)
+        cases, subjects = plan.choose_cases(arguments.only, arguments.quick), plan.choose_subjects(arguments.subject)
     except plan.PlanError as error:
         parser.error(str(error))
     if arguments.list:
@@ -112,13 +124,14 @@ def main():
         progress("no subject is available")
         return 1
 
-    figures, load_before = Figures(), machine.load()
+    figures, load_before, begin = Figures(), machine.load(), time.monotonic()
     failures = measure(list(schedule(cases, ready, arguments.rounds)), arguments.quick, figures)
-    print_header(arguments.rounds, arguments.quick, load_before)
+    about = describe(arguments, load_before, (time.monotonic() - begin) / 60, unavailable, failures)
+    print_header(about)
     print(table(figures))
-    print_missing(unavailable, failures)
+    print_missing(about)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    write_json(figures, arguments.output)
+    write_json(about, figures, arguments.output)
     print(f"\nwritten: {arguments.output}")
     ours = {s.name for s in ready if s.program == OURS}
     return 1 if any(name in ours for _, name in failures) else 0

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Time inside the signal handler for each sample, on real ticks of the profiler's own timer. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
 #include "burn.h"
+#include "case_handler.h"
 #include "intercept.h"
 
 #define FEW 20 /* ticks that a median needs at least */
+
+void (*bench_burn_hook)(int (*over)(void *data), void *data);
 
 typedef struct deadline {
   uint64_t end_ns;
@@ -46,9 +50,11 @@ static void split(const intercept_tick *ticks, size_t count, uint32_t repeats, d
   }
 }
 
-static void report(const bench_counts *counts, const intercept_tick *ticks, size_t count, uint32_t repeats) {
+void handler_report(const bench_counts *counts, const intercept_tick *ticks, size_t count, uint32_t repeats,
+                    const char *metric) {
   double *sampled = malloc((count + 1) * sizeof *sampled), *others = malloc((count + 1) * sizeof *others);
   size_t sampled_count = 0, others_count = 0;
+  char name[64];
   if (!sampled || !others) bench_fail("no memory for %zu ticks", count);
   split(ticks, count, repeats, sampled, &sampled_count, others, &others_count);
   if (sampled_count < FEW) bench_fail("only %zu of %zu ticks left a sample; give more seconds", sampled_count, count);
@@ -56,17 +62,14 @@ static void report(const bench_counts *counts, const intercept_tick *ticks, size
   double empty = intercept_empty_call_ns();
   int64_t calls = (int64_t)(sampled_count * repeats), lost = calls - (int64_t)counts->samples;
   if (counts->dropped >= 0) lost = counts->dropped;
-  double lost_percent = lost > 0 ? 100.0 * (double)lost / (double)calls : 0;
-  if (repeats > 1) {
-    bench_emit("warm", "ns", bench_median(sampled, sampled_count) - empty);
-    bench_emit("warm-lost", "% of calls", lost_percent);
-  } else {
-    bench_emit("tick", "ns", bench_median(sampled, sampled_count) - empty);
-    bench_emit("tick-p90", "ns", bench_quantile(sampled, sampled_count, 0.9) - empty);
-    if (others_count >= FEW) bench_emit("without-sample", "ns", bench_median(others, others_count) - empty);
-    bench_emit("frames", "frames", (double)counts->frames / (double)counts->samples);
-    bench_emit("tick-lost", "% of calls", lost_percent);
-  }
+  bench_emit(metric, "ns", bench_median(sampled, sampled_count) - empty);
+  snprintf(name, sizeof name, "%s-p90", metric);
+  if (repeats == 1) bench_emit(name, "ns", bench_quantile(sampled, sampled_count, 0.9) - empty);
+  if (repeats == 1 && others_count >= FEW) bench_emit("without-sample", "ns", bench_median(others, others_count) - empty);
+  snprintf(name, sizeof name, "%s-frames", metric);
+  bench_emit(name, "frames", (double)counts->frames / (double)counts->samples);
+  snprintf(name, sizeof name, "%s-lost", metric);
+  bench_emit(name, "% of calls", lost > 0 ? 100.0 * (double)lost / (double)calls : 0);
   free(sampled);
   free(others);
 }
@@ -84,10 +87,11 @@ int bench_case_handler_cost(const bench_options *options) {
   bench_start(options, &needs);
   intercept_begin(SIGPROF, repeats, max_ticks);
   deadline end = {bench_now_ns() + (uint64_t)(options->seconds * 1e9), max_ticks};
-  burn_until(options->depth, over, &end);
+  if (bench_burn_hook) bench_burn_hook(over, &end);
+  else burn_until(options->depth, over, &end);
   const intercept_tick *ticks = intercept_end(&count);
   bench_stop(&counts);
   if (counts.samples == 0) bench_fail("the profile is empty after %zu ticks", count);
-  report(&counts, ticks, count, repeats);
+  handler_report(&counts, ticks, count, repeats, options->mode);
   return 0;
 }

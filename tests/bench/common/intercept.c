@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucontext.h>
 
 #include "bench.h"
 
@@ -18,6 +19,16 @@ static struct {
   size_t capacity;
   volatile size_t count; /* written in the signal, read by the thread that it interrupts */
 } stopwatch;
+
+static __thread int is_measured;
+
+static uint64_t interrupted_pc(const ucontext_t *context) {
+#if defined(__x86_64__)
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+#else
+  return context->uc_mcontext.pc;
+#endif
+}
 
 static void measure(handler call, int signal, siginfo_t *info, void *context, uint32_t repeats, intercept_tick *tick) {
   tick->begin_ns = bench_now_ns();
@@ -46,12 +57,13 @@ __asm__(".pushsection .text\n.balign 16\n.ascii \"onstack-handler1\"\n"
 
 __attribute__((used)) void bench_stopwatch_on_signal(int signal, siginfo_t *info, void *context);
 void bench_stopwatch_on_signal(int signal, siginfo_t *info, void *context) {
-  if (stopwatch.count >= stopwatch.capacity) {
+  if (!is_measured || stopwatch.count >= stopwatch.capacity) {
     stopwatch.call(signal, info, context);
     return;
   }
   /* On the stack first: a line of the big table, cold since the last tick, has no business in the measured time. */
   intercept_tick tick;
+  tick.pc = interrupted_pc(context);
   measure(stopwatch.call, signal, info, context, stopwatch.repeats, &tick);
   memcpy(&stopwatch.ticks[stopwatch.count], &tick, offsetof(intercept_tick, call_ns) +
                                                        stopwatch.repeats * sizeof tick.call_ns[0]);
@@ -68,6 +80,7 @@ void intercept_begin(int signal, uint32_t repeats, size_t max_ticks) {
   if (sigaction(signal, NULL, &stopwatch.found) < 0 || !(stopwatch.found.sa_flags & SA_SIGINFO))
     bench_fail("no handler with siginfo on signal %d: the profiler did not install one", signal);
   stopwatch.call = stopwatch.found.sa_sigaction;
+  is_measured = 1;
 
   struct sigaction mine = stopwatch.found;
   mine.sa_sigaction = bench_stopwatch_entry;
@@ -81,7 +94,8 @@ size_t intercept_count(void) {
 const intercept_tick *intercept_end(size_t *count) {
   struct sigaction present;
   sigaction(stopwatch.signal, NULL, &present);
-  if (present.sa_sigaction != bench_stopwatch_entry) bench_fail("somebody displaced the stopwatch: the figures would be wrong");
+  if (present.sa_sigaction != bench_stopwatch_entry)
+    bench_fail("somebody displaced the stopwatch: the figures would be wrong");
   sigaction(stopwatch.signal, &stopwatch.found, NULL);
   *count = stopwatch.count;
   return stopwatch.ticks;

@@ -15,12 +15,13 @@
 /* One signal as it came. */
 typedef struct intercept_tick {
   uint64_t begin_ns, end_ns;
+  uint64_t pc; /* that was interrupted */
   uint32_t call_ns[INTERCEPT_MAX_REPEATS];
 } intercept_tick;
 
 /*
  * Takes the place of the present action of `signal`, with its flags and mask, and calls it `repeats` times for each
- * signal. One thread of the process, the caller's, may be interrupted: the records are not shared.
+ * signal. Only the calling thread is measured: signals on others pass.
  */
 void intercept_begin(int signal, uint32_t repeats, size_t max_ticks);
 

@@ -10,9 +10,21 @@ static const struct {
   const char *name;
   bench_case run;
 } cases[] = {
-    {"handler-cost", bench_case_handler_cost}, {"memory", bench_case_memory},         {"weights", bench_case_weights},
-    {"short-threads", bench_case_short_threads}, {"start-stop", bench_case_start_stop},
+    {"handler-cost", bench_case_handler_cost}, {"handler-cold", bench_case_handler_cold},
+    {"exact", bench_case_exact},               {"memory", bench_case_memory},
+    {"weights", bench_case_weights},           {"short-threads", bench_case_short_threads},
+    {"start-stop", bench_case_start_stop},     {"overhead", bench_case_overhead},
 };
+
+void bench_start(const bench_options *options, const bench_needs *needs) {
+  const char *why = bench_subject_linked.start(options, needs);
+  if (why) bench_fail("%s does not start: %s", bench_subject_linked.name, why);
+}
+
+void bench_stop(bench_counts *counts) {
+  const char *why = bench_subject_linked.stop(counts);
+  if (why) bench_fail("%s does not stop: %s", bench_subject_linked.name, why);
+}
 
 static bench_case find_case(const char *name) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -48,7 +60,7 @@ static int parse_setting(char *argument, bench_options *options) {
 
 static int usage(const char *program, const char *problem) {
   fprintf(stderr,
-          "%s\nusage: %s VARIANT CASE [mode=tick|warm] [seconds=S] [hz=N] [depth=N] [threads=N] [life_ms=N] "
+          "%s\nusage: %s VARIANT CASE [mode=tick|warm|new|cold] [seconds=S] [hz=N] [depth=N] [threads=N] [life_ms=N] "
           "[repeats=N]\ncases:",
           problem, program);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) fprintf(stderr, " %s", cases[i].name);
@@ -56,7 +68,7 @@ static int usage(const char *program, const char *problem) {
   return BENCH_EXIT_USAGE;
 }
 
-int main(int argc, char **argv) {
+int bench_run(int argc, char **argv) {
   bench_options options = {.mode = "tick", .hz = 100, .depth = 20, .threads = 1, .life_ms = 20, .repeats = 20,
                            .seconds = 1};
   if (argc < 3) return usage(argv[0], "a variant and a case are needed");

@@ -21,6 +21,10 @@ uint64_t bench_thread_cpu_ns(void) {
   return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
+uint64_t bench_process_cpu_ns(void) {
+  return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 /* To an absolute time: ticks of a subject without SA_RESTART or with an itimer may interrupt the sleep. */
 void bench_sleep_ns(uint64_t ns) {
   uint64_t end = bench_now_ns() + ns;
@@ -40,16 +44,6 @@ void bench_fail(const char *format, ...) {
   va_end(arguments);
   fputc('\n', stderr);
   exit(BENCH_EXIT_FAILED);
-}
-
-void bench_start(const bench_options *options, const bench_needs *needs) {
-  const char *why = bench_subject_linked.start(options, needs);
-  if (why) bench_fail("%s does not start: %s", bench_subject_linked.name, why);
-}
-
-void bench_stop(bench_counts *counts) {
-  const char *why = bench_subject_linked.stop(counts);
-  if (why) bench_fail("%s does not stop: %s", bench_subject_linked.name, why);
 }
 
 static int by_value(const void *a, const void *b) {

@@ -11,7 +11,10 @@
 
 #include "bench.h"
 
+#define MAX_FRAMES 1024
+
 static char path[4096];
+static int keeps_file; /* until each_stack has read it */
 
 /* The rate and the method are read in static constructors: set them, and begin again when they were not there. */
 static void prepare(char **argv, const bench_options *options) {
@@ -30,7 +33,8 @@ static void prepare(char **argv, const bench_options *options) {
 }
 
 static const char *start(const bench_options *options, const bench_needs *needs) {
-  (void)options, (void)needs;
+  (void)options;
+  keeps_file = needs->stacks;
   const char *directory = getenv("TMPDIR");
   snprintf(path, sizeof path, "%s/onstack-bench-XXXXXX", directory ? directory : "/tmp");
   int file = mkstemp(path);
@@ -43,30 +47,42 @@ static const char *start(const bench_options *options, const bench_needs *needs)
  * The file is a sequence of machine words: a header 0, 3, 0, period in us, 0; then a record for each stack: count,
  * depth, addresses; and a last record 0, 1, 0.
  */
-static const char *read_counts(FILE *file, bench_counts *counts) {
-  uintptr_t header[5], record[2], address;
+static const char *read_profile(FILE *file, bench_counts *counts, bench_visit visit, void *data) {
+  uint64_t header[5], record[2], frames[MAX_FRAMES];
   if (fread(header, sizeof *header, 5, file) != 5 || header[1] != 3) return "the profile has no header";
   *counts = (bench_counts){.dropped = -1};
   while (fread(record, sizeof *record, 2, file) == 2 && record[0] != 0) {
     counts->samples += record[0];
     counts->frames += record[0] * record[1];
     counts->time_ns += record[0] * header[3] * 1000;
-    for (uintptr_t i = 0; i < record[1]; i++)
-      if (fread(&address, sizeof address, 1, file) != 1) return "the profile is cut off";
+    if (record[1] > MAX_FRAMES || fread(frames, sizeof *frames, record[1], file) != record[1])
+      return "the profile is cut off";
+    if (visit) visit(data, frames, record[1], record[0]);
   }
   return NULL;
 }
 
-static const char *stop(bench_counts *counts) {
-  const char *why = NULL;
-  ProfilerStop();
-  if (counts) {
-    FILE *file = fopen(path, "rb");
-    why = file ? read_counts(file, counts) : "the profile cannot be opened";
-    if (file) fclose(file);
-  }
-  unlink(path);
+static const char *read_file(bench_counts *counts, bench_visit visit, void *data) {
+  FILE *file = fopen(path, "rb");
+  if (!file) return "the profile cannot be opened";
+  const char *why = read_profile(file, counts, visit, data);
+  fclose(file);
   return why;
 }
 
-const bench_subject bench_subject_linked = {.name = "gperftools", .prepare = prepare, .start = start, .stop = stop};
+static const char *stop(bench_counts *counts) {
+  ProfilerStop();
+  const char *why = counts ? read_file(counts, NULL, NULL) : NULL;
+  if (!keeps_file) unlink(path);
+  return why;
+}
+
+static void each_stack(bench_visit visit, void *data) {
+  bench_counts counts;
+  const char *why = read_file(&counts, visit, data);
+  unlink(path);
+  if (why) bench_fail("%s", why);
+}
+
+const bench_subject bench_subject_linked = {
+    .name = "gperftools", .prepare = prepare, .start = start, .stop = stop, .each_stack = each_stack};

@@ -8,6 +8,8 @@ typedef struct pprof_rs_counts {
 
 const char *bench_pprof_rs_start(uint32_t hz);
 const char *bench_pprof_rs_stop(pprof_rs_counts *counts);
+/* The stacks of the last stop that counted. */
+void bench_pprof_rs_each_stack(bench_visit visit, void *data);
 
 static const char *start(const bench_options *options, const bench_needs *needs) {
   (void)needs;
@@ -23,4 +25,5 @@ static const char *stop(bench_counts *counts) {
   return why;
 }
 
-const bench_subject bench_subject_linked = {.name = "pprof-rs", .start = start, .stop = stop};
+const bench_subject bench_subject_linked = {
+    .name = "pprof-rs", .start = start, .stop = stop, .each_stack = bench_pprof_rs_each_stack};

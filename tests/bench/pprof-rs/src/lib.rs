@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! pprof-rs behind two C functions, so that the benchmark interrupts the same C code as with the other subjects.
 
-use std::ffi::{c_char, CString};
+use std::ffi::{c_char, c_void, CString};
 use std::sync::Mutex;
 
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
@@ -12,6 +12,10 @@ struct Session {
 }
 
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+/// Of the session that was counted last: samples, frames.
+static STACKS: Mutex<Vec<(u64, Vec<u64>)>> = Mutex::new(Vec::new());
+
+type Visit = unsafe extern "C" fn(*mut c_void, *const u64, usize, u64);
 
 #[repr(C)]
 pub struct Counts {
@@ -37,6 +41,20 @@ fn start(hz: u32) -> Result<(), String> {
     Ok(())
 }
 
+/// The frame types have no public names, and differ in how they show their address.
+#[cfg(not(any(feature = "frame-pointer", feature = "framehop-unwinder")))]
+macro_rules! address {
+    ($frame:expr) => {
+        $frame.ip() as u64
+    };
+}
+#[cfg(any(feature = "frame-pointer", feature = "framehop-unwinder"))]
+macro_rules! address {
+    ($frame:expr) => {
+        $frame.ip as u64
+    };
+}
+
 fn count(session: &Session) -> Result<Counts, String> {
     let report = session
         .guard
@@ -48,10 +66,14 @@ fn count(session: &Session) -> Result<Counts, String> {
         frames: 0,
         period_ns: session.period_ns,
     };
+    let mut stacks = STACKS.lock().unwrap();
+    stacks.clear();
     for (stack, samples) in &report.data {
         let samples = u64::try_from(*samples).unwrap_or(0);
         counts.samples += samples;
         counts.frames += samples * stack.frames.len() as u64;
+        let frames = stack.frames.iter().map(|f| address!(f)).collect();
+        stacks.push((samples, frames));
     }
     Ok(counts)
 }
@@ -79,5 +101,14 @@ pub unsafe extern "C" fn bench_pprof_rs_stop(counts: *mut Counts) -> *const c_ch
             std::ptr::null()
         }
         Err(why) => error_text(why),
+    }
+}
+
+/// # Safety
+/// `visit` takes what it is given: data, frames, their number, samples.
+#[no_mangle]
+pub unsafe extern "C" fn bench_pprof_rs_each_stack(visit: Visit, data: *mut c_void) {
+    for (samples, frames) in STACKS.lock().unwrap().iter() {
+        visit(data, frames.as_ptr(), frames.len(), *samples);
     }
 }

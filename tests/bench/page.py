@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""
+build/bench.json -> docs/BENCHMARKS.md, with the figures kept beside it as docs/benchmarks.json.
+
+With --check nothing is written: the page must be what the kept figures give.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # the source tree stays clean
+
+from sections import AIMS, CAPTIONS, LESS, MORE, NEUTRAL, ONE, OURS, SECTIONS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "BENCHMARKS.md"
+KEPT = ROOT / "docs" / "benchmarks.json"
+SAME = 1.02  # figures that differ by less are alike
+
+
+class Figures:
+    def __init__(self, content):
+        self.about = content["about"]
+        self._records = {(r["case"], r["metric"], r["subject"]): r for r in content["records"]}
+
+    def find(self, column, subject):
+        return self._records.get((column.case, column.metric, subject))
+
+    def subjects(self, columns):
+        cells = {(c.case, c.metric) for c in columns}
+        here = {s for case, metric, s in self._records if (case, metric) in cells}
+        return [s for s in CAPTIONS if s in here]
+
+
+def number(value):
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.1f}".removesuffix(".0")
+
+
+def cell(record, column):
+    if not record:
+        return "-"
+    middle, low, high = (number(record[key] / column.divide) for key in ("median", "low", "high"))
+    return middle if low == high else f"{middle} ({low} .. {high})"
+
+
+def table(figures, section):
+    columns = [c for c in section.columns if any(figures.find(c, s) for s in CAPTIONS)]
+    if not columns:
+        return ["*Not measured in this run.*"]
+    lines = ["| | " + " | ".join(c.title for c in columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for subject in figures.subjects(columns):
+        cells = [cell(figures.find(c, subject), c) for c in columns]
+        lines.append(f"| {CAPTIONS[subject]} | " + " | ".join(cells) + " |")
+    return lines + [""] + losses(figures, columns)
+
+
+def is_ahead(column, theirs, ours):
+    if column.better == ONE:
+        return abs(theirs - 1) < abs(ours - 1) - (SAME - 1)
+    if column.better == MORE:
+        return theirs > ours * SAME
+    return theirs < ours / SAME if ours > 0 else theirs < ours
+
+
+def losses(figures, columns):
+    """Who is ahead of our default, column by column: losses are said like wins."""
+    lines = []
+    for column in columns:
+        ours = figures.find(column, "onstack-rules")
+        if not ours or not column.better:
+            continue
+        ahead = []
+        for subject in CAPTIONS:
+            theirs = figures.find(column, subject)
+            if not theirs or subject in OURS or subject in NEUTRAL:
+                continue
+            if is_ahead(column, theirs["median"], ours["median"]):
+                unsure = "" if are_apart(theirs, ours) else " (the spreads overlap)"
+                ahead.append(CAPTIONS[subject] + times(column, theirs["median"], ours["median"]) + unsure)
+        found = "ahead of onstack: " + ", ".join(ahead) if ahead else "nobody is ahead of onstack"
+        lines.append(f"- {column.title}: {found}")
+    return lines
+
+
+def are_apart(a, b):
+    return a["high"] < b["low"] or b["high"] < a["low"]
+
+
+def times(column, theirs, ours):
+    if column.better == LESS and theirs > 0:
+        return f" ({ours / theirs:.1f} times)"
+    return ""
+
+
+def aims(figures):
+    lines = ["| aim | figure | |", "|---|---|---|"]
+    for aim in AIMS:
+        record = figures.find(aim, aim.subject)
+        relation = "at least" if aim.at_least else "at most"
+        text = f"{aim.text}: {relation} {aim.limit:g} {aim.unit}"
+        if not record:
+            lines.append(f"| {text} | - | not measured |")
+            continue
+        value = record["median"] / aim.divide
+        reached = value >= aim.limit if aim.at_least else value <= aim.limit
+        lines.append(f"| {text} | {number(value)} {aim.unit} | {'reached' if reached else '**not reached**'} |")
+    return lines
+
+
+def machine(about):
+    quick = " (the quick form: for a first look only)" if about["quick"] else ""
+    lines = [f"{about['rounds']} rounds{quick}, {about['minutes']:g} minutes, {about['date']}.", "", "| | |", "|---|---|"]
+    return lines + [f"| {name} | {value} |" for name, value in about["machine"].items()]
+
+
+def missing(about):
+    if not about["missing"]:
+        return []
+    return ["", "## Not measured", ""] + [f"- {what}: {why}" for what, why in about["missing"].items()]
+
+
+def page(figures):
+    lines = [
+        "# Benchmarks",
+        "",
+        "<!-- Made by tests/bench/page.py from docs/benchmarks.json; do not edit. -->",
+        "",
+        "onstack and its neighbours in one run of `make bench`. Each figure is the median of the rounds, with the lowest and",
+        "the highest in brackets; every run is a process of its own, and in each round all subjects run one after the",
+        "other, so ratios hold better than absolute figures. How each figure comes about, and how to run it:",
+        "[tests/bench/README.md](../tests/bench/README.md).",
+        "",
+        *machine(figures.about),
+        "",
+        "## Aims",
+        "",
+        *aims(figures),
+    ]
+    for section in SECTIONS:
+        lines += ["", f"## {section.title}", "", section.text, "", *table(figures, section)]
+    return "\n".join(lines + missing(figures.about)).rstrip() + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("figures", type=Path, nargs="?", help="what run.py wrote (default: build/bench.json)")
+    parser.add_argument("--check", action="store_true", help="is the page what the kept figures give?")
+    arguments = parser.parse_args()
+    source = KEPT if arguments.check else arguments.figures or ROOT / "build" / "bench.json"
+    try:
+        text = source.read_text()
+    except OSError as error:
+        sys.exit(f"page.py: {source}: {error.strerror}; run `make bench` first")
+    made = page(Figures(json.loads(text)))
+    if arguments.check:
+        if not PAGE.is_file() or PAGE.read_text() != made:
+            sys.exit(f"{PAGE.name} is not what {KEPT.name} gives: python3 tests/bench/page.py docs/{KEPT.name}")
+        return
+    KEPT.write_text(text)
+    PAGE.write_text(made)
+
+
+if __name__ == "__main__":
+    main()

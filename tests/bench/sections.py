@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What stands on the page docs/BENCHMARKS.md: its tables, what each figure means, and the aims."""
+
+from dataclasses import dataclass
+
+CAPTIONS = {
+    "onstack-rules": "**onstack** (default: rules)",
+    "onstack-fp": "onstack, frame pointers",
+    "onstack-pc-only": "onstack, PC only",
+    "onstack-libunwind": "onstack with libunwind's walk",
+    "pprof-rs-default": "pprof-rs, default",
+    "pprof-rs-fp": "pprof-rs, frame-pointer",
+    "pprof-rs-framehop": "pprof-rs, framehop",
+    "gperftools": "gperftools, libunwind",
+    "gperftools-fp": "gperftools, frame pointers",
+    "framehop": "framehop, bare",
+    "libunwind-context": "libunwind, bare: `unw_step`",
+    "libunwind-backtrace": "libunwind, bare: `unw_backtrace`",
+    "libgcc": "libgcc, bare: `_Unwind_Backtrace`",
+    "go-pprof": "Go's runtime/pprof",
+    "reference-1us": "*a handler that spins for 1 us*",
+    "reference-itimer": "*a bare ITIMER_PROF counter*",
+    "go-host": "**onstack** under Go",
+    "go-wasmtime": "**onstack** under Go",
+    "rows4": "**4 bytes a row (onstack)**",
+    "rows4-fine": "4 bytes, index of each KiB",
+    "rows8": "8 bytes, one search",
+    "rows8-chunked": "8 bytes, index of each 64 KiB",
+}
+OURS = ("onstack-rules", "onstack-fp", "onstack-pc-only", "onstack-libunwind", "go-host", "go-wasmtime")
+# No profilers, or layouts of the same table: nothing to be ahead of.
+NEUTRAL = ("reference-1us", "reference-itimer", "rows4", "rows4-fine", "rows8", "rows8-chunked")
+
+LESS, MORE, ONE, NEITHER = "less is better", "more is better", "1.00 is right", ""
+
+
+@dataclass(frozen=True)
+class Column:
+    case: str
+    metric: str
+    title: str
+    better: str = LESS
+    divide: float = 1.0
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    text: str
+    columns: tuple
+
+
+def _costs(case, metric):
+    return tuple(Column(f"{case}/{depth}", metric, f"depth {depth}, us", LESS, 1000) for depth in (20, 100))
+
+
+SECTIONS = (
+    Section(
+        "A sample, warm",
+        "Time inside the signal handler, delivery not included: on each tick the handler is called 50 times in a row with "
+        "the tick's own siginfo and context; median of the last 40 calls, median over the ticks. The code below has frame "
+        "pointers, so that all can walk it. *Bare* unwinders run in a handler that does nothing else: no check of the "
+        "memory that they read, no other threads, no overruns; the profilers do their whole work.",
+        _costs("handler-cost", "warm"),
+    ),
+    Section(
+        "A sample on a real tick",
+        "The same handler, called once a tick at 250 Hz over a small busy loop: what a program pays. The machine's caches "
+        "are partly cold by then, and these figures swing most with other load.",
+        _costs("handler-cost", "tick"),
+    ),
+    Section(
+        "The first sample of a stack",
+        "Each tick meets a chain of functions that no sample has met before (8,192 generated functions). *Cold* also reads "
+        "48 MiB between the calls and the tick, so that code, tables and the stack itself are out of the inner caches.",
+        (
+            Column("handler-cold/20", "new", "new, depth 20, us", LESS, 1000),
+            Column("handler-cold/20", "cold", "cold, depth 20, us", LESS, 1000),
+            Column("handler-cold/100", "new", "new, depth 100, us", LESS, 1000),
+            Column("handler-cold/100", "cold", "cold, depth 100, us", LESS, 1000),
+        ),
+    ),
+    Section(
+        "Whole stacks in code without frame pointers",
+        "C compiled by `gcc -O2`, RBP used for data; chains of 20 functions of different frames, a leaf in libc and a "
+        "callback from it, interrupted anywhere, prologues and epilogues included. Function n is only ever called by "
+        "n - 1, so the true stack of every sample is known to the address. *Exact*: all frames from the interrupted PC to "
+        "`main`. *Truncated*: right as far as it goes. *No leaf*: it does not begin with the interrupted PC. *Wrong*: a "
+        "caller is missing in the middle or one is invented. Frames of the handler itself are not held against anybody.",
+        (
+            Column("exact/20", "exact", "exact, %", MORE),
+            Column("exact/20", "truncated", "truncated, %", NEITHER),
+            Column("exact/20", "no-leaf", "no leaf, %", NEITHER),
+            Column("exact/20", "wrong", "wrong, %", LESS),
+        ),
+    ),
+    Section(
+        "Across languages",
+        "onstack alone, since nobody else follows these stacks: Go calling C (31 frames), Go calling C calling Go calling "
+        "C (44), and Go calling wasmtime's compiler in Rust (some 44). Warm and on real ticks, as above.",
+        (
+            Column("go-native/cgo", "warm", "Go-C warm, us", LESS, 1000),
+            Column("go-native/nested", "warm", "Go-C-Go-C warm, us", LESS, 1000),
+            Column("go-wasmtime/compile", "warm", "wasmtime warm, us", LESS, 1000),
+            Column("go-native/cgo", "tick", "Go-C tick, us", LESS, 1000),
+            Column("go-native/nested", "tick", "Go-C-Go-C tick, us", LESS, 1000),
+            Column("go-wasmtime/compile", "tick", "wasmtime tick, us", LESS, 1000),
+        ),
+    ),
+    Section(
+        "Weight",
+        "CPU time that the profile accounts for, over the true CPU time of that many busy threads, all alive for the whole "
+        "session, 100 Hz. Profilers without weights: samples x period.",
+        tuple(Column(f"weights/{n}", "weight", f"{n:,} thread{'s' if n > 1 else ''}", ONE) for n in (1, 8, 64, 1000))
+        + (Column("short-threads", "weight", "threads of 20 ms", ONE),),
+    ),
+    Section(
+        "The whole program",
+        "CPU time of the same work without, with and again without the profiler, in turns of 0.1 s in one process; the "
+        "middle against the mean of its neighbours, median over the turns. Most of it is the kernel's timer interrupt and "
+        "signal delivery (`reference-itimer` shows it), and the noise of a shared machine is about 1 %: read the spread.",
+        (
+            Column("overhead/99", "overhead", "99 Hz, %"),
+            Column("overhead/250", "overhead", "250 Hz, %"),
+        ),
+    ),
+    Section(
+        "Memory",
+        "Resident memory that a running profiler adds: one second after the start, and after 5 s of CPU time at 250 Hz.",
+        (
+            Column("memory/start", "added", "after start, KiB"),
+            Column("memory/busy", "added", "busy, KiB"),
+        ),
+    ),
+    Section(
+        "Start and stop",
+        "The first start of a process (tables, self-tests), and later starts and stops, with one thread and with 64.",
+        (
+            Column("start-stop/1", "first-start", "first start, us"),
+            Column("start-stop/1", "start", "start, us"),
+            Column("start-stop/1", "stop", "stop, us"),
+            Column("start-stop/64", "start", "start, 64 threads, us"),
+            Column("start-stop/64", "stop", "stop, 64 threads, us"),
+        ),
+    ),
+) + tuple(
+    Section(
+        f"Rule tables of {library}",
+        "CPU time to derive onstack's table from .eh_frame, its size, and one look-up without the PC cache: of 64 addresses "
+        "again and again, of 4,096 random ones, and of 20 random ones after 48 MiB have been read. The same rules in "
+        "other layouts beside it.",
+        tuple(
+            Column(f"tables/{library}", metric, title)
+            for metric, title in (
+                ("derive", "derive, ms"),
+                ("size", "size, KiB"),
+                ("look-up-hot", "hot, ns"),
+                ("look-up-random", "random, ns"),
+                ("look-up-cold", "cold, ns"),
+            )
+        ),
+    )
+    for library in ("libc.so.6", "libLLVM-14.so.1")
+)
+
+
+@dataclass(frozen=True)
+class Aim:
+    text: str
+    case: str
+    metric: str
+    subject: str
+    limit: float
+    divide: float
+    unit: str
+    at_least: bool = False
+
+
+AIMS = (
+    Aim("a sample at depth 20, warm", "handler-cost/20", "warm", "onstack-rules", 0.4, 1000, "us"),
+    Aim("a sample at depth 100, warm", "handler-cost/100", "warm", "onstack-rules", 1.3, 1000, "us"),
+    Aim("a new stack of depth 20", "handler-cold/20", "new", "onstack-rules", 6, 1000, "us"),
+    Aim("a new stack of depth 20, caches evicted", "handler-cold/20", "cold", "onstack-rules", 6, 1000, "us"),
+    Aim("Go calling C, warm", "go-native/cgo", "warm", "go-host", 1, 1000, "us"),
+    Aim("Go calling wasmtime, warm", "go-wasmtime/compile", "warm", "go-wasmtime", 1, 1000, "us"),
+    Aim("whole stacks without frame pointers", "exact/20", "exact", "onstack-rules", 99.9, 1, "%", True),
+    Aim("libc's table", "tables/libc.so.6", "derive", "rows4", 1, 1, "ms"),
+    Aim("libLLVM-14's table", "tables/libLLVM-14.so.1", "derive", "rows4", 40, 1, "ms"),
+    Aim("libLLVM-14's table", "tables/libLLVM-14.so.1", "size", "rows4", 4, 1024, "MiB"),
+)
