@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Runs every suite, prints progress and each runner's own closing lines, and fails if one failed.
-# Usage: ci/test.sh [c] [truth] [rust] [go] [stacks] [readme]   (default: all)
+# Usage: ci/test.sh [c] [fuzz] [truth] [rust] [go] [stacks] [matrix] [coexist] [readme]   (default: all)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-suites=${*:-c truth rust go stacks readme}
+suites=${*:-c fuzz truth rust go stacks matrix coexist readme}
 failed=()
 started=$SECONDS
 
@@ -23,6 +23,11 @@ run_c() {
   done
 }
 
+# The kept inputs of the fuzz targets, and some thousand mutations, under the sanitizers (`make fuzz` looks for more).
+run_fuzz() {
+  timeout -k 5 300 tests/fuzz/run.sh replay || failed+=("fuzz")
+}
+
 # Every step of real programs against a shadow stack; 77: not possible here (another architecture).
 run_truth() {
   timeout -k 5 300 tests/truth/run.sh
@@ -31,7 +36,8 @@ run_truth() {
 }
 
 run_rust() {
-  (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace) || failed+=("rust")
+  (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --features onstack/perfmaps) || failed+=("rust")
+  (cd examples/rust-http && timeout -k 5 300 cargo test --locked --quiet) || failed+=("rust: example service")
 }
 
 run_go() {
@@ -42,6 +48,16 @@ run_go() {
 # Stacks through Go in many kinds of programs, judged by the programs' own code.
 run_stacks() {
   timeout -k 5 600 ci/test-go-stacks.sh | grep -v '^=== RUN' || failed+=("go stacks")
+}
+
+# Every host and every order of start and stop once.
+run_matrix() {
+  timeout -k 5 500 python3 tests/matrix/run.py --quick --fresh --output "$BUILD/matrix-quick.json" 2>&1 |
+    grep -v '^\[.* ok$' || failed+=("matrix")
+}
+
+run_coexist() {
+  timeout -k 5 400 tests/coexist/run.sh || failed+=("coexist")
 }
 
 run_readme() {

@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the core from `csrc`, a link to the core's directory in the repository, real files in the published crate.
 
+#[cfg(not(feature = "system"))]
 use std::path::{Path, PathBuf};
+#[cfg(not(feature = "system"))]
 use std::{env, fs, io};
 
 fn main() {
+    #[cfg(feature = "system")]
+    link_system_copy();
+    #[cfg(not(feature = "system"))]
+    build_own_copy();
+}
+
+/// The library that is installed on the system; its functions are found by their version 0.1 symbols.
+#[cfg(feature = "system")]
+fn link_system_copy() {
+    pkg_config::Config::new().range_version("0.1".."0.2").probe("onstack").unwrap_or_else(|error| {
+        panic!(
+            "onstack-sys: {error}. The feature `system` needs an installed libonstack 0.1 and its onstack.pc \
+             (PKG_CONFIG_PATH says where else to look); without the feature the library is built from source"
+        )
+    });
+}
+
+#[cfg(not(feature = "system"))]
+fn build_own_copy() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("csrc");
     let include = root.join("include");
     let source = root.join("src");
@@ -46,6 +67,7 @@ fn main() {
     println!("cargo:include={}", include.display());
 }
 
+#[cfg(not(feature = "system"))]
 /// Adds every file below `directory`, in the order of their names so that builds are alike, and asks cargo to run
 /// this script again when one of them changes or a new one comes.
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -1,24 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What went wrong with which file.
+//! What went wrong with which file, and the code that the program ends with.
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::process::ExitCode;
 use std::{fmt, fs};
 
 /// A sentence for people that begins with the file's name.
 #[derive(Debug)]
-pub struct Failure(String);
+pub struct Failure {
+    text: String,
+    code: u8,
+}
 
 impl Failure {
+    /// Of this program: code 1.
     pub fn new(path: &Path, what: impl fmt::Display) -> Self {
         let name = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
-        Self(format!("{name}: {what}"))
+        Self { text: format!("{name}: {what}"), code: 1 }
+    }
+
+    /// Of the program that should be run, with the code that a shell gives it: 126 for one that cannot be run like
+    /// this, 127 for one that is not there.
+    pub fn of_program(path: &Path, code: u8, what: impl fmt::Display) -> Self {
+        Self { code, ..Self::new(path, what) }
+    }
+
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -31,7 +46,7 @@ pub fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match output.write_all(bytes).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure(format!("standard output: cannot write: {error}")))
+            Err(Failure::new(Path::new("standard output"), format!("cannot write: {error}")))
         }
         _ => Ok(()),
     }

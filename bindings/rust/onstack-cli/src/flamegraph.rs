@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use onstack::flamegraph::{from_lines, Options};
+use onstack::flamegraph::Options;
 
 use crate::failure::{write, Failure};
-use crate::input::Input;
+use crate::input;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Folded stacks, or a pprof profile (compressed or not); `-` is the standard input
+    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
     input: PathBuf,
     /// The headline of the picture
     #[arg(long, default_value = "Flame Graph")]
@@ -26,10 +26,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
     // Drawn as a whole before the output is touched: a failure leaves no half of a picture.
     let mut picture = Vec::new();
-    let drawn = match Input::read(&arguments.input)? {
-        Input::Folded(text) => from_lines(&mut options, text.lines(), &mut picture).map_err(onstack::Error::Output),
-        Input::Pprof(report) => report.flamegraph_with_options(&mut picture, &mut options),
-    };
+    let drawn = input::read(&arguments.input)?.flamegraph_with_options(&mut picture, &mut options);
     drawn.map_err(|error| Failure::new(&arguments.input, error))?;
     write(arguments.output.as_deref(), &picture)
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `onstack`: tables and flame graphs out of profiles.
+//! `onstack`: records profiles, and shows those of any profiler that writes pprof's format.
 
 mod failure;
 mod flamegraph;
 mod input;
-mod top;
+mod live;
+mod preload;
+mod program;
+mod record;
+mod report;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Tables and flame graphs out of profiles
+/// Record CPU profiles, and show them: tables, trees, flame graphs
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
@@ -20,22 +24,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Draw a flame graph (SVG) of folded stacks or of a pprof profile
+    /// Run a program and profile it
+    Record(record::Arguments),
+    /// Show the functions that spent most, or the tree of calls
+    Report(report::Arguments),
+    /// List what each function spent, as `report` does
+    Top(report::TopArguments),
+    /// Draw a flame graph (SVG)
     Flamegraph(flamegraph::Arguments),
-    /// List what each function of a pprof profile spent
-    Top(top::Arguments),
+    /// Say how stacks were found, and what was lost and why
+    Stat(report::StatArguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Flamegraph(arguments) => flamegraph::run(&arguments),
-        Command::Top(arguments) => top::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Top(arguments) => report::top(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Stat(arguments) => report::stat(&arguments).map(|()| ExitCode::SUCCESS),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("onstack: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|failure| {
+        eprintln!("onstack: {failure}");
+        failure.code()
+    })
 }

@@ -92,7 +92,7 @@ fn failures_name_the_file_and_leave_no_output() {
         ("flamegraph", file("blank", b"\n\n"), "no stacks"),
         ("flamegraph", file("cut.pb.gz", &gzip(&profile())[..40]), "gzip data is damaged"),
         ("flamegraph", file("binary", b"\x7fELF\x02\x01\x01\x00\xff"), "not a pprof profile"),
-        ("top", file("top.folded", b"main;f 12\n"), "pprof profile"),
+        ("stat", file("top.folded", b"main;f twelve\n"), "line 1"),
         ("top", "/nowhere/profile.pb.gz".into(), "cannot read"),
     ];
     for (command, path, why) in cases {
@@ -113,4 +113,32 @@ fn a_profile_without_samples_is_no_picture() {
     assert!(!output.status.success());
     assert!(text(&output.stderr).contains("no samples"), "{}", text(&output.stderr));
     assert_eq!(fs::read(svg).unwrap(), b"as before");
+}
+
+#[test]
+fn folded_stacks_make_a_table_too() {
+    let output = onstack(&["top", &file("table.folded", b"main;hot 6\nmain;cold 2\n")]);
+    let table = text(&output.stdout);
+    assert!(table.contains("Total: 8") && table.contains(" hot\n"), "{table}");
+}
+
+#[test]
+fn report_shows_the_tree_of_calls() {
+    let path = file("tree.pb", &profile());
+    let output = onstack(&["report", "--tree", "--depth", "2", "--least", "30", &path]);
+    let tree = text(&output.stdout);
+    assert!(tree.contains("100.00%     0.00ms  0.00%  main\n"), "{tree}");
+    assert!(tree.contains("60.00%    60.00ms 60.00%    hot\n") && !tree.contains("cold"), "{tree}");
+    let both = onstack(&["report", "--tree", "--table", &path]);
+    assert!(text(&both.stdout).contains("flat%    sum%"), "{}", text(&both.stdout));
+    assert_eq!(onstack(&["report", "--tree", "--least", "101", &path]).status.code(), Some(2));
+}
+
+#[test]
+fn stat_says_what_has_names_and_what_was_cut() {
+    let output = onstack(&["stat", &file("stat.pb", &profile())]);
+    let lines = text(&output.stdout);
+    for part in ["100.00ms of cpu in 3 stacks", "80.00%  leaf has a name", "100.00%  stack reaches its root"] {
+        assert!(lines.contains(part), "{part} is not in\n{lines}");
+    }
 }

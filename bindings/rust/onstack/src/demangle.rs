@@ -3,8 +3,6 @@
 
 use std::fmt::Write;
 
-use cpp_demangle::DemangleOptions;
-
 /// The longest name that is kept: a mangled name of a few hundred bytes can stand for megabytes.
 const LONGEST: usize = 4096;
 
@@ -14,17 +12,28 @@ pub(crate) fn demangle(symbol: &str) -> Option<String> {
     let result = if let Ok(name) = rustc_demangle::try_demangle(symbol) {
         // The alternate form leaves out the hash.
         write!(out, "{name:#}")
-    } else if symbol.starts_with("_Z") {
-        let name = cpp_demangle::Symbol::new(symbol).ok()?;
-        name.structured_demangle(&mut out, &DemangleOptions::default())
     } else {
-        return None;
+        demangle_cpp(symbol, &mut out)?
     };
     match result {
         Ok(()) if !out.0.is_empty() => Some(out.0),
         Err(_) if out.0.len() >= LONGEST => Some(out.0 + "..."),
         _ => None,
     }
+}
+
+#[cfg(feature = "cpp")]
+fn demangle_cpp(symbol: &str, out: &mut Bounded) -> Option<std::fmt::Result> {
+    if !symbol.starts_with("_Z") {
+        return None;
+    }
+    let name = cpp_demangle::Symbol::new(symbol).ok()?;
+    Some(name.structured_demangle(out, &cpp_demangle::DemangleOptions::default()))
+}
+
+#[cfg(not(feature = "cpp"))]
+fn demangle_cpp(_: &str, _: &mut Bounded) -> Option<std::fmt::Result> {
+    None
 }
 
 /// Ends the printing when the name is long enough.
@@ -51,6 +60,7 @@ mod tests {
         let cases = [
             ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt"),
             ("_RNvC6_123foo3bar", "123foo::bar"),
+            #[cfg(feature = "cpp")]
             ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back(int const&)"),
         ];
         for (symbol, name) in cases {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Folded stacks out of a pprof profile, byte for byte as the core writes them out of its own.
+//! Folded stacks out of a pprof profile, byte for byte as the core writes them out of its own, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::protos::{Profile, Sample};
+use crate::error::{Error, Result};
+use crate::message::{Function, Line, Location, ProfileMessage, Sample, ValueType};
 use crate::stacks::Stacks;
 
 /// The lines `thread;main;f;g 12` without line ends, root first, sorted.
-pub(crate) fn lines(profile: &Profile) -> Vec<String> {
+pub(crate) fn lines(profile: &ProfileMessage) -> Vec<String> {
     let stacks = Stacks::new(profile);
     let measure = Measure::of(&stacks);
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
@@ -35,6 +36,51 @@ fn stack(stacks: &Stacks<'_>, sample: &Sample) -> String {
         line.push(';');
     }
     line
+}
+
+/// A message whose samples are the lines of `text`. Numbers with a fraction, as some tools write them, are rounded.
+pub(crate) fn parse(text: &str) -> Result<ProfileMessage> {
+    let mut message = ProfileMessage {
+        string_table: ["", "samples", "count"].map(String::from).to_vec(),
+        sample_type: vec![ValueType { r#type: 1, unit: 2 }],
+        ..ProfileMessage::default()
+    };
+    let mut places: HashMap<&str, u64> = HashMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_end();
+        if line.is_empty() {
+            continue;
+        }
+        let Some((stack, value)) = split(line) else {
+            let number = index + 1;
+            let expected = "frames joined by `;`, a space and a number expected";
+            return Err(Error::Input(format!("line {number} is no folded stack: {expected}")));
+        };
+        let frames = stack.split(';').rev();
+        let location_id =
+            frames.map(|name| *places.entry(name).or_insert_with(|| add_place(&mut message, name))).collect();
+        message.sample.push(Sample { location_id, value: vec![value], label: Vec::new() });
+    }
+    if message.sample.is_empty() {
+        return Err(Error::Input("it holds no stacks; profile for longer, or while the program uses CPU".into()));
+    }
+    Ok(message)
+}
+
+fn split(line: &str) -> Option<(&str, i64)> {
+    let (stack, number) = line.rsplit_once(' ')?;
+    let value = number.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)?;
+    Some((stack, value.round() as i64))
+}
+
+fn add_place(message: &mut ProfileMessage, name: &str) -> u64 {
+    let text = message.string_table.len() as i64;
+    message.string_table.push(name.to_owned());
+    let id = message.function.len() as u64 + 1;
+    message.function.push(Function { id, name: text, ..Function::default() });
+    let line = vec![Line { function_id: id, ..Line::default() }];
+    message.location.push(Location { id, line, ..Location::default() });
+    id
 }
 
 /// What the number behind a stack means.
@@ -75,18 +121,18 @@ impl Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protos::ValueType;
+    use crate::message::ValueType;
 
-    fn profile(times: &[i64]) -> Profile {
+    fn profile(times: &[i64]) -> ProfileMessage {
         let strings = ["", "samples", "count", "cpu", "nanoseconds"];
         let cpu = ValueType { r#type: 3, unit: 4 };
-        Profile {
+        ProfileMessage {
             sample_type: vec![ValueType { r#type: 1, unit: 2 }, cpu],
             string_table: strings.map(String::from).to_vec(),
             period_type: Some(cpu),
             period: 10,
             sample: times.iter().map(|&time| Sample { value: vec![1, time], ..Sample::default() }).collect(),
-            ..Profile::default()
+            ..ProfileMessage::default()
         }
     }
 
@@ -97,5 +143,14 @@ mod tests {
         let other = profile(&[30, 15]);
         assert_eq!(Measure::of(&Stacks::new(&other)), Measure::Plain(0));
         assert_eq!(lines(&whole), [" 4"]);
+    }
+
+    #[test]
+    fn folded_stacks_are_read_and_written_alike() {
+        let text = "main;f 2\nmain;f;g h 10\n\nmain;f 0.6\n";
+        assert_eq!(lines(&parse(text).unwrap()), ["main;f 3", "main;f;g h 10"]);
+        for wrong in ["", "\n\n", "main;f", "main;f x", "main;f -1", "main;f inf"] {
+            assert!(matches!(parse(wrong), Err(Error::Input(_))), "{wrong}");
+        }
     }
 }

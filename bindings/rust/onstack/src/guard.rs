@@ -5,9 +5,12 @@ use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use crate::aggregate::Threads;
+use crate::collector::{Collector, Interval};
+use crate::error::{Error, Result};
+use crate::labels;
 use crate::options::{Clock, Options, Restore};
 use crate::profile::Profile;
 use crate::report::ReportBuilder;
@@ -18,6 +21,9 @@ use crate::stats::Stats;
 #[derive(Clone, Debug, Default)]
 pub struct ProfilerGuardBuilder {
     options: Options,
+    blocklist: Vec<String>,
+    labels: Vec<(String, String)>,
+    threads: Threads,
 }
 
 macro_rules! options {
@@ -53,22 +59,59 @@ impl ProfilerGuardBuilder {
         unwinder: &str;
     }
 
+    /// Leaves samples out whose interrupted instruction lies in a file whose name contains one of these, as `libc`. Only
+    /// files count that are loaded when the guard is built.
+    ///
+    /// Nothing needs it: every place can be sampled safely. What is left out is missing in the totals;
+    /// [`ProfilerGuard::blocked_ticks`] says how much.
+    #[must_use]
+    pub fn blocklist<T: AsRef<str>>(mut self, blocklist: &[T]) -> Self {
+        self.blocklist =
+            blocklist.iter().map(|part| part.as_ref().to_owned()).filter(|part| !part.is_empty()).collect();
+        self
+    }
+
+    /// Labels that every sample of the profile carries, as `("service", "checkout")`. Keys are made of letters, digits and
+    /// `_`, and do not begin with a digit; `thread` and `thread_id` are taken.
+    #[must_use]
+    pub fn labels<K: AsRef<str>, V: AsRef<str>>(mut self, labels: &[(K, V)]) -> Self {
+        self.labels = labels.iter().map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned())).collect();
+        self
+    }
+
+    /// Whether stacks carry the name of their thread; yes unless set.
+    #[must_use]
+    pub fn thread_names(mut self, yes: bool) -> Self {
+        self.threads.names = Some(yes);
+        self
+    }
+
+    /// Whether threads are told apart by their numbers; yes unless set. Without it and with names off a profile of many
+    /// short threads stays small.
+    #[must_use]
+    pub fn thread_ids(mut self, yes: bool) -> Self {
+        self.threads.ids = Some(yes);
+        self
+    }
+
     /// Starts profiling.
     ///
     /// # Errors
-    /// Every wrong option has its own [`Error`](crate::Error); nothing is left behind.
+    /// Every wrong option has its own [`Error`]; nothing is left behind.
     pub fn build(self) -> Result<ProfilerGuard<'static>> {
-        let profile = Arc::new(Profile::new()?);
-        let (sink, data) = profile.sink();
+        if !self.labels.iter().all(|(key, _)| labels::is_key(key)) {
+            return Err(Error::Options);
+        }
+        let collector = Collector::new(self.threads, &self.blocklist)?;
+        let (sink, data) = collector.sink();
         let options = self.options.to_sys(sink, data)?;
-        let (started_at, started) = (SystemTime::now(), Instant::now());
-        // SAFETY: the profile is dropped by `free_with` after the handle was freed.
+        // SAFETY: the collector is dropped by `free_with` after the handle was freed.
         let handle = unsafe { Handle::start(&options) }?;
         Ok(ProfilerGuard {
-            inner: Some((handle, profile)),
-            started_at,
-            started,
-            stopped_after: OnceLock::new(),
+            inner: Some((handle, collector)),
+            frequency: self.options.frequency_or_default(),
+            labels: self.labels,
+            stopped: OnceLock::new(),
             lifetime: PhantomData,
         })
     }
@@ -77,13 +120,13 @@ impl ProfilerGuardBuilder {
 /// Profiles from its making to its drop, or to [`ProfilerGuard::stop`].
 ///
 /// Several guards live side by side, each with its own rate and samples. After the last of them the signal has the
-/// action that the first one found.
+/// action that the first one found. A guard that is leaked profiles until the process ends, in bounded memory.
 pub struct ProfilerGuard<'a> {
     // An option only so that drop can give it away.
-    inner: Option<(Handle, Arc<Profile>)>,
-    started_at: SystemTime,
-    started: Instant,
-    stopped_after: OnceLock<Duration>,
+    inner: Option<(Handle, Arc<Collector>)>,
+    frequency: c_int,
+    labels: Vec<(String, String)>,
+    stopped: OnceLock<Instant>,
     lifetime: PhantomData<&'a ()>,
 }
 
@@ -91,7 +134,7 @@ impl ProfilerGuard<'static> {
     /// Profiles at that many ticks a second of CPU time.
     ///
     /// # Errors
-    /// [`Error::Frequency`](crate::Error::Frequency) for 0 and above 10,000, and those of
+    /// [`Error::Frequency`] for 0 and above 10,000, and those of
     /// [`ProfilerGuardBuilder::build`].
     pub fn new(frequency: c_int) -> Result<Self> {
         ProfilerGuardBuilder::default().frequency(frequency).build()
@@ -99,14 +142,63 @@ impl ProfilerGuard<'static> {
 }
 
 impl ProfilerGuard<'_> {
-    fn parts(&self) -> &(Handle, Arc<Profile>) {
+    fn parts(&self) -> &(Handle, Arc<Collector>) {
         self.inner.as_ref().expect("taken by drop alone")
     }
 
-    /// What has been sampled so far; profiling goes on.
+    pub(crate) fn collector(&self) -> &Collector {
+        &self.parts().1
+    }
+
+    pub(crate) fn frequency(&self) -> c_int {
+        self.frequency
+    }
+
+    pub(crate) fn duration(&self, interval: &Interval) -> Duration {
+        interval.duration(self.stopped.get().copied())
+    }
+
+    /// What has been sampled so far, as a report in the making; profiling goes on.
     pub fn report(&self) -> ReportBuilder<'_> {
-        let duration = self.stopped_after.get().copied().unwrap_or_else(|| self.started.elapsed());
-        ReportBuilder::new(&self.parts().1, self.started_at, duration)
+        ReportBuilder::new(self)
+    }
+
+    /// What has been sampled so far, in pprof's format; profiling goes on. Takes less memory than a report.
+    ///
+    /// # Errors
+    /// Only where memory runs out.
+    pub fn profile(&self) -> Result<Profile> {
+        self.write(&self.collector().look(), true)
+    }
+
+    /// As [`ProfilerGuard::profile`], and profiling goes on with an empty one: what continuous profilers want. Every sample
+    /// is in exactly one of the profiles that are taken.
+    ///
+    /// # Errors
+    /// Only where memory runs out; the samples are lost then.
+    pub fn take_profile(&self) -> Result<Profile> {
+        self.write(&self.collector().take()?, true)
+    }
+
+    /// Forgets what has been sampled so far.
+    ///
+    /// # Errors
+    /// Only where memory runs out; nothing is forgotten then.
+    pub fn clear(&self) -> Result<()> {
+        self.collector().take().map(drop)
+    }
+
+    /// Ticks that [`ProfilerGuardBuilder::blocklist`] left out.
+    pub fn blocked_ticks(&self) -> u64 {
+        self.collector().blocked_ticks()
+    }
+
+    pub(crate) fn write(&self, interval: &Interval, names: bool) -> Result<Profile> {
+        let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), names)?;
+        let mut profile = Profile::decode(&bytes)?;
+        labels::add(&mut profile.message, &self.labels);
+        profile.add_comment(&self.stats()?.comment());
+        Ok(profile)
     }
 
     /// The counters; they can be read after the stop too.
@@ -120,19 +212,19 @@ impl ProfilerGuard<'_> {
     /// Ends sampling. Samples and counters stay until the guard is dropped.
     ///
     /// # Errors
-    /// [`Error::Stopped`](crate::Error::Stopped) the second time and in the child of a fork,
-    /// [`Error::Context`](crate::Error::Context) inside a sink.
+    /// [`Error::Stopped`] the second time and in the child of a fork,
+    /// [`Error::Context`] inside a sink.
     pub fn stop(&self) -> Result<()> {
         self.parts().0.stop()?;
-        let _ = self.stopped_after.set(self.started.elapsed());
+        let _ = self.stopped.set(Instant::now());
         Ok(())
     }
 }
 
 impl Drop for ProfilerGuard<'_> {
     fn drop(&mut self) {
-        if let Some((handle, profile)) = self.inner.take() {
-            handle.free_with(profile);
+        if let Some((handle, collector)) = self.inner.take() {
+            handle.free_with(collector);
         }
     }
 }

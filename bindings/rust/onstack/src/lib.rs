@@ -1,32 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod aggregate;
+mod amount;
+mod collector;
+#[cfg(any(feature = "criterion", feature = "criterion-0_6", feature = "criterion-0_7", feature = "criterion-0_8"))]
+pub mod criterion;
+mod debug_file;
 mod demangle;
 mod error;
 mod folded;
+mod frames;
 mod guard;
+mod labels;
+mod message;
 mod modules;
+mod names;
 mod options;
+#[cfg(feature = "perfmaps")]
+mod perf_map;
 mod profile;
-#[cfg(feature = "prost-codec")]
+#[cfg(any(feature = "prost-codec", feature = "protobuf-codec"))]
 pub mod protos;
-#[cfg(not(feature = "prost-codec"))]
-mod protos;
+mod pull;
+mod rebuild;
 mod report;
+mod resolve;
 mod sample;
 mod session;
 mod stacks;
 mod stats;
+mod summary;
 mod symbolize;
 mod top;
+mod tree;
+mod wire;
 
 pub use error::{Error, Result};
+pub use frames::{Frames, Symbol, UnresolvedFrames};
 pub use guard::{ProfilerGuard, ProfilerGuardBuilder};
 #[cfg(feature = "flamegraph")]
 pub use inferno::flamegraph;
 pub use options::{Clock, Options, Restore};
-pub use report::{Report, ReportBuilder};
+pub use profile::Profile;
+pub use pull::{OwnedSample, Samples};
+pub use report::{Report, ReportBuilder, ReportTiming, UnresolvedReport};
 pub use sample::{Sample, Truncation};
-pub use session::Session;
+pub use session::{Session, Sink};
 pub use stats::Stats;
+pub use summary::Summary;
 pub use top::{Top, TopEntry};
+pub use tree::{Tree, TreeNode};
+
+/// Frames in a sample unless [`Options::max_depth`] says otherwise: 1,024 with the feature `large-depth`, 512 with
+/// `huge-depth`, otherwise 128.
+pub const MAX_DEPTH: usize = if cfg!(feature = "large-depth") {
+    1024
+} else if cfg!(feature = "huge-depth") {
+    512
+} else {
+    128
+};
+
+/// Bytes of a thread's name, the final NUL included.
+pub const MAX_THREAD_NAME: usize = 16;

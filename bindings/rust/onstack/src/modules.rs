@@ -4,8 +4,11 @@
 use std::ffi::{c_int, c_void, CStr, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
+
+/// How the executable is called here; right even after its file was replaced.
+const EXECUTABLE: &str = "/proc/self/exe";
 
 /// A loaded object.
 pub(crate) struct Module {
@@ -29,6 +32,21 @@ pub(crate) fn loaded() -> Vec<Module> {
     modules
 }
 
+/// Where the code of those loaded objects lies whose file's name contains one of `parts`.
+pub(crate) fn code_of(parts: &[String]) -> Vec<Range<u64>> {
+    let executable = std::env::current_exe().ok();
+    let mut code = Vec::new();
+    for module in loaded() {
+        let path = if module.path == Path::new(EXECUTABLE) { executable.as_deref() } else { Some(&*module.path) };
+        // The name alone: `libc` means the library, not what lies below some /srv/libc/.
+        let name = path.and_then(Path::file_name).map(OsStr::to_string_lossy);
+        if name.is_some_and(|name| parts.iter().any(|part| name.contains(part.as_str()))) {
+            code.extend(module.executable);
+        }
+    }
+    code
+}
+
 /// Only copies: the loader holds its lock meanwhile.
 unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
     // SAFETY: the loader's structure, and the vector given by `loaded`.
@@ -40,8 +58,8 @@ unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     let (name, headers) = unsafe {
         (CStr::from_ptr(info.dlpi_name).to_bytes(), slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()))
     };
-    // The executable has no name here; this one is right even after its file was replaced.
-    let path = if name.is_empty() { b"/proc/self/exe" } else { name };
+    // The loader has no name for the executable.
+    let path = if name.is_empty() { EXECUTABLE.as_bytes() } else { name };
     let bias = info.dlpi_addr;
     let executable = headers
         .iter()
@@ -64,6 +82,13 @@ mod tests {
         let address = this_function_lies_in_the_executable_alone as fn() as usize as u64;
         let holding: Vec<_> = loaded().into_iter().filter(|module| module.contains(address)).collect();
         assert_eq!(holding.len(), 1);
-        assert_eq!(holding[0].path, PathBuf::from("/proc/self/exe"));
+        assert_eq!(holding[0].path, PathBuf::from(EXECUTABLE));
+    }
+
+    #[test]
+    fn code_is_found_by_a_part_of_the_files_name() {
+        let libc = libc::getpid as *const () as u64;
+        assert!(code_of(&["libc.so".into()]).iter().any(|range| range.contains(&libc)));
+        assert!(code_of(&["/".into(), "no such library".into()]).is_empty());
     }
 }

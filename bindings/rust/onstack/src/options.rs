@@ -98,7 +98,7 @@ impl Options {
         self
     }
 
-    /// Frames in a sample, 1 to 1,024; 128 unless set.
+    /// Frames in a sample, 1 to 1,024; [`MAX_DEPTH`](crate::MAX_DEPTH) unless set.
     pub fn max_depth(mut self, frames: u32) -> Self {
         self.max_depth = Some(frames);
         self
@@ -116,6 +116,10 @@ impl Options {
         self
     }
 
+    pub(crate) fn frequency_or_default(&self) -> c_int {
+        self.frequency.unwrap_or(sys::ONSTACK_DEFAULT_FREQUENCY as c_int)
+    }
+
     /// The core's structure, and the string that it points to. A zero there means "default", so that an explicit zero
     /// is refused here.
     pub(crate) fn to_sys(&self, sink: sys::onstack_sink, sink_data: *mut c_void) -> Result<SysOptions> {
@@ -125,7 +129,10 @@ impl Options {
         check(unsafe { sys::onstack_options_init(&mut raw, size_of::<sys::onstack_options>()) })?;
 
         raw.frequency = explicit(self.frequency.map(u32::try_from), || Error::Frequency)?;
-        raw.max_depth = explicit(self.max_depth.map(Ok::<_, Error>), || Error::Options)?;
+        raw.max_depth = match explicit(self.max_depth.map(Ok::<_, Error>), || Error::Options)? {
+            0 => crate::MAX_DEPTH as u32,
+            depth => depth,
+        };
         raw.buffer_bytes = explicit(self.buffer_bytes.map(Ok::<_, Error>), || Error::Options)?;
         raw.signal = match self.signal {
             Some(number) if number < 1 => return Err(Error::Signal),
@@ -166,7 +173,7 @@ fn explicit<E>(value: Option<std::result::Result<u32, E>>, error: fn() -> Error)
     }
 }
 
-fn switch(value: Option<bool>) -> sys::onstack_switch {
+pub(crate) fn switch(value: Option<bool>) -> sys::onstack_switch {
     (match value {
         None => sys::ONSTACK_DEFAULT,
         Some(true) => sys::ONSTACK_ON,

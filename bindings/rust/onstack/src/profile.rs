@@ -1,156 +1,267 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The core's profile: a sink that adds up stacks, with an owner.
+//! A profile in pprof's format: ours or another's, from memory or from a file.
 
-use std::ffi::{c_int, c_void};
-use std::mem::size_of;
-use std::ptr::{self, NonNull};
-use std::slice;
+use std::fmt;
+use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
-use onstack_sys as sys;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use flate2::Compression;
 
-use crate::error::{check, Result};
-use crate::symbolize::Symbolizer;
+use crate::error::{Error, Result};
+use crate::message::ProfileMessage;
+use crate::summary::Summary;
+use crate::top::Top;
+use crate::tree::Tree;
+use crate::wire::Message;
+use crate::{folded, names};
 
-pub(crate) struct Profile(NonNull<sys::onstack_profile>);
-
-// SAFETY: the core allows its profile functions from any thread.
-unsafe impl Send for Profile {}
-// SAFETY: as above.
-unsafe impl Sync for Profile {}
+/// Stacks and what each spent, with names where they are known, and the forms in which they can be shown.
+///
+/// Every pprof profile can be read, of whatever language and of whatever values (CPU, heap, blocking).
+#[derive(Clone)]
+pub struct Profile {
+    pub(crate) message: ProfileMessage,
+}
 
 impl Profile {
-    pub(crate) fn new() -> Result<Self> {
-        let mut profile = ptr::null_mut();
-        // SAFETY: no options means the defaults; the result has a place.
-        check(unsafe { sys::onstack_profile_new(ptr::null(), &mut profile) })?;
-        Ok(Self(NonNull::new(profile).expect("a call that succeeds gives a profile")))
+    /// Reads a profile in pprof's format, compressed by gzip or not.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the bytes are something else, [`Error::Os`] when they cannot be read.
+    pub fn read<R: Read>(mut reader: R) -> Result<Self> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            let mut plain = Vec::new();
+            let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain);
+            read.map_err(|error| Error::Input(format!("the gzip data is damaged ({error})")))?;
+            bytes = plain;
+        }
+        Self::decode(&bytes)
     }
 
-    /// The sink and its data. The profile must outlive the session that gets them.
-    pub(crate) fn sink(&self) -> (sys::onstack_sink, *mut c_void) {
-        (Some(sys::onstack_profile_sink), self.0.as_ptr().cast())
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut message = ProfileMessage::decode(bytes).map_err(|damage| Error::Input(damage.into()))?;
+        // The decoder takes an empty input, and text that by chance has the shape, for an empty message.
+        if message.sample_type.is_empty() || message.string_table.first().map_or(true, |first| !first.is_empty()) {
+            return Err(Error::Input("it has no sample types or no string table".into()));
+        }
+        names::demangle_functions(&mut message);
+        Ok(Self { message })
     }
 
-    /// The profile as it is now, as an uncompressed pprof message.
-    pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration) -> Result<Vec<u8>> {
-        let mut symbolizer = Symbolizer::new();
-        let mut bytes: Vec<u8> = Vec::new();
-        // SAFETY: all fields are integers and pointers that may be zero or null.
-        let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
-        options.size = size_of::<sys::onstack_write_options>() as u32;
-        (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
-        options.start_time_unix_ns = nanoseconds(start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-        options.duration_ns = nanoseconds(duration);
-        let data = (&mut bytes as *mut Vec<u8>).cast::<c_void>();
-        // SAFETY: profile, symbolizer and vector live during the call, and each callback fits its data.
-        check(unsafe { sys::onstack_profile_write_pprof(self.0.as_ptr(), &options, Some(append), data) })?;
-        Ok(bytes)
+    /// Reads folded stacks, `main;f;g 12` in each line.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the number of the first line that is something else, or when there are no stacks.
+    pub fn from_folded(text: &str) -> Result<Self> {
+        Ok(Self { message: folded::parse(text)? })
+    }
+
+    /// Writes the profile in pprof's format, compressed by gzip, for a file `*.pb.gz`.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when `writer` fails.
+    pub fn write_pprof<W: Write>(&self, writer: W) -> Result<()> {
+        let mut encoder = GzEncoder::new(writer, Compression::default());
+        let mut write = || {
+            encoder.write_all(&self.to_bytes())?;
+            encoder.try_finish()?;
+            encoder.get_mut().flush()
+        };
+        write().map_err(Error::Output)
+    }
+
+    /// The profile in pprof's format, not compressed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.message.encode(&mut bytes);
+        bytes
+    }
+
+    /// The profile as a message of the codec that was chosen by a feature.
+    ///
+    /// # Errors
+    /// None so far.
+    #[cfg(any(feature = "prost-codec", feature = "protobuf-codec"))]
+    pub fn pprof(&self) -> Result<crate::protos::Profile> {
+        crate::protos::from_bytes(&self.to_bytes())
+    }
+
+    /// Writes folded stacks: `thread;main;f;g 12`, root first, the number in ticks, sorted.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when `writer` fails.
+    pub fn folded<W: Write>(&self, mut writer: W) -> Result<()> {
+        let mut write = || {
+            for line in folded::lines(&self.message) {
+                writeln!(writer, "{line}")?;
+            }
+            writer.flush()
+        };
+        write().map_err(Error::Output)
+    }
+
+    /// The functions and what each spent, the most expensive first.
+    pub fn top(&self) -> Top {
+        Top::new(&self.message)
+    }
+
+    /// Who called whom, from the roots on.
+    pub fn tree(&self) -> Tree {
+        Tree::new(&self.message)
+    }
+
+    /// How good the profile is: what has names, what was cut, what was lost.
+    pub fn summary(&self) -> Summary {
+        Summary::new(&self.message)
+    }
+
+    /// Draws a flame graph as SVG.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without samples, [`Error::Output`] when `writer` fails.
+    #[cfg(feature = "flamegraph")]
+    pub fn flamegraph<W: Write>(&self, writer: W) -> Result<()> {
+        self.flamegraph_with_options(writer, &mut inferno::flamegraph::Options::default())
+    }
+
+    /// Draws a flame graph as SVG, as `options` say.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] without samples, [`Error::Output`] when `writer` fails.
+    #[cfg(feature = "flamegraph")]
+    pub fn flamegraph_with_options<W: Write>(
+        &self,
+        writer: W,
+        options: &mut inferno::flamegraph::Options<'_>,
+    ) -> Result<()> {
+        let lines = folded::lines(&self.message);
+        if lines.is_empty() {
+            return Err(Error::Empty);
+        }
+        inferno::flamegraph::from_lines(options, lines.iter().map(String::as_str), writer).map_err(Error::Output)
+    }
+
+    /// When the samples began; nothing where the profile does not say.
+    pub fn start(&self) -> Option<SystemTime> {
+        let since = u64::try_from(self.message.time_nanos).ok().filter(|&time| time > 0)?;
+        Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(since))
+    }
+
+    /// How long they were taken; zero where the profile does not say.
+    pub fn duration(&self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.message.duration_nanos).unwrap_or(0))
+    }
+
+    /// Remarks that the profile carries. Ours begin with `onstack.stats` and have the session's counters.
+    pub fn comments(&self) -> impl Iterator<Item = &str> {
+        self.message.comment.iter().map(|&index| self.message.text(index))
+    }
+
+    /// Adds a remark.
+    pub fn add_comment(&mut self, text: &str) {
+        let index = self.message.intern(text);
+        self.message.comment.push(index);
     }
 }
 
-impl Drop for Profile {
-    fn drop(&mut self) {
-        // SAFETY: the owner drops it after the session that had it as its sink.
-        unsafe { sys::onstack_profile_free(self.0.as_ptr()) };
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profile").field("stacks", &self.message.sample.len()).finish_non_exhaustive()
     }
-}
-
-unsafe extern "C" fn append(data: *mut c_void, bytes: *const c_void, length: usize) -> c_int {
-    if length == 0 {
-        return 0;
-    }
-    // SAFETY: the vector of `write_pprof`, and as many bytes as the core says.
-    let (vector, bytes) = unsafe { (&mut *data.cast::<Vec<u8>>(), slice::from_raw_parts(bytes.cast::<u8>(), length)) };
-    if vector.try_reserve(length).is_err() {
-        return 1;
-    }
-    vector.extend_from_slice(bytes);
-    0
-}
-
-fn nanoseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Report;
-    use std::ffi::CString;
+    use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample, ValueType};
 
-    /// A sample as the core's drain would give it.
-    fn give(profile: &Profile, thread: &str, weight: u32, truncation: u32, frames: &[u64]) {
-        let thread = CString::new(thread).unwrap();
-        let sample = sys::onstack_sample {
-            size: size_of::<sys::onstack_sample>() as u32,
-            weight,
-            time_ns: 1,
-            period_ns: 5_000_000,
-            tid: 7,
-            truncation,
-            thread_name: thread.as_ptr(),
-            frames: frames.as_ptr(),
-            frame_count: frames.len() as u32,
-            reserved: 0,
-        };
-        // SAFETY: profile and sample live during the call.
-        assert_eq!(unsafe { sys::onstack_profile_sink(profile.sink().1, &sample) }, 0);
+    /// Two stacks of `_ZN1a1bE` under `x;y`, one with a thread's name.
+    fn message() -> ProfileMessage {
+        let strings = ["", "samples", "count", "cpu", "nanoseconds", "_ZN1a1bE", "x;y", "thread", "worker"];
+        let line = |function_id| vec![Line { function_id, ..Line::default() }];
+        ProfileMessage {
+            sample_type: vec![ValueType { r#type: 1, unit: 2 }, ValueType { r#type: 3, unit: 4 }],
+            string_table: strings.map(String::from).to_vec(),
+            function: vec![
+                Function { id: 1, name: 5, system_name: 5, ..Function::default() },
+                Function { id: 2, name: 6, ..Function::default() },
+            ],
+            location: vec![
+                Location { id: 1, line: line(1), ..Location::default() },
+                Location { id: 2, line: line(2), ..Location::default() },
+            ],
+            sample: vec![
+                Sample { location_id: vec![1, 2], value: vec![3, 30], ..Sample::default() },
+                Sample {
+                    location_id: vec![1, 2, 2],
+                    value: vec![4, 40],
+                    label: vec![Label { key: 7, str: 8, ..Label::default() }],
+                },
+            ],
+            ..ProfileMessage::default()
+        }
     }
 
-    fn folded_by_core(profile: &Profile) -> String {
-        let mut symbolizer = Symbolizer::new();
-        let mut bytes: Vec<u8> = Vec::new();
-        // SAFETY: all fields are integers and pointers that may be zero or null.
-        let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
-        options.size = size_of::<sys::onstack_write_options>() as u32;
-        (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
-        let data = (&mut bytes as *mut Vec<u8>).cast::<c_void>();
-        // SAFETY: all of them live during the call.
-        check(unsafe { sys::onstack_profile_write_folded(profile.0.as_ptr(), &options, Some(append), data) }).unwrap();
-        String::from_utf8(bytes).unwrap()
+    fn profile() -> Profile {
+        let mut bytes = Vec::new();
+        message().encode(&mut bytes);
+        Profile::read(&bytes[..]).unwrap()
     }
 
-    /// Its method's full name has a semicolon.
-    trait Length {
-        fn length(&self) -> usize;
+    #[test]
+    fn folded_stacks_go_from_the_thread_to_the_leaf() {
+        let mut out = Vec::new();
+        profile().folded(&mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "worker;x:y;x:y;a::b 4\nx:y;a::b 3\n");
     }
 
-    impl Length for [u8; 4] {
-        #[inline(never)]
-        fn length(&self) -> usize {
-            self.iter().map(|byte| usize::from(*std::hint::black_box(byte))).sum()
+    #[test]
+    fn top_counts_a_recursive_function_once() {
+        let top = profile().top();
+        assert_eq!((top.total, top.named, top.unit.as_str()), (70, 70, "nanoseconds"));
+        let outer = top.get("x;y").unwrap();
+        assert_eq!((outer.flat, outer.cum), (0, 70));
+        assert_eq!(top.get("a::b").unwrap().flat, 70);
+    }
+
+    #[test]
+    fn pprof_goes_out_and_comes_back() {
+        let mut out = Vec::new();
+        profile().write_pprof(&mut out).unwrap();
+        assert!(out.starts_with(&[0x1f, 0x8b]));
+        let back = Profile::read(&out[..]).unwrap();
+        assert_eq!(back.message, profile().message);
+        // The name of the symbol table is kept.
+        let function = back.message.function[0];
+        assert_eq!(back.message.string_table[function.system_name as usize], "_ZN1a1bE");
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let mut cut = Vec::new();
+        profile().write_pprof(&mut cut).unwrap();
+        cut.truncate(cut.len() / 2);
+        for bytes in [&b""[..], b"main;f 12\n", b"\x1f\x8bnot gzip", &cut] {
+            assert!(matches!(Profile::read(bytes), Err(Error::Input(_))), "{bytes:?}");
         }
     }
 
     #[test]
-    fn the_core_and_this_crate_fold_alike() {
-        let profile = Profile::new().unwrap();
-        let one = <[u8; 4] as Length>::length as fn(&_) -> _ as usize as u64;
-        let two = nanoseconds as fn(_) -> _ as usize as u64;
-        // Inside their code, as return addresses are.
-        let (one, two) = (one + 4, two + 4);
-        give(&profile, "main", 1, sys::ONSTACK_TRUNCATED_NOT, &[one, two]);
-        give(&profile, "main", 3, sys::ONSTACK_TRUNCATED_NOT, &[one, two]);
-        give(&profile, "main", 2, sys::ONSTACK_TRUNCATED_DEPTH, &[two, one, two]);
-        give(&profile, "main (2)", 1, sys::ONSTACK_TRUNCATED_NOT, &[two]);
-        give(&profile, "a;b", 1, sys::ONSTACK_TRUNCATED_NOT, &[0x1000, two]);
-        give(&profile, "", 9, sys::ONSTACK_TRUNCATED_UNREADABLE, &[two]);
-
-        let by_core = folded_by_core(&profile);
-        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1)).unwrap();
-        let mut folded = Vec::new();
-        Report::from_pprof(&pprof[..]).unwrap().folded(&mut folded).unwrap();
-        assert_eq!(String::from_utf8(folded).unwrap(), by_core);
-        assert_eq!(by_core.lines().count(), 5, "{by_core}");
-        for part in [
-            "main;",
-            "[u8: 4] as onstack::profile::tests::Length>::length",
-            "[unnamed thread];[truncated",
-            "a:b;",
-            ";0x1000 1\n",
-        ] {
-            assert!(by_core.contains(part), "{part} is not in\n{by_core}");
+    fn a_writer_that_fails_is_reported() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::WriteZero.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
         }
+        assert!(matches!(profile().folded(Full), Err(Error::Output(_))));
+        assert!(matches!(profile().write_pprof(Full), Err(Error::Output(_))));
     }
 }

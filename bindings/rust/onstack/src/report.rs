@@ -1,266 +1,215 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report: the samples of one moment with their names, and the forms in which it can be written.
+//! A report: the samples of a guard up to one moment, as values that a program can look at and change.
 
 use std::collections::HashMap;
+use std::ffi::c_int;
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
-use flate2::Compression;
-use prost::Message;
-
-use crate::demangle::demangle;
-use crate::error::{Error, Result};
-use crate::folded;
+use crate::collector::Interval;
+use crate::error::Result;
+use crate::frames::{Frames, UnresolvedFrames};
+use crate::guard::ProfilerGuard;
 use crate::profile::Profile;
-use crate::protos;
+use crate::resolve::{self, Context};
 use crate::top::Top;
 
-/// Makes a [`Report`]; from [`ProfilerGuard::report`](crate::ProfilerGuard::report).
+/// When the samples of a report were taken, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportTiming {
+    /// Ticks a second of the session's clock.
+    pub frequency: c_int,
+    /// When the samples began.
+    pub start_time: SystemTime,
+    /// How long they were taken.
+    pub duration: Duration,
+}
+
+impl Default for ReportTiming {
+    fn default() -> Self {
+        Self { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Duration::ZERO }
+    }
+}
+
+type PostProcessor = Box<dyn Fn(&mut Frames)>;
+
+/// Makes a [`Report`]; from [`ProfilerGuard::report`].
 pub struct ReportBuilder<'a> {
-    profile: &'a Profile,
-    start: SystemTime,
-    duration: Duration,
+    guard: &'a ProfilerGuard<'a>,
+    post_processor: Option<PostProcessor>,
 }
 
 impl<'a> ReportBuilder<'a> {
-    pub(crate) fn new(profile: &'a Profile, start: SystemTime, duration: Duration) -> Self {
-        Self { profile, start, duration }
+    pub(crate) fn new(guard: &'a ProfilerGuard<'a>) -> Self {
+        Self { guard, post_processor: None }
+    }
+
+    /// Changes each stack before it goes into the report: to give pools of threads one name, or to cut frames. Stacks
+    /// that are equal afterwards become one.
+    pub fn frames_post_processor<T>(&mut self, frames_post_processor: T) -> &mut Self
+    where
+        T: Fn(&mut Frames) + 'static,
+    {
+        self.post_processor = Some(Box::new(frames_post_processor));
+        self
     }
 
     /// Copies the samples and looks their names up. This can take a while and some memory in a large program; sampling
-    /// goes on meanwhile.
+    /// goes on meanwhile, and what was read of debug information is freed at the end.
     ///
     /// # Errors
     /// Only where memory runs out.
     pub fn build(&self) -> Result<Report> {
-        let bytes = self.profile.write_pprof(self.start, self.duration)?;
-        Report::decode(&bytes)
+        self.resolved(&self.guard.collector().look())
+    }
+
+    /// As [`ReportBuilder::build`], and sampling goes on with an empty report. Every sample is in exactly one of the
+    /// reports that are made like this.
+    ///
+    /// # Errors
+    /// Only where memory runs out; the samples are lost then.
+    pub fn build_and_clear(&self) -> Result<Report> {
+        self.resolved(&self.guard.collector().take()?)
+    }
+
+    /// The samples as addresses, for a server that looks names up later.
+    ///
+    /// # Errors
+    /// Only where memory runs out.
+    pub fn build_unresolved(&self) -> Result<UnresolvedReport> {
+        let interval = self.guard.collector().look();
+        let profile = self.guard.write(&interval, false)?;
+        let timing = self.timing(&interval);
+        let data = resolve::unresolved(&profile.message, timing.start_time);
+        Ok(UnresolvedReport { data, timing, profile })
+    }
+
+    fn resolved(&self, interval: &Interval) -> Result<Report> {
+        let profile = self.guard.write(interval, true)?;
+        let timing = self.timing(interval);
+        let data = resolve::stacks(&profile.message, timing.start_time, self.post_processor.as_deref());
+        Ok(Report { data, timing, context: resolve::context(profile.message) })
+    }
+
+    fn timing(&self, interval: &Interval) -> ReportTiming {
+        let (frequency, duration) = (self.guard.frequency(), self.guard.duration(interval));
+        ReportTiming { frequency, start_time: interval.start, duration }
     }
 }
 
 impl fmt::Debug for ReportBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReportBuilder").finish_non_exhaustive()
+        f.debug_struct("ReportBuilder").field("guard", &self.guard).finish_non_exhaustive()
     }
 }
 
-/// Samples of a moment, with names. Independent of the guard that it came from.
+/// Stacks with names and how often each was met. Independent of the guard that it came from.
+///
+/// What is written or drawn comes out of [`Report::data`], so a program can change it before.
 #[derive(Clone)]
 pub struct Report {
-    profile: protos::Profile,
+    /// Ticks by stack.
+    pub data: HashMap<Frames, isize>,
+    /// When they were taken.
+    pub timing: ReportTiming,
+    pub(crate) context: Context,
 }
 
 impl Report {
-    /// Reads a report back from a pprof profile, ours or another's, compressed by gzip or not.
-    ///
-    /// # Errors
-    /// [`Error::Input`] when the bytes are something else, [`Error::Os`] when they cannot be read.
-    pub fn from_pprof<R: Read>(mut reader: R) -> Result<Self> {
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes)?;
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            let mut plain = Vec::new();
-            let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain);
-            read.map_err(|error| Error::Input(format!("the gzip data is damaged ({error})")))?;
-            bytes = plain;
-        }
-        Self::decode(&bytes)
+    /// The report in pprof's format, with mappings, build ids, and labels.
+    pub fn profile(&self) -> Profile {
+        resolve::profile(&self.data, &self.timing, &self.context)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut profile = protos::Profile::decode(bytes).map_err(|error| Error::Input(error.to_string()))?;
-        // The decoder takes an empty input, and text that by chance has the shape, for an empty message.
-        if profile.sample_type.is_empty() || profile.string_table.first().map_or(true, |first| !first.is_empty()) {
-            return Err(Error::Input("it has no sample types or no string table".into()));
-        }
-        demangle_functions(&mut profile);
-        Ok(Self { profile })
+    /// The profile as a message of the codec that was chosen by a feature.
+    ///
+    /// # Errors
+    /// None so far.
+    #[cfg(any(feature = "prost-codec", feature = "protobuf-codec"))]
+    pub fn pprof(&self) -> Result<crate::protos::Profile> {
+        self.profile().pprof()
     }
 
     /// Writes the profile in pprof's format, compressed by gzip, for a file `*.pb.gz`.
     ///
     /// # Errors
-    /// [`Error::Output`] when `writer` fails.
+    /// [`Error::Output`](crate::Error::Output) when `writer` fails.
     pub fn write_pprof<W: Write>(&self, writer: W) -> Result<()> {
-        let mut encoder = GzEncoder::new(writer, Compression::default());
-        let mut write = || {
-            encoder.write_all(&self.profile.encode_to_vec())?;
-            encoder.try_finish()?;
-            encoder.get_mut().flush()
-        };
-        write().map_err(Error::Output)
-    }
-
-    /// The profile as a message of pprof's format.
-    ///
-    /// # Errors
-    /// None so far.
-    #[cfg(feature = "prost-codec")]
-    pub fn pprof(&self) -> Result<protos::Profile> {
-        Ok(self.profile.clone())
+        self.profile().write_pprof(writer)
     }
 
     /// Writes folded stacks: `thread;main;f;g 12`, root first, the number in ticks, sorted.
     ///
     /// # Errors
-    /// [`Error::Output`] when `writer` fails.
-    pub fn folded<W: Write>(&self, mut writer: W) -> Result<()> {
-        let mut write = || {
-            for line in folded::lines(&self.profile) {
-                writeln!(writer, "{line}")?;
-            }
-            writer.flush()
-        };
-        write().map_err(Error::Output)
+    /// [`Error::Output`](crate::Error::Output) when `writer` fails.
+    pub fn folded<W: Write>(&self, writer: W) -> Result<()> {
+        self.profile().folded(writer)
     }
 
     /// The functions and what each spent, the most expensive first.
     pub fn top(&self) -> Top {
-        Top::new(&self.profile)
+        self.profile().top()
     }
 
     /// Draws a flame graph as SVG.
     ///
     /// # Errors
-    /// [`Error::Empty`] without samples, [`Error::Output`] when `writer` fails.
+    /// [`Error::Empty`](crate::Error::Empty) without samples, [`Error::Output`](crate::Error::Output) when `writer`
+    /// fails.
     #[cfg(feature = "flamegraph")]
     pub fn flamegraph<W: Write>(&self, writer: W) -> Result<()> {
-        self.flamegraph_with_options(writer, &mut inferno::flamegraph::Options::default())
+        self.profile().flamegraph(writer)
     }
 
     /// Draws a flame graph as SVG, as `options` say.
     ///
     /// # Errors
-    /// [`Error::Empty`] without samples, [`Error::Output`] when `writer` fails.
+    /// As those of [`Report::flamegraph`].
     #[cfg(feature = "flamegraph")]
     pub fn flamegraph_with_options<W: Write>(
         &self,
         writer: W,
         options: &mut inferno::flamegraph::Options<'_>,
     ) -> Result<()> {
-        let lines = folded::lines(&self.profile);
-        if lines.is_empty() {
-            return Err(Error::Empty);
-        }
-        inferno::flamegraph::from_lines(options, lines.iter().map(String::as_str), writer).map_err(Error::Output)
+        self.profile().flamegraph_with_options(writer, options)
     }
 }
 
+/// A line for each stack: the thread, root to leaf, and the ticks.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Report").field("stacks", &self.profile.sample.len()).finish_non_exhaustive()
+        self.data.iter().try_for_each(|(frames, ticks)| writeln!(f, "{frames:?} {ticks}"))
     }
 }
 
-/// Gives names for people to functions that have only that of a symbol table.
-fn demangle_functions(profile: &mut protos::Profile) {
-    let strings = &mut profile.string_table;
-    let mut demangled: HashMap<i64, Option<i64>> = HashMap::new();
-    for function in &mut profile.function {
-        let source = if function.name == 0 { function.system_name } else { function.name };
-        let name = *demangled.entry(source).or_insert_with(|| {
-            let name = demangle(strings.get(usize::try_from(source).ok()?)?)?;
-            strings.push(name);
-            i64::try_from(strings.len() - 1).ok()
-        });
-        if let Some(name) = name {
-            if function.system_name == 0 {
-                function.system_name = source;
-            }
-            function.name = name;
-        }
+/// Stacks as addresses and how often each was met.
+#[derive(Clone)]
+pub struct UnresolvedReport {
+    /// Ticks by stack. What is written comes from the profile itself: changes here do not reach it.
+    pub data: HashMap<UnresolvedFrames, isize>,
+    /// When they were taken.
+    pub timing: ReportTiming,
+    profile: Profile,
+}
+
+impl UnresolvedReport {
+    /// Addresses with mappings and build ids: what a server needs to look names up.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Writes the profile in pprof's format, compressed by gzip.
+    ///
+    /// # Errors
+    /// [`Error::Output`](crate::Error::Output) when `writer` fails.
+    pub fn write_pprof<W: Write>(&self, writer: W) -> Result<()> {
+        self.profile.write_pprof(writer)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protos::{Function, Label, Line, Location, Profile, Sample, ValueType};
-
-    /// Two stacks of `_ZN1a1bE` under `x;y`, one with a thread's name.
-    fn profile() -> Profile {
-        let strings = ["", "samples", "count", "cpu", "nanoseconds", "_ZN1a1bE", "x;y", "thread", "worker"];
-        let line = |function_id| vec![Line { function_id, ..Line::default() }];
-        Profile {
-            sample_type: vec![ValueType { r#type: 1, unit: 2 }, ValueType { r#type: 3, unit: 4 }],
-            string_table: strings.map(String::from).to_vec(),
-            function: vec![
-                Function { id: 1, name: 5, system_name: 5, ..Function::default() },
-                Function { id: 2, name: 6, ..Function::default() },
-            ],
-            location: vec![
-                Location { id: 1, line: line(1), ..Location::default() },
-                Location { id: 2, line: line(2), ..Location::default() },
-            ],
-            sample: vec![
-                Sample { location_id: vec![1, 2], value: vec![3, 30], ..Sample::default() },
-                Sample {
-                    location_id: vec![1, 2, 2],
-                    value: vec![4, 40],
-                    label: vec![Label { key: 7, str: 8, ..Label::default() }],
-                },
-            ],
-            ..Profile::default()
-        }
-    }
-
-    fn report() -> Report {
-        Report::from_pprof(&profile().encode_to_vec()[..]).unwrap()
-    }
-
-    #[test]
-    fn folded_stacks_go_from_the_thread_to_the_leaf() {
-        let mut out = Vec::new();
-        report().folded(&mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "worker;x:y;x:y;a::b 4\nx:y;a::b 3\n");
-    }
-
-    #[test]
-    fn top_counts_a_recursive_function_once() {
-        let top = report().top();
-        assert_eq!((top.total, top.named, top.unit.as_str()), (70, 70, "nanoseconds"));
-        let outer = top.get("x;y").unwrap();
-        assert_eq!((outer.flat, outer.cum), (0, 70));
-        assert_eq!(top.get("a::b").unwrap().flat, 70);
-    }
-
-    #[test]
-    fn pprof_goes_out_and_comes_back() {
-        let mut out = Vec::new();
-        report().write_pprof(&mut out).unwrap();
-        assert!(out.starts_with(&[0x1f, 0x8b]));
-        let back = Report::from_pprof(&out[..]).unwrap();
-        assert_eq!(back.profile, report().profile);
-        // The name of the symbol table is kept.
-        let function = back.profile.function[0];
-        assert_eq!(back.profile.string_table[function.system_name as usize], "_ZN1a1bE");
-    }
-
-    #[test]
-    fn other_bytes_are_refused() {
-        let mut cut = Vec::new();
-        report().write_pprof(&mut cut).unwrap();
-        cut.truncate(cut.len() / 2);
-        for bytes in [&b""[..], b"main;f 12\n", b"\x1f\x8bnot gzip", &cut] {
-            assert!(matches!(Report::from_pprof(bytes), Err(Error::Input(_))), "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn a_writer_that_fails_is_reported() {
-        struct Full;
-        impl Write for Full {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                Err(std::io::ErrorKind::WriteZero.into())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-        assert!(matches!(report().folded(Full), Err(Error::Output(_))));
-        assert!(matches!(report().write_pprof(Full), Err(Error::Output(_))));
+impl fmt::Debug for UnresolvedReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnresolvedReport").field("stacks", &self.data.len()).finish_non_exhaustive()
     }
 }

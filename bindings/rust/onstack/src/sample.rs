@@ -31,12 +31,14 @@ pub enum Truncation {
     ByDesign,
     /// The user's unwinder said so.
     Unwinder,
+    /// Code without unwind information, in a module that has some for the rest.
+    NoRule,
     /// A reason that this version of the crate does not know.
     Other(u32),
 }
 
 impl Truncation {
-    const KNOWN: [(u32, Truncation); sys::ONSTACK_TRUNCATION_COUNT as usize] = [
+    const KNOWN: [(u32, Truncation); 10] = [
         (sys::ONSTACK_TRUNCATED_NOT, Truncation::Not),
         (sys::ONSTACK_TRUNCATED_DEPTH, Truncation::Depth),
         (sys::ONSTACK_TRUNCATED_UNREADABLE, Truncation::Unreadable),
@@ -46,6 +48,7 @@ impl Truncation {
         (sys::ONSTACK_TRUNCATED_STACK_SWITCH, Truncation::StackSwitch),
         (sys::ONSTACK_TRUNCATED_BY_DESIGN, Truncation::ByDesign),
         (sys::ONSTACK_TRUNCATED_UNWINDER, Truncation::Unwinder),
+        (9, Truncation::NoRule),
     ];
 
     fn from_code(code: u32) -> Self {

@@ -78,7 +78,29 @@ impl Handle {
 
 struct Later<T>(Handle, T);
 
-type Callback = Box<dyn FnMut(&Sample<'_>) + Send>;
+/// Where the samples of a [`Session`] go.
+///
+/// It is called on a thread of the library, or inside [`Session::poll`], never in a signal handler and never twice at a
+/// time. It may be slow and may allocate; samples that do not fit into the buffer meanwhile are counted. A panic ends
+/// there: the sink is not called again, and further samples are counted in [`Stats::dropped_sink`].
+///
+/// Closures are sinks; [`Session::start`] takes them as they are.
+pub trait Sink: Send {
+    /// Takes a sample, which lives during this call; `false` refuses it, which is counted in [`Stats::dropped_sink`].
+    fn sample(&mut self, sample: &Sample<'_>) -> bool;
+}
+
+/// A closure refuses nothing.
+struct Closure<F>(F);
+
+impl<F: FnMut(&Sample<'_>) + Send> Sink for Closure<F> {
+    fn sample(&mut self, sample: &Sample<'_>) -> bool {
+        (self.0)(sample);
+        true
+    }
+}
+
+type Callback = Box<dyn Sink>;
 
 /// What the sink's data pointer leads to.
 struct SinkState {
@@ -102,11 +124,11 @@ unsafe extern "C" fn sink(data: *mut c_void, sample: *const sys::onstack_sample)
         // SAFETY: the core runs one sink call of a session at a time.
         let callback = unsafe { &mut *state.callback.get() };
         // SAFETY: the sample lives during this call.
-        callback(&unsafe { Sample::new(&*sample) });
+        callback.sample(&unsafe { Sample::new(&*sample) })
     }));
     IN_SINK.set(false);
     match result {
-        Ok(()) => 0,
+        Ok(taken) => c_int::from(!taken),
         Err(payload) => {
             state.panicked.store(true, Ordering::Relaxed);
             // Its drop might panic in turn.
@@ -149,6 +171,14 @@ impl Session {
     /// # Errors
     /// Every wrong option has its own [`Error`](crate::Error); nothing is left behind.
     pub fn start(options: Options, sink: impl FnMut(&Sample<'_>) + Send + 'static) -> Result<Self> {
+        Self::start_boxed(&options, Box::new(Closure(sink)))
+    }
+
+    /// As [`Session::start`], with a sink of one's own type.
+    ///
+    /// # Errors
+    /// Those of [`Session::start`].
+    pub fn start_with_sink(options: Options, sink: impl Sink + 'static) -> Result<Self> {
         Self::start_boxed(&options, Box::new(sink))
     }
 

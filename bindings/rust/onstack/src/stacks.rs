@@ -4,18 +4,18 @@
 
 use std::collections::HashMap;
 
-use crate::protos::{Function, Line, Location, Mapping, Profile, Sample};
+use crate::message::{Function, Line, Location, Mapping, ProfileMessage, Sample};
 
 /// A profile with its ids looked up.
 pub(crate) struct Stacks<'a> {
-    pub(crate) profile: &'a Profile,
+    pub(crate) profile: &'a ProfileMessage,
     locations: HashMap<u64, &'a Location>,
     functions: HashMap<u64, &'a Function>,
     mappings: HashMap<u64, &'a Mapping>,
 }
 
 impl<'a> Stacks<'a> {
-    pub(crate) fn new(profile: &'a Profile) -> Self {
+    pub(crate) fn new(profile: &'a ProfileMessage) -> Self {
         Self {
             profile,
             locations: profile.location.iter().map(|l| (l.id, l)).collect(),
@@ -25,8 +25,7 @@ impl<'a> Stacks<'a> {
     }
 
     pub(crate) fn text(&self, index: i64) -> &'a str {
-        let found = usize::try_from(index).ok().and_then(|index| self.profile.string_table.get(index));
-        found.map_or("", String::as_str)
+        self.profile.text(index)
     }
 
     /// The index of the values of that type.
@@ -43,12 +42,27 @@ impl<'a> Stacks<'a> {
         named.unwrap_or(self.profile.sample_type.len().saturating_sub(1))
     }
 
+    /// Type and unit of the values of that index.
+    pub(crate) fn value_names(&self, index: usize) -> (&'a str, &'a str) {
+        self.profile.sample_type.get(index).map_or(("", ""), |value| (self.text(value.r#type), self.text(value.unit)))
+    }
+
     /// The thread's name; nothing where the profile does not tell threads apart.
     pub(crate) fn thread(&self, sample: &Sample) -> Option<&'a str> {
         let label = |key| sample.label.iter().find(|label| self.text(label.key) == key);
         match label("thread").map(|label| self.text(label.str)) {
             None | Some("") => label("thread_id").map(|_| "[unnamed thread]"),
             name => name,
+        }
+    }
+
+    /// The name of the file that the leaf lies in.
+    pub(crate) fn leaf_file(&self, sample: &Sample) -> &'a str {
+        let location = sample.location_id.first().and_then(|id| self.locations.get(id));
+        let mapping = location.and_then(|location| self.mappings.get(&location.mapping_id));
+        match mapping.map_or("", |mapping| self.text(mapping.filename)).rsplit('/').next() {
+            None | Some("") => "[unknown]",
+            Some(name) => name,
         }
     }
 
@@ -119,7 +133,7 @@ mod tests {
 
     #[test]
     fn wild_indices_are_unnamed() {
-        let profile = Profile {
+        let profile = ProfileMessage {
             location: vec![
                 Location {
                     id: 1,
@@ -138,7 +152,7 @@ mod tests {
             }],
             string_table: vec![String::new(), "/lib/libx.so".into()],
             default_sample_type: -5,
-            ..Profile::default()
+            ..ProfileMessage::default()
         };
         let stacks = Stacks::new(&profile);
         let sample = Sample { location_id: vec![1, 2, 77], ..Sample::default() };

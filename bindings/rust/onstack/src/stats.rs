@@ -2,6 +2,7 @@
 //! A session's counters.
 
 use std::ffi::{c_char, CStr};
+use std::fmt::Write;
 use std::mem::size_of;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use onstack_sys as sys;
 
 use crate::error::{check, Result};
 use crate::sample::Truncation;
+use crate::summary::COUNTERS;
 
 /// Counters of a session since its start. In ticks,
 /// `ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping`,
@@ -71,6 +73,35 @@ impl Stats {
     /// Samples that ended early for that reason.
     pub fn truncated_by(&self, reason: Truncation) -> u64 {
         self.truncated_by.get(reason.code() as usize).copied().unwrap_or(0)
+    }
+
+    /// For a profile's comment: `key=value`, as [`Summary`](crate::Summary) reads them.
+    pub(crate) fn comment(&self) -> String {
+        let mut text = format!(
+            "{COUNTERS} unwinder={} reader={} period_ns={}",
+            self.unwinder,
+            self.reader,
+            self.period.as_nanos()
+        );
+        let counters = [
+            ("ticks", self.ticks),
+            ("recorded", self.recorded),
+            ("samples", self.samples),
+            ("unattributed", self.unattributed),
+            ("dropped_ring_full", self.dropped_ring_full),
+            ("dropped_no_stack", self.dropped_no_stack),
+            ("dropped_unwinder", self.dropped_unwinder),
+            ("dropped_stopping", self.dropped_stopping),
+            ("dropped_sink", self.dropped_sink),
+            ("truncated", self.truncated),
+            ("threads_seen", self.threads_seen),
+            ("threads_unarmed", self.threads_unarmed),
+            ("forwarded", self.forwarded),
+        ];
+        for (key, value) in counters {
+            let _ = write!(text, " {key}={value}");
+        }
+        text
     }
 
     /// # Safety

@@ -14,11 +14,14 @@ use std::slice;
 use addr2line::Loader;
 use onstack_sys as sys;
 
+use crate::debug_file;
 use crate::demangle::demangle;
 use crate::modules::{self, Module};
 
 pub(crate) struct Symbolizer {
     modules: Vec<Module>,
+    #[cfg(feature = "perfmaps")]
+    generated: crate::perf_map::PerfMap,
     /// By index of `modules`; nothing for a file that cannot be read or has no debug information to offer.
     loaders: HashMap<usize, Option<Loader>>,
 }
@@ -33,7 +36,12 @@ struct Line {
 
 impl Symbolizer {
     pub(crate) fn new() -> Self {
-        Self { modules: modules::loaded(), loaders: HashMap::new() }
+        Self {
+            modules: modules::loaded(),
+            #[cfg(feature = "perfmaps")]
+            generated: crate::perf_map::PerfMap::of_this_process(),
+            loaders: HashMap::new(),
+        }
     }
 
     /// The function and the data that the core's writers take.
@@ -43,9 +51,11 @@ impl Symbolizer {
 
     /// The functions at an address, the innermost inlined one first; none when debug information does not name all.
     fn lines(&mut self, address: u64) -> Option<Vec<Line>> {
-        let index = self.modules.iter().position(|module| module.contains(address))?;
+        let Some(index) = self.modules.iter().position(|module| module.contains(address)) else {
+            return self.generated_line(address).map(|line| vec![line]);
+        };
         let module = &self.modules[index];
-        let loader = self.loaders.entry(index).or_insert_with(|| Loader::new(&module.path).ok());
+        let loader = self.loaders.entry(index).or_insert_with(|| debug_file::open(&module.path));
         let (loader, address) = (loader.as_ref()?, address.wrapping_sub(module.bias));
         let mut frames = loader.find_frames(address).ok()?;
         let mut lines = Vec::new();
@@ -65,6 +75,17 @@ impl Symbolizer {
             holder.complete(loader.find_symbol(address));
         }
         Some(lines)
+    }
+
+    #[cfg(feature = "perfmaps")]
+    fn generated_line(&self, address: u64) -> Option<Line> {
+        let system_name = CString::new(self.generated.find(address)?).ok()?;
+        Some(Line { name: None, system_name, file: None, line: 0 })
+    }
+
+    #[cfg(not(feature = "perfmaps"))]
+    fn generated_line(&self, _address: u64) -> Option<Line> {
+        None
     }
 }
 

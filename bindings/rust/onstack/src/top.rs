@@ -4,7 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::protos::Profile;
+use crate::amount::Amount;
+use crate::message::ProfileMessage;
 use crate::stacks::{is_named, Stacks};
 
 /// A function's part of a profile.
@@ -36,13 +37,10 @@ pub struct Top {
 }
 
 impl Top {
-    pub(crate) fn new(profile: &Profile) -> Self {
+    pub(crate) fn new(profile: &ProfileMessage) -> Self {
         let stacks = Stacks::new(profile);
         let index = stacks.default_value();
-        let (value_type, unit) = profile
-            .sample_type
-            .get(index)
-            .map_or(("", ""), |value| (stacks.text(value.r#type), stacks.text(value.unit)));
+        let (value_type, unit) = stacks.value_names(index);
         let mut top =
             Self { entries: Vec::new(), total: 0, named: 0, value_type: value_type.into(), unit: unit.into() };
 
@@ -79,23 +77,15 @@ impl Top {
 
     /// A value's share of the whole, 0 to 1; 0 for an empty profile.
     pub fn share(&self, value: i64) -> f64 {
-        if self.total == 0 {
-            0.0
-        } else {
-            value as f64 / self.total as f64
-        }
+        self.amounts().share(value)
     }
 
     fn amount(&self, value: i64) -> String {
-        let value_f = value as f64;
-        match self.unit.as_str() {
-            "nanoseconds" if value.unsigned_abs() >= 1_000_000_000 => format!("{:.2}s", value_f / 1e9),
-            "nanoseconds" => format!("{:.2}ms", value_f / 1e6),
-            "count" | "" => value.to_string(),
-            "bytes" if value.unsigned_abs() >= 1 << 20 => format!("{:.2}MiB", value_f / f64::from(1 << 20)),
-            "bytes" => format!("{:.2}KiB", value_f / 1024.0),
-            unit => format!("{value}{unit}"),
-        }
+        self.amounts().text(value)
+    }
+
+    fn amounts(&self) -> Amount<'_> {
+        Amount { unit: &self.unit, total: self.total }
     }
 }
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `report`, `top` and `stat`: a profile in the terminal.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::{write, Failure};
+use crate::input;
+
+#[derive(Args)]
+pub struct TopArguments {
+    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
+    input: PathBuf,
+    /// How many functions are shown
+    #[arg(short = 'n', long, value_name = "FUNCTIONS", default_value_t = 30)]
+    count: usize,
+}
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    top: TopArguments,
+    /// Show who called whom, in place of the table of functions
+    #[arg(long)]
+    tree: bool,
+    /// Show the table too, where the tree is asked for
+    #[arg(long, requires = "tree")]
+    table: bool,
+    /// Levels of the tree; 0 shows all
+    #[arg(long, value_name = "LEVELS", default_value_t = 0, requires = "tree")]
+    depth: usize,
+    /// Leave out what spent less than this share of the whole, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "tree", value_parser = percent)]
+    least: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "a number is expected")?;
+    (0.0..=100.0).contains(&value).then_some(value).ok_or_else(|| "0 to 100 is expected".into())
+}
+
+#[derive(Args)]
+pub struct StatArguments {
+    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
+    input: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let profile = input::read(&arguments.top.input)?;
+    let mut text = String::new();
+    if !arguments.tree || arguments.table {
+        let _ = write!(text, "{:.*}", arguments.top.count, profile.top());
+    }
+    if arguments.tree {
+        let separator = if arguments.table { "\n" } else { "" };
+        let tree = profile.tree();
+        let _ = write!(text, "{separator}{}", tree.display(arguments.depth, arguments.least / 100.0));
+    }
+    write(None, text.as_bytes())
+}
+
+pub fn top(arguments: &TopArguments) -> Result<(), Failure> {
+    let top = input::read(&arguments.input)?.top();
+    write(None, format!("{:.*}", arguments.count, top).as_bytes())
+}
+
+pub fn stat(arguments: &StatArguments) -> Result<(), Failure> {
+    let summary = input::read(&arguments.input)?.summary();
+    write(None, summary.to_string().as_bytes())
+}

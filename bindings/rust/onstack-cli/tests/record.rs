@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `onstack record`: what it refuses, what it passes on, and a real profile where the preload is built.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use onstack::Profile;
+
+fn place(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn record(preload: &Path, output: &Path, program: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_onstack"))
+        .args(["record", "-F", "199", "-o"])
+        .arg(output)
+        .arg("--preload")
+        .arg(preload)
+        .arg("--")
+        .args(program)
+        .output()
+        .expect("the program runs")
+}
+
+fn message(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).expect("text")
+}
+
+/// Compiles C; the C compiler is needed for the crate anyway.
+fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (code, result) = (place(&format!("{name}.c")), place(name));
+    fs::write(&code, source).unwrap();
+    let built = Command::new("cc").args(flags).arg("-o").arg(&result).arg(&code).status().expect("a C compiler");
+    assert!(built.success());
+    result
+}
+
+/// Does at exit what the preload does, with a profile that is known: its counterpart in this conversation.
+fn stand_in() -> PathBuf {
+    let source = r#"
+#include <stdio.h>
+#include <stdlib.h>
+static void put(const char *variable, const char *text) {
+  FILE *file = getenv(variable) ? fopen(getenv(variable), "w") : NULL;
+  if (file != NULL) { fputs(text, file); fclose(file); }
+}
+static void done(void) {
+  static char text[256];
+  snprintf(text, sizeof text, "onstack.stats recorded=%s dropped_ring_full=3\n", getenv("ONSTACK_FREQUENCY"));
+  put("ONSTACK_STATUS", text);
+  FILE *profile = fopen(getenv("ONSTACK_PROFILE"), "w");
+  FILE *fixture = fopen(getenv("FIXTURE"), "r");
+  int c;
+  while (profile != NULL && fixture != NULL && (c = fgetc(fixture)) != EOF) fputc(c, profile);
+  if (profile != NULL) fclose(profile);
+}
+__attribute__((constructor)) static void begin(void) { atexit(done); }
+"#;
+    static ONCE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    ONCE.get_or_init(|| {
+        let mut bytes = Vec::new();
+        Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
+        fs::write(place("fixture.pb.gz"), bytes).unwrap();
+        // The program's environment is this one's.
+        env::set_var("FIXTURE", place("fixture.pb.gz"));
+        compile("stand-in.so", source, &["-shared", "-fPIC"])
+    })
+    .clone()
+}
+
+#[test]
+fn the_profile_the_counters_and_the_exit_code_come_through() {
+    let output = place("recorded.pb.gz");
+    let _ = fs::remove_file(&output);
+    let source = "#include <stdio.h>\nint main(int n, char **v) { puts(v[n - 1]); return 7; }";
+    let program = compile("seven", source, &[]);
+    let ended = record(&stand_in(), &output, &[program.to_str().unwrap(), "--frequency", "from the program"]);
+    assert_eq!(ended.status.code(), Some(7), "{}", message(&ended));
+    assert_eq!(ended.stdout, b"from the program\n");
+    assert!(message(&ended).contains("199 ticks") && message(&ended).contains("3 dropped"), "{}", message(&ended));
+    let profile = Profile::read(&fs::read(&output).unwrap()[..]).unwrap();
+    assert_eq!(profile.top().get("hot").unwrap().flat, 6);
+    assert_eq!(profile.summary().counters["dropped_ring_full"], "3");
+    let left = fs::read_dir(output.parent().unwrap()).unwrap().flatten();
+    assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".onstack-")));
+}
+
+#[test]
+fn a_program_that_a_signal_ends_leaves_no_profile_and_the_text_says_so() {
+    let output = place("killed.pb.gz");
+    let ended = record(&stand_in(), &output, &["sh", "-c", "kill -9 $$"]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(message(&ended).contains("signal 9"), "{}", message(&ended));
+    assert!(!output.exists());
+}
+
+#[test]
+fn what_a_preload_cannot_reach_is_refused_before_it_runs() {
+    let source = "int main(void) { return 0; }";
+    let fixed = compile("static-program", source, &["-static"]);
+    let setuid = compile("setuid-program", source, &[]);
+    fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).unwrap();
+    let text = place("not-a-program");
+    fs::write(&text, "words").unwrap();
+    let script = place("script");
+    fs::write(&script, format!("#! {}\n", fixed.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let cases = [
+        (fixed.to_str().unwrap(), 126, "linked statically"),
+        (script.to_str().unwrap(), 126, "linked statically"),
+        (setuid.to_str().unwrap(), 126, "set-user-ID"),
+        (text.to_str().unwrap(), 126, "is no program"),
+        ("/nowhere/program", 127, "no such file"),
+        ("no-such-program-anywhere", 127, "no such program in PATH"),
+    ];
+    for (program, code, why) in cases {
+        let output = place("refused.pb.gz");
+        let ended = record(&stand_in(), &output, &[program]);
+        assert_eq!(ended.status.code(), Some(code), "{program}: {}", message(&ended));
+        assert!(message(&ended).contains(why) && message(&ended).contains(program), "{}", message(&ended));
+        assert!(!output.exists());
+    }
+}
+
+#[test]
+fn a_preload_that_is_not_there_and_an_output_that_cannot_be() {
+    let ended = record(Path::new("/nowhere/preload.so"), &place("x.pb.gz"), &["true"]);
+    assert!(ended.status.code() == Some(1) && message(&ended).contains("/nowhere/preload.so"), "{}", message(&ended));
+    let ended = record(&stand_in(), Path::new("/nowhere/x.pb.gz"), &["true"]);
+    assert!(ended.status.code() == Some(1) && message(&ended).contains("cannot write"), "{}", message(&ended));
+}
+
+#[test]
+fn wrong_arguments_are_code_2() {
+    let onstack = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_onstack")).args(arguments).output().unwrap();
+    for arguments in [&["record"][..], &["record", "-F", "0", "--", "true"], &["record", "-F", "10001", "--", "true"]] {
+        assert_eq!(onstack(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let help = onstack(&["record", "--help"]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("126"));
+}
+
+/// The library that `make lib` leaves; without it nothing real can be recorded.
+#[test]
+fn a_real_program_is_recorded() {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../build/lib/libonstack-preload.so");
+    if !library.exists() {
+        eprintln!("SKIPPED: {} is not built: `onstack record` was NOT tried on a real program", library.display());
+        return;
+    }
+    let source = "#include <time.h>\nvolatile unsigned sum;\n__attribute__((noinline)) void hot(void) {\n\
+                  for (unsigned i = 0; i < 1000000; i++) sum += i; }\n\
+                  int main(void) { while (clock() < CLOCKS_PER_SEC) hot(); return 3; }";
+    let program = compile("burner", source, &["-O1", "-g"]);
+    let output = place("real.pb.gz");
+    let ended = record(&library, &output, &[program.to_str().unwrap()]);
+    assert_eq!(ended.status.code(), Some(3), "{}", message(&ended));
+    let top = Profile::read(&fs::read(&output).unwrap()[..]).unwrap().top();
+    let hot = top.get("hot").map_or(0, |entry| entry.flat);
+    assert!(top.share(hot) > 0.8, "{top}");
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The core's profile: a sink that adds up stacks, with an owner.
+
+use std::ffi::{c_int, c_void};
+use std::mem::size_of;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::time::{Duration, SystemTime};
+
+use onstack_sys as sys;
+
+use crate::error::{check, Result};
+use crate::options::switch;
+use crate::symbolize::Symbolizer;
+
+/// How threads are told apart; nothing: as the core does it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Threads {
+    pub(crate) names: Option<bool>,
+    pub(crate) ids: Option<bool>,
+}
+
+pub(crate) struct Aggregate(NonNull<sys::onstack_profile>);
+
+// SAFETY: the core allows its profile functions from any thread.
+unsafe impl Send for Aggregate {}
+// SAFETY: as above.
+unsafe impl Sync for Aggregate {}
+
+impl Aggregate {
+    pub(crate) fn new(threads: Threads) -> Result<Self> {
+        // SAFETY: all fields are integers that may be zero.
+        let mut options: sys::onstack_profile_options = unsafe { std::mem::zeroed() };
+        options.size = size_of::<sys::onstack_profile_options>() as u32;
+        options.thread_names = switch(threads.names);
+        options.thread_ids = switch(threads.ids);
+        let mut profile = ptr::null_mut();
+        // SAFETY: the options are filled in; the result has a place.
+        check(unsafe { sys::onstack_profile_new(&options, &mut profile) })?;
+        Ok(Self(NonNull::new(profile).expect("a call that succeeds gives a profile")))
+    }
+
+    /// Counts a sample; the core's result.
+    ///
+    /// # Safety
+    /// `sample` is what the core gave to a sink, during that call.
+    pub(crate) unsafe fn count(&self, sample: *const sys::onstack_sample) -> c_int {
+        // SAFETY: the profile is live; the sample is the caller's promise.
+        unsafe { sys::onstack_profile_sink(self.0.as_ptr().cast(), sample) }
+    }
+
+    /// What has been counted, as an uncompressed pprof message, with names or with addresses alone.
+    pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration, names: bool) -> Result<Vec<u8>> {
+        let mut symbolizer = names.then(Symbolizer::new);
+        let mut bytes: Vec<u8> = Vec::new();
+        // SAFETY: all fields are integers and pointers that may be zero or null.
+        let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
+        options.size = size_of::<sys::onstack_write_options>() as u32;
+        options.symbolize = switch(Some(names));
+        if let Some(symbolizer) = &mut symbolizer {
+            (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
+        }
+        options.start_time_unix_ns = nanoseconds(start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+        options.duration_ns = nanoseconds(duration);
+        let data = (&mut bytes as *mut Vec<u8>).cast::<c_void>();
+        // SAFETY: profile, symbolizer and vector live during the call, and each callback fits its data.
+        check(unsafe { sys::onstack_profile_write_pprof(self.0.as_ptr(), &options, Some(append), data) })?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Aggregate {
+    fn drop(&mut self) {
+        // SAFETY: sinks count into it only while somebody owns it.
+        unsafe { sys::onstack_profile_free(self.0.as_ptr()) };
+    }
+}
+
+unsafe extern "C" fn append(data: *mut c_void, bytes: *const c_void, length: usize) -> c_int {
+    if length == 0 {
+        return 0;
+    }
+    // SAFETY: the vector of `write_pprof`, and as many bytes as the core says.
+    let (vector, bytes) = unsafe { (&mut *data.cast::<Vec<u8>>(), slice::from_raw_parts(bytes.cast::<u8>(), length)) };
+    if vector.try_reserve(length).is_err() {
+        return 1;
+    }
+    vector.extend_from_slice(bytes);
+    0
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Profile;
+    use std::ffi::CString;
+
+    /// A sample as the core's drain would give it.
+    fn give(profile: &Aggregate, thread: &str, weight: u32, truncation: u32, frames: &[u64]) {
+        let thread = CString::new(thread).unwrap();
+        // SAFETY: all fields are integers and pointers that may be zero or null.
+        let mut sample: sys::onstack_sample = unsafe { std::mem::zeroed() };
+        sample.size = size_of::<sys::onstack_sample>() as u32;
+        sample.weight = weight;
+        sample.time_ns = 1;
+        sample.period_ns = 5_000_000;
+        sample.tid = 7;
+        sample.truncation = truncation;
+        sample.thread_name = thread.as_ptr();
+        sample.frames = frames.as_ptr();
+        sample.frame_count = frames.len() as u32;
+        // SAFETY: profile and sample live during the call.
+        assert_eq!(unsafe { profile.count(&sample) }, 0);
+    }
+
+    fn folded_by_core(profile: &Aggregate) -> String {
+        let mut symbolizer = Symbolizer::new();
+        let mut bytes: Vec<u8> = Vec::new();
+        // SAFETY: all fields are integers and pointers that may be zero or null.
+        let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
+        options.size = size_of::<sys::onstack_write_options>() as u32;
+        (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
+        let data = (&mut bytes as *mut Vec<u8>).cast::<c_void>();
+        // SAFETY: all of them live during the call.
+        check(unsafe { sys::onstack_profile_write_folded(profile.0.as_ptr(), &options, Some(append), data) }).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// Its method's full name has a semicolon.
+    trait Length {
+        fn length(&self) -> usize;
+    }
+
+    impl Length for [u8; 4] {
+        #[inline(never)]
+        fn length(&self) -> usize {
+            self.iter().map(|byte| usize::from(*std::hint::black_box(byte))).sum()
+        }
+    }
+
+    #[test]
+    fn the_core_and_this_crate_fold_alike() {
+        let profile = Aggregate::new(Threads::default()).unwrap();
+        let one = <[u8; 4] as Length>::length as fn(&_) -> _ as usize as u64;
+        let two = nanoseconds as fn(_) -> _ as usize as u64;
+        // Inside their code, as return addresses are.
+        let (one, two) = (one + 4, two + 4);
+        give(&profile, "main", 1, sys::ONSTACK_TRUNCATED_NOT, &[one, two]);
+        give(&profile, "main", 3, sys::ONSTACK_TRUNCATED_NOT, &[one, two]);
+        give(&profile, "main", 2, sys::ONSTACK_TRUNCATED_DEPTH, &[two, one, two]);
+        give(&profile, "main (2)", 1, sys::ONSTACK_TRUNCATED_NOT, &[two]);
+        give(&profile, "a;b", 1, sys::ONSTACK_TRUNCATED_NOT, &[0x1000, two]);
+        give(&profile, "", 9, sys::ONSTACK_TRUNCATED_UNREADABLE, &[two]);
+
+        let by_core = folded_by_core(&profile);
+        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), true).unwrap();
+        let mut folded = Vec::new();
+        Profile::read(&pprof[..]).unwrap().folded(&mut folded).unwrap();
+        assert_eq!(String::from_utf8(folded).unwrap(), by_core);
+        assert_eq!(by_core.lines().count(), 5, "{by_core}");
+        for part in [
+            "main;",
+            "[u8: 4] as onstack::aggregate::tests::Length>::length",
+            "[unnamed thread];[truncated",
+            "a:b;",
+            ";0x1000 1\n",
+        ] {
+            assert!(by_core.contains(part), "{part} is not in\n{by_core}");
+        }
+    }
+}

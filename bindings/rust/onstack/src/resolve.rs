@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Between a pprof message and a report's stacks, in both directions.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use crate::frames::{Frames, Symbol, UnresolvedFrames};
+use crate::message::{Location, Mapping, ProfileMessage, Sample};
+use crate::names;
+use crate::profile::Profile;
+use crate::rebuild::Rebuild;
+use crate::report::ReportTiming;
+
+/// What a message has beside its stacks: an empty message with mappings, types, period and comments.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) frame: ProfileMessage,
+    /// Labels that all samples share, as indices.
+    pub(crate) labels: Vec<crate::message::Label>,
+}
+
+/// The stacks of a message with their ticks.
+pub(crate) fn stacks(
+    message: &ProfileMessage,
+    start: SystemTime,
+    post_processor: Option<&dyn Fn(&mut Frames)>,
+) -> HashMap<Frames, isize> {
+    let places: HashMap<u64, Vec<Symbol>> =
+        Places::new(message).locations.iter().map(|(&id, location)| (id, symbols(message, location))).collect();
+    let mut data: HashMap<Frames, isize> = HashMap::new();
+    for sample in &message.sample {
+        let (thread_name, thread_id) = thread(message, sample);
+        let frames = sample.location_id.iter().filter_map(|id| places.get(id).cloned()).collect();
+        let mut frames = Frames { frames, thread_name, thread_id, sample_timestamp: start };
+        if let Some(change) = post_processor {
+            change(&mut frames);
+        }
+        *data.entry(frames).or_default() += ticks(sample);
+    }
+    data
+}
+
+/// The stacks of a message as addresses.
+pub(crate) fn unresolved(message: &ProfileMessage, start: SystemTime) -> HashMap<UnresolvedFrames, isize> {
+    let places = Places::new(message);
+    let mut data: HashMap<UnresolvedFrames, isize> = HashMap::new();
+    for sample in &message.sample {
+        let (thread_name, thread_id) = thread(message, sample);
+        let addresses = sample.location_id.iter().filter_map(|id| places.locations.get(id)).map(|place| place.address);
+        // Places without an address are remarks, as where the stack was cut.
+        let frames = addresses.filter(|&address| address != 0).collect();
+        let frames = UnresolvedFrames { frames, thread_name, thread_id, sample_timestamp: start };
+        *data.entry(frames).or_default() += ticks(sample);
+    }
+    data
+}
+
+struct Places<'a> {
+    locations: HashMap<u64, &'a Location>,
+}
+
+impl<'a> Places<'a> {
+    fn new(message: &'a ProfileMessage) -> Self {
+        Self { locations: message.location.iter().map(|location| (location.id, location)).collect() }
+    }
+}
+
+/// Our messages number their functions 1, 2, ... in their order.
+fn symbols(message: &ProfileMessage, location: &Location) -> Vec<Symbol> {
+    let addr = (location.address != 0).then_some(location.address as usize as *mut c_void);
+    let unnamed = Symbol { name: None, addr, lineno: None, filename: None };
+    if location.line.is_empty() {
+        return vec![unnamed];
+    }
+    let symbol = |line: &crate::message::Line| {
+        let index = usize::try_from(line.function_id).unwrap_or(0).checked_sub(1);
+        let Some(function) = index.and_then(|index| message.function.get(index)) else { return unnamed.clone() };
+        let name = [function.system_name, function.name].map(|name| message.text(name));
+        let file = message.text(function.filename);
+        Symbol {
+            name: name.into_iter().find(|name| !name.is_empty()).map(|name| name.as_bytes().to_vec()),
+            addr,
+            lineno: u32::try_from(line.line).ok().filter(|&line| line > 0),
+            filename: (!file.is_empty()).then(|| PathBuf::from(file)),
+        }
+    };
+    location.line.iter().map(symbol).collect()
+}
+
+fn thread(message: &ProfileMessage, sample: &Sample) -> (String, u64) {
+    let label = |key| sample.label.iter().find(|label| message.text(label.key) == key);
+    let name = label("thread").map_or("", |label| message.text(label.str));
+    let id = label("thread_id").and_then(|label| u64::try_from(label.num).ok());
+    (name.to_owned(), id.unwrap_or(0))
+}
+
+fn ticks(sample: &Sample) -> isize {
+    isize::try_from(sample.value.first().copied().unwrap_or(0)).unwrap_or(isize::MAX)
+}
+
+/// Keeps of a message what its stacks do not say.
+pub(crate) fn context(message: ProfileMessage) -> Context {
+    let mut frame = ProfileMessage {
+        string_table: vec![String::new()],
+        time_nanos: message.time_nanos,
+        duration_nanos: message.duration_nanos,
+        period: message.period,
+        ..ProfileMessage::default()
+    };
+    let types = |frame: &mut ProfileMessage, value: &crate::message::ValueType| crate::message::ValueType {
+        r#type: frame.intern(message.text(value.r#type)),
+        unit: frame.intern(message.text(value.unit)),
+    };
+    frame.sample_type = message.sample_type.iter().map(|value| types(&mut frame, value)).collect();
+    frame.period_type = message.period_type.as_ref().map(|value| types(&mut frame, value));
+    frame.comment = message.comment.iter().map(|&text| frame.intern(message.text(text))).collect();
+    frame.mapping = message
+        .mapping
+        .iter()
+        .map(|mapping| Mapping {
+            filename: frame.intern(message.text(mapping.filename)),
+            build_id: frame.intern(message.text(mapping.build_id)),
+            ..*mapping
+        })
+        .collect();
+    let constant = |label: &&crate::message::Label| !matches!(message.text(label.key), "thread" | "thread_id");
+    let shared = message.sample.first().map_or(&[][..], |sample| &sample.label);
+    let labels = shared
+        .iter()
+        .filter(constant)
+        .map(|label| crate::message::Label {
+            key: frame.intern(message.text(label.key)),
+            str: frame.intern(message.text(label.str)),
+            ..*label
+        })
+        .collect();
+    Context { frame, labels }
+}
+
+/// A message of a report's stacks, sorted by what they spent.
+pub(crate) fn profile(data: &HashMap<Frames, isize>, timing: &ReportTiming, context: &Context) -> Profile {
+    let mut rebuild = Rebuild::new(context);
+    let mut stacks: Vec<_> = data.iter().collect();
+    stacks.sort_by_cached_key(|(frames, &ticks)| (std::cmp::Reverse(ticks), frames.thread_id, rebuild.key(frames)));
+    for (frames, &ticks) in stacks {
+        rebuild.add(frames, ticks as i64);
+    }
+    let mut message = rebuild.finish();
+    message.duration_nanos = i64::try_from(timing.duration.as_nanos()).unwrap_or(i64::MAX);
+    names::demangle_functions(&mut message);
+    Profile { message }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How good a profile is, out of the profile itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use crate::amount::Amount;
+use crate::message::ProfileMessage;
+use crate::stacks::{is_named, Stacks};
+
+/// How the stacks were found, what has names, what was cut and what was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Distinct stacks.
+    pub stacks: usize,
+    /// Sum over the profile.
+    pub total: i64,
+    /// Sum over the stacks whose leaf is a function with a name.
+    pub named: i64,
+    /// Sums over the stacks that do not reach their root, by the reason that they give.
+    pub truncated: BTreeMap<String, i64>,
+    /// Sums by the thread's name, the largest first.
+    pub threads: Vec<(String, i64)>,
+    /// Sums by the file that the leaf lies in, the largest first.
+    pub files: Vec<(String, i64)>,
+    /// Frames in the deepest stack.
+    pub deepest: usize,
+    /// Counters of the sessions, where the profile carries them: ours do.
+    pub counters: BTreeMap<String, String>,
+    /// What the numbers mean, as `cpu`.
+    pub value_type: String,
+    /// Their unit, as `nanoseconds`.
+    pub unit: String,
+}
+
+/// What a comment with counters begins with; `key=value` follow, with spaces between.
+pub(crate) const COUNTERS: &str = "onstack.stats";
+
+impl Summary {
+    pub(crate) fn new(profile: &ProfileMessage) -> Self {
+        let stacks = Stacks::new(profile);
+        let index = stacks.default_value();
+        let (value_type, unit) = stacks.value_names(index);
+        let mut summary = Self {
+            stacks: profile.sample.len(),
+            value_type: value_type.into(),
+            unit: unit.into(),
+            counters: counters(profile),
+            ..Self::default()
+        };
+        let (mut threads, mut files): (HashMap<String, i64>, HashMap<String, i64>) = Default::default();
+        for sample in &profile.sample {
+            let value = sample.value.get(index).copied().unwrap_or(0);
+            let names = stacks.names(sample);
+            let (Some(leaf), Some(root)) = (names.first(), names.last()) else { continue };
+            summary.total = summary.total.saturating_add(value);
+            summary.deepest = summary.deepest.max(sample.location_id.len());
+            if is_named(leaf) {
+                summary.named = summary.named.saturating_add(value);
+            }
+            if let Some(reason) = root.strip_prefix("[truncated: ").and_then(|rest| rest.strip_suffix(']')) {
+                add(summary.truncated.entry(reason.to_owned()).or_default(), value);
+            }
+            add(files.entry(stacks.leaf_file(sample).to_owned()).or_default(), value);
+            if let Some(thread) = stacks.thread(sample) {
+                add(threads.entry(thread.to_owned()).or_default(), value);
+            }
+        }
+        (summary.threads, summary.files) = (sorted(threads), sorted(files));
+        summary
+    }
+}
+
+fn add(sum: &mut i64, value: i64) {
+    *sum = sum.saturating_add(value);
+}
+
+fn sorted(sums: HashMap<String, i64>) -> Vec<(String, i64)> {
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sums
+}
+
+fn counters(profile: &ProfileMessage) -> BTreeMap<String, String> {
+    let comments = profile.comment.iter().filter_map(|&index| profile.text(index).strip_prefix(COUNTERS));
+    let words = comments.flat_map(str::split_whitespace);
+    words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let amount = Amount { unit: &self.unit, total: self.total };
+        let line = |value: i64| format!("{:>10} {:>6.2}%", amount.text(value), 100.0 * amount.share(value));
+        writeln!(
+            f,
+            "{} of {} in {} stacks, at most {} frames",
+            amount.text(self.total),
+            self.value_type,
+            self.stacks,
+            self.deepest
+        )?;
+        writeln!(f, "{}  leaf has a name", line(self.named))?;
+        let cut = self.truncated.values().copied().fold(0, i64::saturating_add);
+        writeln!(f, "{}  stack reaches its root", line(self.total.saturating_sub(cut)))?;
+        for (reason, &value) in &self.truncated {
+            writeln!(f, "{}  cut: {reason}", line(value))?;
+        }
+        for (title, sums) in [("by thread", &self.threads), ("by file of the leaf", &self.files)] {
+            if !sums.is_empty() {
+                writeln!(f, "{title}")?;
+            }
+            for (name, value) in sums.iter().take(10) {
+                writeln!(f, "{}  {name}", line(*value))?;
+            }
+            if sums.len() > 10 {
+                writeln!(f, "{:>18}  {} more", "", sums.len() - 10)?;
+            }
+        }
+        if self.counters.is_empty() {
+            return writeln!(f, "counters: none in this profile (those of onstack carry them)");
+        }
+        writeln!(f, "counters, in ticks unless it says otherwise")?;
+        self.counters.iter().try_for_each(|(key, value)| writeln!(f, "{value:>18}  {key}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Profile;
+
+    #[test]
+    fn what_was_cut_and_what_has_names() {
+        let text = "main;f 6\nmain;libc.so.6+0x12 3\n[truncated: unreadable stack memory];g 1\n";
+        let mut profile = Profile::from_folded(text).unwrap();
+        profile.add_comment("onstack.stats ticks=12 recorded=10 dropped_ring_full=2");
+        let summary = profile.summary();
+        assert_eq!((summary.stacks, summary.total, summary.named, summary.deepest), (3, 10, 7, 2));
+        assert_eq!(summary.truncated["unreadable stack memory"], 1);
+        assert_eq!(summary.counters["dropped_ring_full"], "2");
+        let text = summary.to_string();
+        for part in ["90.00%  stack reaches", "70.00%  leaf has a name", "cut: unreadable", "12  ticks"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# What users of the crates rely on beyond tests: clippy and documentation without a warning, all features together, the
+# packages as they would be published (built from their own files), and the oldest compiler.
+# Usage: tests/check.sh [clippy] [doc] [package] [msrv]   (default: all). 77: a part could not be had and was skipped.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/../../build/rust}
+usual=onstack/flamegraph,onstack/prost-codec,onstack/perfmaps
+failed=0 skipped=0
+run() { echo "+ $*"; "$@" || { echo "FAILED: $*"; failed=1; }; }
+
+clippy() {
+  run cargo clippy --quiet --locked --workspace --all-targets --features "$usual" -- -D warnings
+  run cargo clippy --quiet --locked -p onstack --lib --features "$all" -- -D warnings
+}
+
+doc() {
+  # All features but `system`, which wants an installed library.
+  RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-sys -p onstack --features "$all"
+}
+
+package() {
+  run cargo package --quiet --locked --allow-dirty -p onstack-sys -p onstack
+  local archive=$CARGO_TARGET_DIR/package/onstack-sys-0.1.0.crate
+  # The link to the core must have become files, licences included.
+  tar tzvf "$archive" | awk '$1 ~ /^l/ { bad = 1 } /csrc\/src\/onstack.c/ { core = 1 } /LICENSE-MIT/ { licence = 1 }
+    END { exit bad || !core || !licence }' || { echo "FAILED: $archive lacks files"; failed=1; }
+}
+
+msrv() {
+  if ! cargo +1.74 --version >/dev/null 2>&1; then
+    rustup toolchain install --profile minimal 1.74 >/dev/null 2>&1 || {
+      echo "SKIPPED: rust 1.74 cannot be had: the oldest compiler was NOT tried"; skipped=1; return; }
+  fi
+  CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +1.74 check --quiet --locked -p onstack-sys -p onstack \
+    --features flamegraph,prost-codec,protobuf-codec,perfmaps
+}
+
+all=$(cargo metadata --no-deps --format-version 1 | python3 -c 'import json,sys
+for p in json.load(sys.stdin)["packages"]:
+    if p["name"] == "onstack":
+        print(",".join("onstack/" + f for f in sorted(p["features"]) if f not in ("system", "default")))')
+for part in ${*:-clippy doc package msrv}; do "$part"; done
+[ $failed = 0 ] || exit 1
+[ $skipped = 0 ] || exit 77
+echo "rust: no warning, nothing missing in: ${*:-clippy doc package msrv}"
