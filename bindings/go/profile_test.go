@@ -156,12 +156,9 @@ func TestStatsBalance(t *testing.T) {
 	if s.Ticks != s.Recorded+s.Unattributed+s.DroppedRingFull+s.DroppedNoStack+s.DroppedUnwinder+s.DroppedStopping {
 		t.Errorf("the books do not balance: %+v", s)
 	}
-	var samples uint64
-	for _, sample := range p.Sample {
-		samples += uint64(sample.Value[0])
-	}
-	if uint64(total(p)) != s.Recorded || samples != s.Samples {
-		t.Errorf("%d ticks in %d samples in the profile, %d in %d recorded", total(p), samples, s.Recorded, s.Samples)
+	// A sample that came late stands for several ticks.
+	if uint64(total(p)) != s.Recorded || s.Samples == 0 || s.Samples > s.Recorded {
+		t.Errorf("%d ticks in the profile, %d in %d samples recorded", total(p), s.Recorded, s.Samples)
 	}
 }
 
