@@ -71,6 +71,8 @@ extern "C" {
 #define ONSTACK_E_UNSUPPORTED (-4103) /* not available on this system or in this build */
 #define ONSTACK_E_VERSION (-4104)     /* header and library do not fit together */
 #define ONSTACK_E_CONTEXT (-4105)     /* called from a sink, an unwinder, or a forked child that may not */
+#define ONSTACK_E_CLOCK (-4106)       /* nothing here can tick: the kernel or a filter refuses timers, and signals sent
+                                         by a thread of ours do not arrive either */
 
 /*
  * A sentence that says what an error code means and what can be done.
@@ -114,7 +116,7 @@ typedef struct onstack_sample {
   const char *labels;            /* pairs of NUL-terminated strings, key and value, one behind the other: at most
                                     options.label_bytes. NULL when there are none */
   uint32_t flags;                /* ONSTACK_SAMPLE_* */
-  uint32_t reserved;             /* 0 */
+  uint32_t clock;                /* ONSTACK_CLOCK_*: what the period is measured in */
 } onstack_sample;
 
 #define ONSTACK_SAMPLE_LABELS_CUT 1u /* there were more labels than the session had room for */
@@ -125,6 +127,8 @@ typedef struct onstack_sample {
  * Returns 0, or anything else to refuse the sample (it is counted in `dropped_sink`).
  * On the drain thread every signal is blocked, and what the sink forks or spawns there inherits that mask.
  * It may be slow: samples that find the buffer full are counted in `dropped_ring_full`; the program never waits.
+ * C++: no exception passes through this library. One that leaves a sink, a writer, a symbolizer or any other function that
+ * is handed in ends the program by std::terminate, even where a catch stands around the call: write them as noexcept.
  */
 typedef int (*onstack_sink)(void *data, const onstack_sample *sample);
 
@@ -176,8 +180,14 @@ typedef uint8_t onstack_switch;
 
 /* Who ticks. */
 typedef uint8_t onstack_clock;
-#define ONSTACK_CLOCK_CPU 1  /* CPU time of each thread (default) */
-#define ONSTACK_CLOCK_WALL 2 /* real time; not in this version: ONSTACK_E_UNSUPPORTED */
+#define ONSTACK_CLOCK_CPU 1 /* CPU time of each thread (default) */
+/*
+ * Real time: every thread of the process, or those that `thread_filter` takes, is interrupted `frequency` times a
+ * second, asleep or not. Such a signal ends poll, epoll_wait, select, nanosleep, timed recv and their like with EINTR,
+ * which SA_RESTART does not cover: the program must be able to bear that (docs/SIGNALS.md has the list, measured). New
+ * threads are found by a look at /proc/self/task, each 10 ms or, with very many threads, less often.
+ */
+#define ONSTACK_CLOCK_WALL 2
 
 /* What stop leaves behind when the found action was SIG_DFL or a handler and ours is still installed. */
 typedef uint8_t onstack_restore;
@@ -186,8 +196,15 @@ typedef uint8_t onstack_restore;
 
 /* What happens in a child of fork(). */
 typedef uint8_t onstack_fork;
-#define ONSTACK_FORK_STOP 1   /* the child has no session; it may start its own (default) */
-#define ONSTACK_FORK_FOLLOW 2 /* not in this version: ONSTACK_E_UNSUPPORTED */
+#define ONSTACK_FORK_STOP 1 /* the child has no session; it may start its own (default) */
+/*
+ * The child goes on with a session of its own under the same handle: empty statistics, the same options, none of the
+ * parent's samples, its own drain thread. The sink gets the child's samples only, with the child's copy of sink_data, or
+ * what `fork_sink_data` made of it. If the sink is onstack_profile_sink, the child's copy of the profile begins empty.
+ * Where that cannot be had (no thread, no timer) the child is as under ONSTACK_FORK_STOP. So it is, too, where fork() was
+ * called inside a sink, and in children that run no atfork handlers (_Fork, clone, vfork).
+ */
+#define ONSTACK_FORK_FOLLOW 2
 
 typedef struct onstack_options {
   uint32_t size;           /* sizeof(onstack_options) as the caller's header has it */
@@ -210,6 +227,14 @@ typedef struct onstack_options {
   const onstack_unwinder *custom_unwinder; /* the user's own; then `unwinder` must be NULL. Not copied */
   onstack_sink sink;       /* where samples go; NULL: they are read and thrown away (statistics only) */
   void *sink_data;         /* handed to the sink */
+  /* With ONSTACK_FORK_FOLLOW, in each child: makes the child's own sink_data out of the parent's (another file, say).
+     Called where the sink is called, before the child's first sample; never, if it has none. Locks of the host may look
+     taken by threads that are not there. NULL: it stays as it was */
+  void *(*fork_sink_data)(void *sink_data);
+  /* With ONSTACK_CLOCK_WALL: non-zero for threads that are to be sampled. Asked once a thread, in start and later in
+     housekeeping, where it must not wait long; the name is what the thread has then. NULL: all threads */
+  int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
+  void *thread_filter_data; /* handed to thread_filter */
 } onstack_options;
 
 /*
@@ -287,6 +312,8 @@ typedef struct onstack_stats {
   uint64_t looped;            /* foreign signals that came back from the action below while being forwarded; dropped */
   const char *unwinder;       /* name in use; static, or the user's */
   const char *reader;         /* memory reader in use: "probe", "copy", "pipe", "none"; static */
+  const char *clock;          /* who ticks: "cpu", "wall", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
+                                 thread of ours looks at the others' clocks then, and sends the signals); static */
 } onstack_stats;
 
 /*
@@ -320,6 +347,23 @@ typedef struct onstack_module_stats {
 ONSTACK_API int onstack_session_modules(onstack_session *session,
                                         int (*visit)(void *data, const onstack_module_stats *module), void *data);
 
+/* ---- labels of threads ------------------------------------------------------------------------------------------ */
+
+/*
+ * Gives the calling thread a label: from now on its samples carry it, in every session that has room for labels
+ * (options.label_bytes), behind the labels of the interrupted goroutine, if any. `value` NULL takes the label away.
+ * A request id, say. Costs a system call and an allocation; nothing is shared with other threads.
+ * `key` matches [a-zA-Z_][a-zA-Z0-9_]* and is not "thread" or "thread_id"; all labels of a thread together, NULs
+ * included, take at most ONSTACK_MAX_LABEL_BYTES. The strings are copied. The labels end with the thread; in the child of
+ * a fork the forking thread keeps its own.
+ * Context: any thread made by libc, running session or not; not in a signal handler.
+ * Errors: OPTIONS (the key, or too long; nothing is changed), -ENOMEM (also: more than 16,384 threads with labels).
+ */
+ONSTACK_API int onstack_thread_label_set(const char *key, const char *value);
+
+/* Takes all labels of the calling thread away. Context as above. */
+ONSTACK_API void onstack_thread_labels_clear(void);
+
 /* ---- profiles: a sink that aggregates, and writers ---------------------------------------------------------- */
 
 typedef struct onstack_profile onstack_profile;
@@ -342,11 +386,28 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile);
 
 /* A sink: options.sink = onstack_profile_sink, options.sink_data = the profile. Several sessions may share one.
    Returns 0, -ENOMEM, or ONSTACK_E_OPTIONS for a malformed sample (it is then counted in `dropped_sink`).
-   Context: any thread. In the child of a fork only with a profile that was made there: the parent's may be locked. */
+   Context: any thread. In the child of a fork only with a profile that was made there, or after
+   onstack_profile_after_fork: the parent's may be locked. */
 ONSTACK_API int onstack_profile_sink(void *profile, const onstack_sample *sample);
 
-/* Forgets all samples (report-and-clear: write, then clear). Context: any thread. */
+/* Forgets all samples. For report-and-clear take them instead: what comes between a write and a clear is lost.
+   Context: any thread. */
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile);
+
+/*
+ * Report-and-clear without a loss: moves all samples into a new profile, which the caller writes and frees; `profile`
+ * goes on empty, with the same options. Each sample is in exactly one of the two. *out is NULL on failure.
+ * Context: any thread; sinks and writers may be at work. Errors: OPTIONS (a NULL), -ENOMEM (nothing is taken).
+ */
+ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out);
+
+/*
+ * In the child of a fork: makes the child's copy of a profile usable there, and empty. A lock that some thread of the
+ * parent held at that instant is given up, together with the memory that it guarded. Sessions with ONSTACK_FORK_FOLLOW
+ * call it for their own profile.
+ * Context: a child of fork, before another thread there uses the profile.
+ */
+ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile);
 
 /* Sums over the samples held: samples, ticks, and time in ns (weight x period). Any pointer may be NULL.
    Context: any thread. */
@@ -395,7 +456,8 @@ typedef struct onstack_write_options {
 
 /*
  * Writes the profile as an uncompressed pprof protobuf (github.com/google/pprof/proto/profile.proto): sample types
- * samples/count (in ticks: times the period it is the time) and cpu/nanoseconds, one Location a frame with one Line for
+ * samples/count (in ticks: times the period it is the time) and cpu/nanoseconds (wall/nanoseconds where all samples come
+ * from the wall clock), one Location a frame with one Line for
  * each inlined function, mappings with build ids. `options` may be NULL. Compress it with gzip before it goes into a
  * .pb.gz file.
  * Context: any thread; samples may arrive meanwhile. Errors: OPTIONS, OUTPUT, -ENOMEM, the symbolizer's.
@@ -445,7 +507,7 @@ ONSTACK_API int onstack_traceback_caller(uint32_t climb, onstack_registers *out)
  * Walks from these registers through native frames, innermost first, to the root or to the first Go function, which is
  * left out. The addresses are look-up addresses, the first one too: nothing is to be subtracted.
  * Context: signal-safe; on the thread whose stack it is, or while that thread does not leave the frame.
- * Returns the number of addresses written.
+ * Returns the number of addresses written, at most 64.
  */
 ONSTACK_API uint32_t onstack_traceback_walk(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
 

@@ -9,60 +9,16 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/src/handler/action.c ---- */
-/* ---- core/src/handler/action.h ---- */
+/* ---- core/src/base/exceptions.c ---- */
+/* ---- core/src/base/exceptions.h ---- */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
- * foreign signal is passed on to it. Installed and restored by control/action.c.
- *
- * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
- * restores our pointer), and is then a pass-through.
+ * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
+ * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
+ * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit, a cancelled
+ * thread) has no search and goes on.
  */
-#ifndef ONSTACK_HANDLER_ACTION_H
-#define ONSTACK_HANDLER_ACTION_H
-
-/* ---- core/src/base/atomics.h ---- */
-/*
- * The only place with memory orders. Each name says what it is for; both ends of a pairing are named at the use.
- *
- *   relaxed    a counter, or a value whose reader needs nothing else to be visible;
- *   publish / observe   release store and acquire load: what was written before the publish is seen after the observe;
- *   dekker     sequentially consistent: two sides each write their own flag and then read the other's
- *              (handler: busy, then state; stop: state, then busy), and at least one of them sees the other.
- *
- * All operations are lock-free on x86_64 and aarch64, so they may be used in the signal handler. They are compiler
- * builtins on plain objects rather than _Atomic types, so that the structures can be shared with any C dialect.
- */
-#ifndef ONSTACK_BASE_ATOMICS_H
-#define ONSTACK_BASE_ATOMICS_H
-
-#define onstack_load_relaxed(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
-#define onstack_store_relaxed(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELAXED)
-#define onstack_add_relaxed(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_RELAXED)
-#define onstack_sub_relaxed(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_RELAXED)
-
-#define onstack_observe(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
-#define onstack_publish(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELEASE)
-
-#define onstack_dekker_load(pointer) __atomic_load_n((pointer), __ATOMIC_SEQ_CST)
-#define onstack_dekker_store(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_SEQ_CST)
-#define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
-#define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
-
-#define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
-
-/* Strong compare-and-swap; `expected` points to the value and receives what was found. */
-#define onstack_cas(pointer, expected, value)                                                                          \
-  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
-
-/* Full fence: a store before it is visible before a load behind it. */
-#define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-/* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
-#define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
-/* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
-#define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
-
-#endif
+#ifndef ONSTACK_BASE_EXCEPTIONS_H
+#define ONSTACK_BASE_EXCEPTIONS_H
 
 /* ---- core/src/base/defs.h ---- */
 /*
@@ -109,6 +65,93 @@
 
 #define ONSTACK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ONSTACK_CACHE_LINE 64
+
+/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
+   the structure must not be touched. */
+#define ONSTACK_SIZED_LIMIT 4096u
+
+#endif
+
+/* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
+ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context);
+
+/* 0x1b: the address is stored as 32 bits relative to its place. By name, because aarch64 has no constraint for it.
+   Where the compiler writes no .cfi directives there is no unwind information, and the search ends by itself. */
+#if defined(__linux__) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
+#define ONSTACK_STOP_EXCEPTIONS __asm__ volatile(".cfi_personality 0x1b, onstack_exceptions_stop")
+#else
+#define ONSTACK_STOP_EXCEPTIONS (void)0
+#endif
+
+#endif
+
+/* Of <unwind.h>, which not every C compiler brings. */
+#define EXCEPTIONS_SEARCH_PHASE 1 /* _UA_SEARCH_PHASE */
+#define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
+#define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
+
+__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception,
+                                                  void *context) {
+  (void)version, (void)kind, (void)exception, (void)context;
+  return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
+}
+
+/* ---- core/src/handler/action.c ---- */
+/* ---- core/src/handler/action.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
+ * foreign signal is passed on to it. Installed and restored by control/action.c.
+ *
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * restores our pointer), and is then a pass-through.
+ */
+#ifndef ONSTACK_HANDLER_ACTION_H
+#define ONSTACK_HANDLER_ACTION_H
+
+/* ---- core/src/base/atomics.h ---- */
+/*
+ * The only place with memory orders. Each name says what it is for; both ends of a pairing are named at the use.
+ *
+ *   relaxed    a counter, or a value whose reader needs nothing else to be visible;
+ *   publish / observe   release store and acquire load: what was written before the publish is seen after the observe;
+ *   dekker     sequentially consistent: two sides each write their own flag and then read the other's
+ *              (handler: busy, then state; stop: state, then busy), and at least one of them sees the other.
+ *
+ * All operations are lock-free on x86_64 and aarch64, so they may be used in the signal handler. They are compiler
+ * builtins on plain objects rather than _Atomic types, so that the structures can be shared with any C dialect.
+ */
+#ifndef ONSTACK_BASE_ATOMICS_H
+#define ONSTACK_BASE_ATOMICS_H
+
+#define onstack_load_relaxed(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
+#define onstack_store_relaxed(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELAXED)
+#define onstack_add_relaxed(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_RELAXED)
+#define onstack_sub_relaxed(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_RELAXED)
+
+#define onstack_observe(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
+#define onstack_publish(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_RELEASE)
+
+#define onstack_dekker_load(pointer) __atomic_load_n((pointer), __ATOMIC_SEQ_CST)
+#define onstack_dekker_store(pointer, value) __atomic_store_n((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
+#define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
+
+/* Reference counts: whoever lets go last sees all that the others did with the object. */
+#define onstack_retain(pointer) __atomic_fetch_add((pointer), 1, __ATOMIC_RELAXED)
+#define onstack_release_was_last(pointer) (__atomic_fetch_sub((pointer), 1, __ATOMIC_ACQ_REL) == 1)
+
+#define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
+
+/* Strong compare-and-swap; `expected` points to the value and receives what was found. */
+#define onstack_cas(pointer, expected, value)                                                                          \
+  __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+
+/* Full fence: a store before it is visible before a load behind it. */
+#define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
+#define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+/* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
+#define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
 
 #endif
 
@@ -238,6 +281,19 @@ ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) {
   return (int)onstack_sys_call1(SYS_timer_delete, timer);
 }
 
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
 /* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. */
 struct onstack_kernel_sigaction {
   uint64_t handler;
@@ -273,8 +329,12 @@ typedef struct onstack_found {
  */
 #define ONSTACK_ACTION_LEVELS 3u
 
+/* Other copies of the library read the first four members, and write three of them when they hand over (copy.h). */
 typedef struct onstack_action {
+  onstack_found *installed; /* how ours was installed last; NULL: no session uses the signal (dekker) */
   onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* from the first on; NULL: no more */
+  uint32_t visited; /* a newer owner came under this run: its own timers may outlive its profile */
+  uint32_t handed;  /* `levels` are news from a copy that stood above and has stopped */
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
@@ -284,9 +344,63 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
-/* Passes a foreign signal to the action that was found, under the mask that its owner asked for. Signal-safe as far
-   as the owner's handler is. */
+/* A signal that is no tick of ours: another copy's tick, or passed to the action that was found, under the mask that its
+   owner asked for. Signal-safe as far as the owner's handler is. */
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context);
+
+/* Members of onstack_copy, see there. */
+ONSTACK_INTERNAL bool onstack_action_pass(int signal, siginfo_t *info, void *context);
+ONSTACK_INTERNAL bool onstack_action_is_passing(const void *context);
+
+#endif
+
+/* ---- core/src/handler/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_COPY_H
+#define ONSTACK_HANDLER_COPY_H
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
+   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+#define ONSTACK_COPY_MARK "onstack-handler2"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* Passes a foreign signal to the next level below this copy; false where there is none. As safe as that owner. */
+  bool (*pass)(int signal, siginfo_t *info, void *context);
+  /* Is that signal on its way through `pass` at this moment? Signal-safe. */
+  bool (*is_passing)(const void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->installed) != NULL;
+}
 
 #endif
 
@@ -302,26 +416,39 @@ static ONSTACK_HANDLER onstack_kernel_sigset action_interrupted_mask(const ucont
   return *(const onstack_kernel_sigset *)(const void *)&context->uc_sigmask;
 }
 
+/* The alternate stack that the thread had when the signal came; outside of it: the interrupted stack. */
+static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, uint64_t sp) {
+  return sp - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size;
+}
+
 /*
  * Contexts that are being forwarded right now, by any thread, and to which level. An owner that chains to us brings the
- * same ucontext in again while it is under way, further down the stack: then it is the next level's turn, and when there
- * is none it is a circle. At the same depth or above, the note is a left-over of an owner that left by siglongjmp, and
- * is taken over. A full table leaves the newest forward unguarded.
+ * same ucontext in again while it is under way, further down the stack, or on the interrupted stack when it was called
+ * there: then it is the next level's turn, and when there is none it is a circle. Elsewhere the note is a left-over of an
+ * owner that left by siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
  */
 #define ACTION_IN_FLIGHT 64u
 static struct {
   uint64_t context;
-  uint64_t frame; /* this and `level` are written by the thread whose context it is */
+  uint64_t frame; /* this and the next two are written by the thread whose context it is */
   uint32_t level;
+  bool switched; /* the owner runs on the interrupted stack */
 } action_in_flight[ACTION_IN_FLIGHT];
 
+static ONSTACK_HANDLER bool action_is_under_way(uint32_t place, const void *context, uint64_t frame) {
+  if (action_in_flight[place].switched) return !action_is_on_alternate(context, frame);
+  return frame < action_in_flight[place].frame;
+}
+
 /* The level that this context goes to now; *place is where that is noted, or ACTION_IN_FLIGHT. */
-static ONSTACK_HANDLER uint32_t action_enter_flight(uint64_t context, uint64_t frame, uint32_t *place) {
+static ONSTACK_HANDLER uint32_t action_enter_flight(const void *from, uint64_t frame, uint32_t *place) {
+  const uint64_t context = (uint64_t)(uintptr_t)from;
   for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
     *place = i;
-    if (frame < action_in_flight[i].frame) return ++action_in_flight[i].level;
+    if (action_is_under_way(i, from, frame)) return ++action_in_flight[i].level;
     action_in_flight[i].frame = frame;
+    action_in_flight[i].switched = false;
     return action_in_flight[i].level = 0;
   }
   for (*place = 0; *place < ACTION_IN_FLIGHT; (*place)++) {
@@ -331,6 +458,7 @@ static ONSTACK_HANDLER uint32_t action_enter_flight(uint64_t context, uint64_t f
       continue;
     action_in_flight[*place].frame = frame;
     action_in_flight[*place].level = 0;
+    action_in_flight[*place].switched = false;
     break;
   }
   return 0;
@@ -345,13 +473,90 @@ static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t level) 
     action_in_flight[place].level = level - 1;
 }
 
+#define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
+
+typedef struct action_delivery {
+  const struct onstack_kernel_sigaction *found;
+  siginfo_t *info;
+  void *context;
+  int signal;
+} action_delivery;
+
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_deliver(
+    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
+  if (found->flags & (uint64_t)SA_SIGINFO)
+    ((action_info)(uintptr_t)found->handler)(signal, info, context);
+  else
+    ((action_plain)(uintptr_t)found->handler)(signal);
+}
+
+/*
+ * On the interrupted stack. A signal that comes meanwhile and has SA_ONSTACK must not begin at the top of the alternate
+ * stack, where the frames are that we came from, down to `used`: it gets what is left below them, if that is enough for
+ * anything, or comes here.
+ */
+static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(const action_delivery *to, uint64_t used) {
+  stack_t whole, rest;
+  onstack_sys_call2(SYS_sigaltstack, 0, (long)&whole);
+  uint64_t left = used - (uint64_t)(uintptr_t)whole.ss_sp;
+  bool ours = !(whole.ss_flags & SS_DISABLE) && left < whole.ss_size;
+  rest = whole;
+  if (left >= ACTION_ALTERNATE_LEAST)
+    rest.ss_size = left;
+  else
+    rest.ss_flags = SS_DISABLE;
+  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  action_deliver(to->found, to->signal, to->info, to->context);
+  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
+}
+
+/* Calls action_deliver_here(to, our stack pointer) on the stack that ends at `sp`. */
+void onstack_action_switch_stack(const action_delivery *to, uint64_t sp) __attribute__((visibility("hidden")));
+__asm__(".pushsection .text\n"
+        ".type onstack_action_switch_stack, %function\n"
+        "onstack_action_switch_stack:\n.cfi_startproc\n"
+#if defined(__x86_64__)
+        "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"
+        "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
+        "mov %rsi, %rsp\nmov %rbp, %rsi\ncall action_deliver_here\n"
+        "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+#elif defined(__aarch64__)
+        "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"
+        "mov x29, sp\n.cfi_def_cfa_register x29\n"
+        "mov sp, x1\nmov x1, x29\nbl action_deliver_here\n"
+        "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+#endif
+        ".cfi_endproc\n.size onstack_action_switch_stack, . - onstack_action_switch_stack\n.popsection\n");
+
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found,
+                                                    int signal, siginfo_t *info, void *context) {
+  const action_delivery to = {found, info, context, signal};
+  onstack_action_switch_stack(&to, stack);
+}
+
+/*
+ * Without SA_ONSTACK the kernel would have called the owner on the interrupted stack, and it may need more than an
+ * alternate stack has: one with room for 128 frames overflows the 8 KiB of a Rust thread. 0: it runs where we are.
+ */
+static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *found, const ucontext_t *context,
+                                                 uint64_t frame) {
+#if defined(__x86_64__)
+  uint64_t sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128; /* the red zone */
+#elif defined(__aarch64__)
+  uint64_t sp = context->uc_mcontext.sp;
+#endif
+  if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
+  return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
+}
+
 /*
  * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
  * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
- * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
+ * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed. The same holds for the
+ * stack.
  */
-static ONSTACK_HANDLER void action_call(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info,
-                                        void *context) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_call(
+    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context, uint64_t stack) {
   onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
   if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
@@ -359,10 +564,10 @@ static ONSTACK_HANDLER void action_call(const struct onstack_kernel_sigaction *f
   bool narrower = (wanted & everything) != everything;
   onstack_kernel_sigset ours = 0;
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
-  if (found->flags & (uint64_t)SA_SIGINFO)
-    ((action_info)(uintptr_t)found->handler)(signal, info, context);
+  if (stack)
+    action_deliver_on(stack, found, signal, info, context);
   else
-    ((action_plain)(uintptr_t)found->handler)(signal);
+    action_deliver(found, signal, info, context);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
@@ -375,37 +580,84 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
-ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *context) {
-  onstack_action *action = &onstack_actions[signal];
-  uint32_t place;
-  uint32_t level = action_enter_flight((uint64_t)(uintptr_t)context, (uint64_t)(uintptr_t)__builtin_frame_address(0),
-                                       &place);
-  onstack_found *found = level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->levels[level]) : NULL;
-  if (level > 0 && !found) {
-    onstack_add_relaxed(&action->looped, (uint64_t)1);
-  } else if (!action_takes_signals(found)) {
-    if (level == 0) onstack_add_relaxed(&action->swallowed, (uint64_t)1);
-  } else {
-    /* Counted once for each signal, at the first level. */
-    if (level == 0) onstack_add_relaxed(&action->forwarded, (uint64_t)1);
-    if (level == 0 && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
-    action_call(&found->action, signal, info, context);
-  }
-  action_leave_flight(place, level);
+ONSTACK_HANDLER bool onstack_action_is_passing(const void *context) {
+  uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
+    if (onstack_load_relaxed(&action_in_flight[i].context) == (uint64_t)(uintptr_t)context)
+      return action_is_under_way(i, context, frame);
+  return false;
 }
 
-/* ---- core/src/handler/clock_cpu.c ---- */
-/* ---- core/src/handler/clock_cpu.h ---- */
+/* To the next level; false: there is none. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info,
+                                                                             void *context) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  uint32_t place;
+  uint32_t level = action_enter_flight(context, frame, &place);
+  onstack_found *found = level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->levels[level]) : NULL;
+  bool takes = action_takes_signals(found);
+  /* Counted once for each signal, at the first level. */
+  if (level == 0) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
+  if (level == 0 && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
+  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
+  if (takes) action_call(&found->action, signal, info, context, stack);
+  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
+  action_leave_flight(place, level);
+  return found || level == 0;
+}
+
 /*
- * Clock `cpu`: a POSIX timer on the CPU time of each thread, made by raw system calls so that any thread of the process
- * can be given one without its cooperation, from start (all that exist) and from the handler (all that come later).
- *
- * New threads are found by a process-wide timer on the process's CPU time: its signal goes to a running thread
- * (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a timer whose first expiry is
- * uniform in (0, T], so that short-lived threads are neither over- nor under-counted.
+ * The copy that knows better than this one what is below: the one that is passing this very signal on already, through
+ * an owner that chains to us; or, when no session is here any more, one that has some, since an owner can leave without
+ * our seeing it. NULL: none.
  */
-#ifndef ONSTACK_HANDLER_CLOCK_CPU_H
-#define ONSTACK_HANDLER_CLOCK_CPU_H
+static ONSTACK_HANDLER const onstack_copy *action_better(const onstack_copy *other, int signal, const void *context) {
+  if (other->is_passing(context)) return other;
+  return onstack_copy_runs(&onstack_copy_self, signal) || !onstack_copy_runs(other, signal) ? NULL : other;
+}
+
+ONSTACK_HANDLER bool onstack_action_pass(int signal, siginfo_t *info, void *context) {
+  return action_pass(signal, info, context);
+}
+
+/* Another copy's tick: true. Else *better is the one that knows better. */
+static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context,
+                                               const onstack_copy **better) {
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]); /* pairs with copies_add */
+    if (!other) break;
+    if (other->take(signal, info, context)) return true;
+    if (!*better) *better = action_better(other, signal, context);
+  }
+  return false;
+}
+
+/* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
+ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context) {
+  const onstack_copy *better = NULL;
+  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context, &better)) return;
+  if (better && better->pass(signal, info, context)) return;
+  if (!action_pass(signal, info, context)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
+}
+
+/* ---- core/src/handler/clock.c ---- */
+/* ---- core/src/handler/clock.h ---- */
+/*
+ * Who ticks: a POSIX timer for each thread, made by raw system calls so that any thread of the process can be given one
+ * without its cooperation, from start (all that exist) and later.
+ *
+ * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
+ * its signal goes to a running thread (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a
+ * timer, in the handler, whose first expiry is uniform in (0, T], so that short-lived threads are neither over- nor
+ * under-counted.
+ *
+ * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
+ * process-wide timer.
+ */
+#ifndef ONSTACK_HANDLER_CLOCK_H
+#define ONSTACK_HANDLER_CLOCK_H
 
 /* ---- core/src/handler/slot.h ---- */
 /*
@@ -423,9 +675,9 @@ ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *c
 /*
  * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
  *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
+ *   probe   a load, but only inside a mapping that the stack pointer of the walked stack, or of another one of this
+ *           thread, lies in (bounds from the kernel, kept in the thread's record) and only on a page that was just
+ *           probed; everything else by `copy`, or by `pipe` where that is refused.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
@@ -464,6 +716,8 @@ ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *c
 #define ONSTACK_THREAD_RANGES 3u
 #define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
 #define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
+#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/ticker.h sends the ticks */
+#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
 typedef struct onstack_stack_range {
@@ -479,7 +733,7 @@ typedef struct onstack_thread {
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
   uint32_t next_range; /* the range that is replaced next; housekeeping only */
-  uint32_t reserved;
+  uint32_t ticked;     /* 1: its timer has ticked since housekeeping looked at its name last */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
@@ -563,6 +817,8 @@ typedef struct onstack_memory {
   uint64_t high;
   uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
   uint64_t page_high;
+  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
+  uint64_t other_high;
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
 } onstack_memory;
 
@@ -593,18 +849,26 @@ ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t 
 /*
  * The sample ring: many producers (signal handlers on any thread), one consumer at a time (drain thread or poll).
  *
- * A bounded queue with a turn number in each entry. A producer claims an entry with one compare-and-swap, fills it
- * in place, and publishes it; it never waits: a full ring is a dropped sample. A producer that is descheduled between
- * claim and publish holds up the consumer at that entry, not other producers.
+ * Entries are as long as their stack. A producer claims room for the largest one by one compare-and-swap on `tail`,
+ * fills the entry in place, gives back what it did not need (if nobody has claimed behind it meanwhile; else the entry
+ * stays as long as it was), and publishes. It never waits: a full ring is a dropped sample. A producer that is
+ * descheduled between claim and publish holds up the consumer at that entry, not other producers.
+ *
+ * Positions count granules up for ever. An entry is filled when its first word is its position, disguised by the ring's
+ * key: so whatever lies there from earlier rounds, or from a claim that was given back, is no such word, and nothing has
+ * to be cleared. An entry lies in one piece: what is left before the end of the memory is a gap to be
+ * skipped.
  *
  * Must not know: sessions, signals, who consumes.
  */
 #ifndef ONSTACK_HANDLER_RING_H
 #define ONSTACK_HANDLER_RING_H
 
+#define ONSTACK_RING_GRANULE 64u     /* bytes; the unit of positions, and of where entries begin */
+#define ONSTACK_RING_GAP 0x80000000u /* in `granules`: no entry, to be skipped */
+
 typedef struct onstack_ring_entry {
-  uint64_t turn; /* first position of a round: free in that round; that + 1: filled. Positions count up for ever,
-                    so fresh zero pages are an empty ring and none of them is touched before it is used */
+  uint64_t mark; /* the position under the key: filled; anything else: not yet */
   uint64_t time_ns;
   uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
   int32_t tid;
@@ -613,49 +877,55 @@ typedef struct onstack_ring_entry {
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
   uint32_t flags;       /* ONSTACK_SAMPLE_* */
-  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then room for labels */
+  uint32_t capacity;    /* frames that there is room for */
+  uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
+  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {
-  uint8_t *entries;
-  uint32_t stride; /* bytes of an entry */
-  uint32_t mask;   /* number of entries - 1; a power of two */
-  uint32_t depth;  /* frames an entry has room for */
+  uint8_t *memory;
+  uint64_t key;
+  uint32_t mask;  /* granules - 1; a power of two */
+  uint32_t most;  /* granules of the largest entry */
+  uint32_t depth; /* frames that a claimed entry has room for */
   uint32_t label_room;
-  uint8_t pad0[ONSTACK_CACHE_LINE - 24];
+  uint8_t pad0[ONSTACK_CACHE_LINE - 32];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
-  uint64_t head; /* next position to consume; the consumer writes, producers read it as a hint of the fill level */
+  uint64_t head; /* next position to consume; the consumer publishes, producers observe */
   uint8_t pad2[ONSTACK_CACHE_LINE - 8];
 } onstack_ring;
 
-/* Bytes that an entry with `depth` frames and `label_room` bytes of labels takes. */
+/* Bytes of the largest entry with `depth` frames and `label_room` bytes of labels. */
 ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room);
 
-/* Bytes that a ring in `bytes` bytes of memory really uses: its number of entries is a power of two. */
-ONSTACK_INTERNAL size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room);
-
-/* Lays a ring over `bytes` bytes of zeroed memory (at least two strides); the memory stays the caller's. Start only. */
+/* Lays a ring over memory (at least two strides; the largest power of two of it is used), which stays the caller's.
+   Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth,
                                         uint32_t label_room);
 
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
                                                                                  onstack_ring_entry *entry) {
-  return (uint8_t *)(entry->frames + ring->depth);
+  (void)ring;
+  return (uint8_t *)(entry->frames + entry->capacity);
 }
 
 static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
                                                                                onstack_ring_entry *entry) {
-  return (char *)(entry->frames + ring->depth) + ring->depth;
+  return (char *)onstack_ring_found(ring, entry) + entry->capacity;
 }
 
-/* Claims an entry; NULL when the ring is full. *position goes to onstack_ring_publish. Signal-safe. */
+/* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
+   Signal-safe. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
+
+/* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
+ONSTACK_INTERNAL void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry);
 
 /* Hands a filled entry to the consumer. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position);
 
-/* True when more than half of the entries wait: time to wake the consumer. Signal-safe; a hint. */
+/* True when more than half of the ring waits: time to wake the consumer. Signal-safe; a hint. */
 ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
 
 /* The oldest filled entry, or NULL. It stays claimed until onstack_ring_release. Consumer only. */
@@ -688,7 +958,7 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *found; /* one ONSTACK_BY_* a frame; what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -727,6 +997,7 @@ typedef struct onstack_slot {
   uint32_t index;
   int32_t signal;
   uint64_t period_ns;
+  uint32_t clock;       /* ONSTACK_CLOCK_* */
   uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes; /* the unwinder's need plus ours */
   uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
@@ -735,6 +1006,8 @@ typedef struct onstack_slot {
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
   int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
   bool copy_works;
+  bool ticker; /* no timers: control/ticker.h */
+  int32_t ticker_tid;
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
@@ -753,36 +1026,43 @@ ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
 
 #endif
 
+/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
+ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
+
+/* A number in (0, period]. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
+
 /* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
-ONSTACK_INTERNAL void onstack_clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
 /* Deletes a record's timer, if it has one. Start, stop and housekeeping. Signal-safe. */
-ONSTACK_INTERNAL void onstack_clock_cpu_disarm(onstack_thread *record);
+ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
 
 /* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
    replaces it. True if it did (the thread counts as new). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_clock_cpu_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
 /* Creates the process-wide timer, and starts it. Created before any thread is armed, so that the threads cannot use up
    what the kernel allows; started after, so that no handler claims a record meanwhile. 0 or -errno. Start only. */
-ONSTACK_INTERNAL int onstack_clock_cpu_create_process(onstack_slot *slot);
-ONSTACK_INTERNAL int onstack_clock_cpu_start_process(onstack_slot *slot);
-ONSTACK_INTERNAL void onstack_clock_cpu_stop_process(onstack_slot *slot);
+ONSTACK_INTERNAL int onstack_clock_create_process(onstack_slot *slot);
+ONSTACK_INTERNAL int onstack_clock_start_process(onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_clock_stop_process(onstack_slot *slot);
 
 #endif
 
+#include <errno.h>
 #include <signal.h>
 #include <time.h>
 
 /* How often a process tick may meet a thread between two of its own ticks before we doubt its timer. Both come at
    rate 1/T of the thread's CPU time, so eight in a row do not happen by chance to a living timer. */
-#define CLOCK_CPU_DOUBT 8u
+#define CLOCK_DOUBT 8u
 
 /* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
-static ONSTACK_HANDLER int32_t cpu_thread_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
+ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
 /* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
-static ONSTACK_HANDLER uint64_t cpu_random_phase(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
+ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
   struct onstack_timespec now = {0, 0};
   onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
   uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ slot->generation;
@@ -793,17 +1073,17 @@ static ONSTACK_HANDLER uint64_t cpu_random_phase(const onstack_slot *slot, const
   return x % slot->period_ns + 1;
 }
 
-static ONSTACK_HANDLER struct onstack_timespec cpu_timespec(uint64_t nanoseconds) {
+static ONSTACK_HANDLER struct onstack_timespec clock_timespec(uint64_t nanoseconds) {
   return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
 }
 
-static ONSTACK_HANDLER bool cpu_take_quota(void) {
+static ONSTACK_HANDLER bool clock_take_quota(void) {
   if (onstack_add_relaxed(&onstack_timers_held, 1u) < onstack_load_relaxed(&onstack_timers_allowed)) return true;
   onstack_sub_relaxed(&onstack_timers_held, 1u);
   return false;
 }
 
-static ONSTACK_HANDLER int cpu_create(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *timer) {
+static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *timer) {
   struct onstack_kernel_sigevent event;
   event.value = cookie;
   event.signal = signal;
@@ -813,16 +1093,31 @@ static ONSTACK_HANDLER int cpu_create(int32_t clock, int32_t signal, uint32_t ti
   return onstack_sys_timer_create(clock, &event, timer);
 }
 
-static ONSTACK_HANDLER void cpu_delete(int32_t timer) {
-  onstack_sys_timer_delete(timer);
+/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. EINVAL:
+   there is no such timer, and its number may be somebody else's by now. */
+static ONSTACK_HANDLER void clock_end(int32_t timer) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int result = onstack_sys_timer_delete(timer);
+  if (result < 0 && result != -EINVAL) onstack_sys_timer_settime(timer, &never);
+}
+
+static ONSTACK_HANDLER void clock_delete(int32_t timer) {
+  if (timer == ONSTACK_THREAD_BY_TICKER) return;
+  clock_end(timer);
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
-ONSTACK_HANDLER_APART void onstack_clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  bool quota = cpu_take_quota();
-  if (!quota || cpu_create(cpu_thread_clock(tid), slot->signal, tid, cookie, &timer) < 0) {
+  if (slot->ticker) {
+    onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
+    onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
+    return;
+  }
+  bool quota = clock_take_quota();
+  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+  if (!quota || clock_create(clock, slot->signal, tid, cookie, &timer) < 0) {
     if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
     onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
@@ -830,51 +1125,67 @@ ONSTACK_HANDLER_APART void onstack_clock_cpu_arm(onstack_slot *slot, onstack_thr
   }
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
-  struct onstack_kernel_itimerspec spec = {cpu_timespec(slot->period_ns),
-                                           cpu_timespec(cpu_random_phase(slot, record, tid))};
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns),
+                                           clock_timespec(onstack_clock_random(slot, record, tid))};
   if (onstack_sys_timer_settime(timer, &spec) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
-    onstack_clock_cpu_disarm(record);
+    onstack_clock_disarm(record);
     return;
   }
   onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
 }
 
-ONSTACK_HANDLER void onstack_clock_cpu_disarm(onstack_thread *record) {
+ONSTACK_HANDLER void onstack_clock_disarm(onstack_thread *record) {
   int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
-  if (timer >= 0) cpu_delete(timer);
+  if (timer >= 0) clock_delete(timer);
 }
 
-ONSTACK_HANDLER_APART bool onstack_clock_cpu_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
-  if (timer < 0 || onstack_add_relaxed(&record->unanswered, 1u) + 1 < CLOCK_CPU_DOUBT) return false;
+  if (timer < 0 || onstack_add_relaxed(&record->unanswered, 1u) + 1 < CLOCK_DOUBT) return false;
   onstack_store_relaxed(&record->unanswered, 0u);
   struct onstack_kernel_itimerspec spec;
   if (onstack_sys_timer_gettime(timer, &spec) < 0) return false;
   /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
   if (spec.value.seconds != 0 || spec.value.nanoseconds != 0) return false;
-  onstack_clock_cpu_disarm(record);
-  onstack_clock_cpu_arm(slot, record, tid);
+  onstack_clock_disarm(record);
+  onstack_clock_arm(slot, record, tid);
   return true;
 }
 
-/* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
-int onstack_clock_cpu_create_process(onstack_slot *slot) {
+/* A filter may let timers be made but not set, or not deleted: that is to be known before one ticks that nobody stops. */
+static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int32_t timer = -1;
+  int result = clock_create(clock, signal, tid, 0, &timer);
+  if (result < 0) return result;
+  result = onstack_sys_timer_settime(timer, &never);
+  int deleted = onstack_sys_timer_delete(timer);
+  return result < 0 ? result : deleted;
+}
+
+/* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
+int onstack_clock_create_process(onstack_slot *slot) {
+  int32_t timer = -1;
+  onstack_publish(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
+  if (slot->clock == ONSTACK_CLOCK_WALL) /* none is needed, but the answer is */
+    return clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
   uint64_t cookie = onstack_thread_cookie(slot->threads.process, slot->generation);
-  int result = cpu_create(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0, cookie, &timer);
+  int result = clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
+  if (result == 0) result = clock_create(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0, cookie, &timer);
   onstack_publish(&slot->threads.process->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
   return result;
 }
 
-int onstack_clock_cpu_start_process(onstack_slot *slot) {
-  struct onstack_kernel_itimerspec spec = {cpu_timespec(slot->period_ns), cpu_timespec(slot->period_ns)};
+int onstack_clock_start_process(onstack_slot *slot) {
+  if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(slot->period_ns)};
   return onstack_sys_timer_settime(onstack_load_relaxed(&slot->threads.process->timer), &spec);
 }
 
-void onstack_clock_cpu_stop_process(onstack_slot *slot) {
+void onstack_clock_stop_process(onstack_slot *slot) {
   int32_t timer = onstack_exchange(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
-  if (timer >= 0) onstack_sys_timer_delete(timer);
+  if (timer >= 0) clock_end(timer);
 }
 
 /* ---- core/src/handler/code_map.c ---- */
@@ -926,7 +1237,7 @@ typedef struct onstack_go_special {
   onstack_code_range body;
   uint32_t treatment; /* ONSTACK_GO_* */
   uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP is good. 0: not known */
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
 
 /* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
@@ -935,6 +1246,7 @@ typedef struct onstack_go_layout {
   uint32_t g_m;
   uint32_t sched_sp; /* g.sched */
   uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only */
   uint32_t m_curg;
   uint32_t g_labels; /* set by the host, see handler/go_labels.h; 0: not known */
   bool known;
@@ -1031,13 +1343,8 @@ ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go,
   return special ? special->treatment : ONSTACK_GO_PLAIN;
 }
 
-/* ---- core/src/handler/entry.c ---- */
-/*
- * The signal handler: recognizes a tick, records it, or passes the signal on.
- *
- * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
- * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
- */
+/* ---- core/src/handler/copy.c ---- */
+
 /* ---- core/src/handler/entry.h ---- */
 #ifndef ONSTACK_HANDLER_ENTRY_H
 #define ONSTACK_HANDLER_ENTRY_H
@@ -1045,8 +1352,8 @@ ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go,
 #include <signal.h>
 
 /*
- * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark of 16
- * bytes right before it, by which one copy of the library recognizes another's handler. There are two of them, the same
+ * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
+ * before it, by which one copy of the library recognizes another's handler (copy.h). There are two of them, the same
  * but for their address: ours goes over a newer owner by the other one, so that the owner, when it leaves and puts back
  * what it had found, is seen to have left.
  */
@@ -1054,10 +1361,37 @@ extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int
 extern __attribute__((visibility("hidden"))) void onstack_handler_other_trampoline(int signal, siginfo_t *info,
                                                                                    void *context);
 
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* this copy's onstack_copy, as the distance from here */
+  uint64_t reserved;
+  uint64_t mark[2];
+} onstack_handler_head;
+
 /* The signal handler itself. */
 ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context);
 
+/* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
+
 #endif
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = onstack_handler_take,
+    .pass = onstack_action_pass,
+    .is_passing = onstack_action_is_passing,
+};
+
+/* ---- core/src/handler/entry.c ---- */
+/*
+ * The signal handler: recognizes a tick, records it, or passes the signal on.
+ *
+ * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
+ * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
+ */
 
 /* ---- core/src/handler/go_labels.h ---- */
 /*
@@ -1091,6 +1425,51 @@ ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory
 
 /* The calling thread's goroutine; 0: it runs none. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+#endif
+
+/* ---- core/src/handler/labels.h ---- */
+/*
+ * The labels that the application has given to threads, by thread id.
+ *
+ * Only a thread itself changes its labels (core/src/labels.c), and only its own handler reads them: the set is replaced
+ * by one store of a pointer, so the handler, which interrupts the thread before or behind that store, finds a whole set,
+ * and the old one can be freed right after. No lock, and no thread-local storage, which a raw thread may not have.
+ *
+ * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
+ * ids, no tombstones, nothing is ever moved.
+ */
+#ifndef ONSTACK_HANDLER_LABELS_H
+#define ONSTACK_HANDLER_LABELS_H
+
+#define ONSTACK_LABEL_THREADS 16384u
+#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
+
+/* "key\0value\0key\0value\0". Never changed once it can be found. */
+typedef struct onstack_label_set {
+  uint32_t bytes;
+  char text[];
+} onstack_label_set;
+
+typedef struct onstack_label_entry {
+  const onstack_label_set *set; /* NULL: none */
+} onstack_label_entry;
+
+/* The entry of a thread, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_labels_find(uint32_t tid);
+
+/* A fresh entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_labels_claim(uint32_t tid);
+
+/* Gives an entry back; its set is the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_labels_release(onstack_label_entry *entry);
+
+/* In the child of a fork: the forking thread goes on under a new id, the others are not here. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid);
+
+/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
+   thread. */
+ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
 
 #endif
 
@@ -1181,7 +1560,8 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.thread = record;
   memory.asked = false;
   memory.copy_works = slot->copy_works;
-  memory.page_low = memory.page_high = memory.low = memory.high = 0;
+  memory.page_low = memory.page_high = memory.other_low = memory.other_high = 0;
+  memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
   if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
   onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
@@ -1194,7 +1574,7 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   return result;
 }
 
-/* The goroutine's labels: the first runtime that has a goroutine on this thread. */
+/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
   onstack_memory memory;
   uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
@@ -1205,6 +1585,10 @@ static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, on
     entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + entry->label_bytes,
+                                        slot->ring.label_room - entry->label_bytes);
+  entry->label_bytes += result & ~ONSTACK_LABELS_CUT;
+  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
 }
 
 /* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
@@ -1221,11 +1605,11 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->time_ns = entry_now_ns(slot);
   entry->tid = (int32_t)tid;
   entry->weight = weight;
-  entry->label_bytes = 0;
   entry->flags = 0;
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
   entry->truncation = result.truncation;
+  onstack_ring_settle(&slot->ring, entry);
   if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
   if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
     onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
@@ -1256,6 +1640,7 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, info);
   onstack_store_relaxed(&record->unanswered, 0u);
+  onstack_store_relaxed(&record->ticked, 1u);
   if (entry_has_room(slot, context))
     entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
   else
@@ -1272,7 +1657,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
   onstack_thread_write_end(record);
-  onstack_clock_cpu_arm(slot, record, tid);
+  onstack_clock_arm(slot, record, tid);
   return record;
 }
 
@@ -1291,7 +1676,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
     if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, info));
     return;
   }
-  if (armed && !onstack_clock_cpu_revive(slot, record, tid)) return;
+  if (armed && !onstack_clock_revive(slot, record, tid)) return;
   if (!record && !onstack_dekker_load(&slot->scanning)) record = entry_adopt(slot, tid);
   uint32_t weight = entry_count_ticks(slot, info);
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
@@ -1337,11 +1722,19 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
 #endif
 #define ENTRY_TRAMPOLINE(name)                                                                                         \
   ".balign 16\n"                                                                                                       \
-  ".ascii \"onstack-handler1\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
+  ".quad onstack_copy_self - .\n.quad 0\n.ascii \"" ONSTACK_COPY_MARK "\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
   ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"                                                                       \
   ".size " name ", . - " name "\n"
 __asm__(".pushsection .text\n" ENTRY_TRAMPOLINE("onstack_handler_trampoline")
             ENTRY_TRAMPOLINE("onstack_handler_other_trampoline") ".popsection\n");
+
+/* Flat, so that the entry below stays the only caller of what it calls, which is then no frame more on the signal stack. */
+__attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+  entry_tick tick;
+  if (!entry_recognize(info, &tick)) return false;
+  entry_tick_of(&tick, signal, info, context);
+  return true;
+}
 
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
   entry_tick tick;
@@ -1403,18 +1796,9 @@ typedef struct go_label {
   go_text key, value;
 } go_label;
 
-typedef struct go_vector {
-  uint64_t base, length;
-} go_vector;
-
-static ONSTACK_HANDLER bool go_copy(const go_vector *local, const go_vector *remote, uint32_t count, uint64_t bytes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, count, (long)remote, count, 0) ==
-         (long)bytes;
-}
-
 static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
-  go_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
-  return onstack_address_plausible(address) && go_copy(&local, &remote, 1, bytes);
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
 }
 
 ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
@@ -1443,9 +1827,10 @@ static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *ou
   uint64_t bytes = key->length + value->length;
   if (bytes + 2 > room) return 0;
   uint8_t *second = out + key->length + 1;
-  go_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
-  go_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
-  if (!go_copy(local, remote, value->length > 0 ? 2 : 1, bytes)) return 0;
+  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  uint32_t parts = value->length > 0 ? 2 : 1;
+  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
   if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
   second[-1] = second[value->length] = 0;
   return (uint32_t)bytes + 2;
@@ -1500,6 +1885,13 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
+/* Where a goroutine waits: what its g.sched says. */
+typedef struct onstack_go_point {
+  uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
+  uint64_t sp;
+  uint64_t lr; /* arm64: who called the function that holds pc, which has no frame yet; else 0 */
+} onstack_go_point;
+
 /*
  * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
  * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
@@ -1510,8 +1902,13 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t
  * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
  * Signal-safe.
  */
-ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
-                                         uint64_t *sp);
+ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
+
+#if defined(__aarch64__)
+/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
+   thread is in C. 0: not known. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go);
+#endif
 
 #endif
 
@@ -1606,17 +2003,110 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
   return true;
 }
 
-ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
-                                        uint64_t *sp) {
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, curg, curg_m, stack[2];
   if (!layout->known) return false;
   if (!go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return false;
   if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
   if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
+  *at = (onstack_go_point){0, 0, 0};
+  if (curg == 0) return true;
   if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
-  if (!go_read(memory, curg + layout->sched_sp, sp) || !go_read(memory, curg + layout->sched_pc, pc)) return false;
-  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - *sp);
+  if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
+#if defined(__aarch64__)
+  if (!go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
+#endif
+  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
+}
+
+#if defined(__aarch64__)
+ONSTACK_HANDLER uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, sp;
+  if (!layout->known || !go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0)) return 0;
+  return go_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
+}
+#endif
+
+/* ---- core/src/handler/labels.c ---- */
+
+#define LABEL_BUCKET 16u
+#define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
+
+static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
+static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
+static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
+
+static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
+  return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
+  uint32_t home = label_home(tid);
+  if (onstack_load_relaxed(&label_threads) == 0) return NULL;
+  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
+    if (onstack_observe(&label_tids[index]) == tid) return &label_entries[index];
+  }
+  return NULL;
+}
+
+onstack_label_entry *onstack_labels_claim(uint32_t tid) {
+  uint32_t home = label_home(tid);
+  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&label_tids[index]) != 0 || !onstack_cas(&label_tids[index], &expected, tid)) continue;
+    onstack_add_relaxed(&label_threads, 1u);
+    return &label_entries[index];
+  }
+  return NULL;
+}
+
+void onstack_labels_release(onstack_label_entry *entry) {
+  onstack_publish(&entry->set, (const onstack_label_set *)0);
+  onstack_publish(&label_tids[entry - label_entries], 0u);
+  onstack_sub_relaxed(&label_threads, 1u);
+}
+
+/* The sets of the others are left where they are: nothing may be freed here. */
+void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid) {
+  onstack_label_entry *entry = onstack_labels_find(parent_tid);
+  const onstack_label_set *set = entry ? entry->set : NULL;
+  if (label_threads == 0) return;
+  label_threads = 0;
+  for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
+    if (label_tids[i] == 0) continue;
+    label_tids[i] = 0;
+    label_entries[i].set = NULL;
+  }
+  if (set && (entry = onstack_labels_claim(child_tid))) entry->set = set;
+}
+
+/* Bytes of the pair that begins at `at`, both NULs included. */
+static ONSTACK_HANDLER uint32_t label_pair(const onstack_label_set *set, uint32_t at) {
+  uint32_t bytes = 0;
+  for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
+  return bytes;
+}
+
+ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
+  const onstack_label_entry *entry = onstack_labels_find(tid);
+  const onstack_label_set *set = entry ? onstack_observe(&entry->set) : NULL; /* pairs with the publish in labels.c */
+  uint32_t used = 0, cut = 0;
+  if (!set) return 0;
+  for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
+    pair = label_pair(set, at);
+    if (pair > bytes - used) {
+      cut = ONSTACK_LABELS_CUT;
+      continue;
+    }
+    for (uint32_t i = 0; i < pair; i++) ((volatile char *)out)[used + i] = set->text[at + i];
+    used += pair;
+  }
+  return used | cut;
 }
 
 /* ---- core/src/handler/memory.c ---- */
@@ -1666,23 +2156,16 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", read
  * filters are found by the self-test.
  */
 
-struct memory_copy_vector {
-  uint64_t base;
-  uint64_t length;
-};
-
 ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
-  struct memory_copy_vector local = {(uint64_t)(uintptr_t)words, 16};
-  struct memory_copy_vector remote = {address, 16};
-  /* getpid by system call: the child of a raw clone must not read its parent. */
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0) == 16;
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
 }
 
 ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
-  struct memory_copy_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
-  struct memory_copy_vector remote[ONSTACK_COPY_MANY];
-  for (uint32_t i = 0; i < count; i++) remote[i] = (struct memory_copy_vector){addresses[i], 8};
-  long got = onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)remote, (long)count, 0);
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
+  struct onstack_vector remote[ONSTACK_COPY_MANY];
+  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
+  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
   /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
      elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
   return got > 0 ? (uint32_t)got / 8 : 0;
@@ -1914,18 +2397,52 @@ static bool probe_self_test(const void *good, const void *bad) {
   return probe_is_readable((uint64_t)(uintptr_t)good) && !probe_is_readable((uint64_t)(uintptr_t)bad);
 }
 
-static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
-  uint64_t low = address & ~(ONSTACK_PAGE - 1);
-  uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+static ONSTACK_HANDLER bool probe_pages(const onstack_memory *memory, uint64_t low, uint64_t high) {
   for (uint64_t page = low; page < high; page += ONSTACK_PAGE) {
     if (page >= memory->page_low && page < memory->page_high) continue;
     if (!probe_is_readable(page)) return false;
   }
-  /* Frames go up the stack: let the proven part grow when the new page touches it. */
-  if (low > memory->page_high || low < memory->page_low) memory->page_low = low;
-  memory->page_high = high;
+  return true;
+}
+
+/* In the mapping of another stack of this thread, as safe as the one that is walked. Go's g is in the heap that its
+   goroutine's stack comes from, which Go never unmaps. */
+static ONSTACK_HANDLER bool probe_is_beside(const onstack_memory *memory, uint64_t address) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
+    if (address >= memory->ranges[i].low && address + 16 <= memory->ranges[i].high) return true;
+  return false;
+}
+
+/* Neither in the proven part nor right above it. */
+static ONSTACK_HANDLER bool probe_is_elsewhere(const onstack_memory *memory, uint64_t page) {
+  return page > memory->page_high || page < memory->page_low;
+}
+
+static ONSTACK_HANDLER void probe_turn(onstack_memory *memory) {
+  uint64_t low = memory->page_low, high = memory->page_high;
+  memory->page_low = memory->other_low;
+  memory->page_high = memory->other_high;
+  memory->other_low = low;
+  memory->other_high = high;
+}
+
+static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  bool walked = address >= memory->low && address + 16 <= memory->high;
+  if (!walked && !probe_is_beside(memory, address))
+    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
+  uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  if (walked && probe_is_elsewhere(memory, low)) probe_turn(memory);
+  if (!probe_pages(memory, low, high)) return false;
+  if (walked) {
+    /* Frames go up the stack: let the proven part grow when the new page touches it. */
+    if (probe_is_elsewhere(memory, low)) {
+      memory->page_low = low;
+      memory->page_high = high;
+    } else if (high > memory->page_high) {
+      memory->page_high = high;
+    }
+  }
   words[0] = *(const volatile uint64_t *)(uintptr_t)address;
   words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
   return true;
@@ -1933,64 +2450,255 @@ static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t add
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
 
-/* ---- core/src/handler/ring.c ---- */
+/* ---- core/src/handler/proof.c ---- */
+/* ---- core/src/handler/proof.h ---- */
+/*
+ * The proof that a return address follows a call, once for each new one. A walk marks the frames whose return address
+ * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
+ * it in the handler made a sample with twenty new callers cost four times as much.
+ */
+#ifndef ONSTACK_HANDLER_PROOF_H
+#define ONSTACK_HANDLER_PROOF_H
 
-static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
-  return (onstack_ring_entry *)(void *)(ring->entries + (size_t)(position & ring->mask) * ring->stride);
+/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
+#define ONSTACK_BY_UNPROVEN 0x80u
+
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
+ * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count);
+
+#endif
+
+/* ---- core/src/handler/call_site.h ---- */
+/*
+ * Does a call end where a return address points? The last defence against inventing frames: unwind information can be
+ * wrong (assembly that moves SP unsaid), and then the word beside the return address is taken for it. It can only be
+ * believed if the code in front of it is a call.
+ */
+#ifndef ONSTACK_HANDLER_CALL_SITE_H
+#define ONSTACK_HANDLER_CALL_SITE_H
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+#if defined(__x86_64__)
+/*
+ * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
+ * not matter here). `code` ends at the return address.
+ */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  const uint8_t *end = code + ONSTACK_CALL_BYTES;
+  if (end[-5] == 0xe8) return true;
+  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
+  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
+    return true;
+  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
+    return true;
+  if (end[-4] == 0xff && end[-3] == 0x54) return true;
+  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
+  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
+}
+#elif defined(__aarch64__)
+/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
+  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+#endif
+
+#endif
+
+/* ---- core/src/handler/pc_cache.h ---- */
+/*
+ * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
+ * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
+ * value and the epoch. A torn or outdated entry does not check and is a miss.
+ *
+ * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
+ * may still use the old epoch and the old table, one that begins later can do neither.
+ */
+#ifndef ONSTACK_HANDLER_PC_CACHE_H
+#define ONSTACK_HANDLER_PC_CACHE_H
+
+#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
+
+/* The lowest bit of a value: no call has been seen in front of this return address yet (handler/proof.h). */
+#define ONSTACK_PC_UNPROVEN 1u
+
+typedef struct onstack_pc_entry {
+  uint64_t check;
+  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
+} onstack_pc_entry;
+
+ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value,
+                                                                             uint64_t epoch) {
+  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ (epoch << 48);
 }
 
-uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
-  uint32_t bytes = (uint32_t)(sizeof(onstack_ring_entry) + (size_t)depth * (sizeof(uint64_t) + 1)) + label_room;
-  return (bytes + ONSTACK_CACHE_LINE - 1) & ~(uint32_t)(ONSTACK_CACHE_LINE - 1);
+static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
+  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
 }
 
-static uint32_t ring_count(size_t bytes, uint32_t stride) {
-  uint32_t count = 1;
-  while ((size_t)count * 2 * stride <= bytes && count < (1u << 30)) count *= 2;
+/* The value remembered for a PC in this epoch; 0: none. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc,
+                                                                                                uint64_t epoch) {
+  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  uint64_t value = onstack_load_relaxed(&entry->value);
+  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, epoch) ? value : 0;
+}
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc,
+                                                                                              uint64_t value,
+                                                                                              uint64_t epoch) {
+  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  onstack_store_relaxed(&entry->value, value);
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, epoch));
+}
+
+#endif
+
+typedef struct proof_batch {
+  uint32_t count;
+  uint32_t frames[ONSTACK_COPY_MANY];
+  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
+} proof_batch;
+
+/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
+static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found,
+                                              uint32_t count, uint32_t next, uint64_t epoch) {
+  batch->count = 0;
+  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
+    if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    uint64_t value = onstack_pc_recall(frames[next] - 1, epoch);
+    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
+    batch->frames[batch->count] = next;
+    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
+  }
+  return next;
+}
+
+static ONSTACK_HANDLER void proof_note(uint64_t return_address, uint64_t epoch) {
+  uint64_t value = onstack_pc_recall(return_address - 1, epoch);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, epoch);
+}
+
+ONSTACK_HANDLER uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
+  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
+     over (control/modules.c counts it up before anything is unmapped). */
+  uint64_t epoch = onstack_observe(&onstack_pc_epoch);
+  proof_batch batch;
+  uint32_t next = 1;
+  while (next < count) {
+    next = proof_collect(&batch, frames, found, count, next, epoch);
+    for (uint32_t i = 0; i < batch.count;) {
+      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
+      for (uint32_t end = i + got; i < end; i++) {
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
+        proof_note(frames[batch.frames[i]], epoch);
+      }
+      i++; /* past the one that could not be read */
+    }
+  }
   return count;
 }
 
-size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room) {
-  uint32_t stride = onstack_ring_stride(depth, label_room);
-  return (size_t)ring_count(bytes, stride) * stride;
+/* ---- core/src/handler/ring.c ---- */
+
+#include <time.h>
+
+_Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
+
+static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
+  return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
+}
+
+static ONSTACK_HANDLER uint32_t ring_granules(uint32_t frames, uint32_t label_bytes) {
+  uint32_t bytes = (uint32_t)sizeof(onstack_ring_entry) + frames * (uint32_t)(sizeof(uint64_t) + 1) + label_bytes;
+  return (bytes + ONSTACK_RING_GRANULE - 1) / ONSTACK_RING_GRANULE;
+}
+
+uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
+  return ring_granules(depth, label_room) * ONSTACK_RING_GRANULE;
+}
+
+/* Another one for each use of the memory. The top bit is set, so that no word of zeroed memory is a mark: positions do
+   not get there. */
+static uint64_t ring_new_key(const onstack_ring *ring) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)ring ^ ((uint64_t)now.seconds << 32) ^ (uint64_t)now.nanoseconds;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) | (uint64_t)1 << 63;
 }
 
 void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
-  ring->entries = memory;
-  ring->stride = onstack_ring_stride(depth, label_room);
+  uint32_t granules = 1;
+  while ((size_t)granules * 2 * ONSTACK_RING_GRANULE <= bytes && granules < (1u << 30)) granules *= 2;
+  ring->memory = memory;
+  ring->key = ring_new_key(ring);
+  ring->mask = granules - 1;
+  ring->most = ring_granules(depth, label_room);
   ring->depth = depth;
   ring->label_room = label_room;
-  ring->mask = ring_count(bytes, ring->stride) - 1;
   ring->tail = 0;
   ring->head = 0;
 }
 
-/* The first position of the round that `position` belongs to. */
-static ONSTACK_HANDLER uint64_t ring_round(const onstack_ring *ring, uint64_t position) {
-  return position & ~(uint64_t)ring->mask;
+/* Granules that would lie between `tail` and an entry in one piece. */
+static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail) {
+  uint64_t left = ring->mask + 1 - (tail & ring->mask);
+  return left < ring->most ? left : 0;
+}
+
+static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
+  onstack_publish(&entry->mark, position ^ ring->key); /* pairs with the observe in onstack_ring_front */
 }
 
 ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
-  uint64_t tail = onstack_load_relaxed(&ring->tail);
+  uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
   for (;;) {
-    onstack_ring_entry *entry = ring_entry_at(ring, tail);
-    int64_t lag = (int64_t)(onstack_observe(&entry->turn) - ring_round(ring, tail)); /* pairs with release */
-    if (lag < 0) return NULL; /* still filled from one round ago: full */
-    if (lag > 0) {            /* another producer was here */
-      tail = onstack_load_relaxed(&ring->tail);
-      continue;
-    }
-    /* Lock-free: a failed swap means that another producer has advanced; the number of rounds is bounded by the
-       number of threads in their handlers at this moment. */
-    if (onstack_cas(&ring->tail, &tail, tail + 1)) {
-      *position = tail;
-      return entry;
-    }
+    gap = ring_gap(ring, tail);
+    uint64_t end = tail + gap + ring->most;
+    int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
+    if (used > (int64_t)ring->mask + 1) return NULL;
+    /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
+       the number of threads in their handlers at this moment. A tail that has gone and come back is as good as before. */
+    if (onstack_cas(&ring->tail, &tail, end)) break;
   }
+  if (gap > 0) {
+    onstack_ring_entry *skipped = ring_entry_at(ring, tail);
+    skipped->granules = (uint32_t)gap | ONSTACK_RING_GAP;
+    ring_mark(ring, skipped, tail);
+  }
+  onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
+  entry->capacity = ring->depth;
+  entry->label_bytes = 0;
+  *position = tail + gap;
+  return entry;
+}
+
+ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
+  const volatile uint8_t *from = onstack_ring_found(ring, entry);
+  entry->capacity = entry->frame_count;
+  volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
+  if (to == from) return;
+  for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
 }
 
 ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  onstack_publish(&entry->turn, ring_round(ring, position) + 1); /* pairs with the observe in onstack_ring_front */
+  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
+  uint64_t end = position + ring->most;
+  /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
+  entry->granules = onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most;
+  ring_mark(ring, entry, position);
 }
 
 ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
@@ -1999,15 +2707,19 @@ ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
 }
 
 onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
-  uint64_t head = onstack_load_relaxed(&ring->head);
-  onstack_ring_entry *entry = ring_entry_at(ring, head);
-  return onstack_observe(&entry->turn) == ring_round(ring, head) + 1 ? entry : NULL;
+  for (;;) {
+    uint64_t head = onstack_load_relaxed(&ring->head);
+    onstack_ring_entry *entry = ring_entry_at(ring, head);
+    if (onstack_observe(&entry->mark) != (head ^ ring->key)) return NULL;
+    if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
+    onstack_ring_release(ring, entry);
+  }
 }
 
 void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
   uint64_t head = onstack_load_relaxed(&ring->head);
-  onstack_publish(&entry->turn, ring_round(ring, head) + ring->mask + 1); /* pairs with the observe in onstack_ring_claim */
-  onstack_store_relaxed(&ring->head, head + 1);
+  uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
+  onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
 }
 
 /* ---- core/src/handler/rules.c ---- */
@@ -2017,9 +2729,10 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
  * in ordinary threads (control/rule_*.c), executed quickly here.
  *
  * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 64 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
  * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules.
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
  *
  * Tables are immutable once published and are unmapped only after no handler can still be reading them
  * (control/modules.c).
@@ -2058,11 +2771,11 @@ typedef struct onstack_rule {
 } onstack_rule;
 
 typedef struct onstack_rule_row {
-  uint16_t offset; /* in its chunk */
+  uint16_t offset; /* the low 16 bits */
   uint16_t rule;
 } onstack_rule_row;
 
-#define ONSTACK_RULE_CHUNK_BITS 16u
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
 
 typedef struct onstack_rule_table {
   uint32_t chunk_count;
@@ -2081,6 +2794,7 @@ typedef struct onstack_module {
   uint64_t base;                  /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
   uint32_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
+  uint32_t pending;                /* its rules have not been derived yet */
 } onstack_module;
 
 #define ONSTACK_MODULES 1024u
@@ -2101,55 +2815,6 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstac
 
 /* The rule of an offset in a table; NULL: none. Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
-
-#endif
-
-/* ---- core/src/handler/pc_cache.h ---- */
-/*
- * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
- * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
- * value and the epoch. A torn or outdated entry does not check and is a miss.
- *
- * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
- * may still use the old epoch and the old table, one that begins later can do neither.
- */
-#ifndef ONSTACK_HANDLER_PC_CACHE_H
-#define ONSTACK_HANDLER_PC_CACHE_H
-
-#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
-
-typedef struct onstack_pc_entry {
-  uint64_t check;
-  uint64_t value; /* an address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
-} onstack_pc_entry;
-
-ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
-ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value,
-                                                                             uint64_t epoch) {
-  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ (epoch << 48);
-}
-
-static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
-  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
-}
-
-/* The value remembered for a PC in this epoch; 0: none. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc,
-                                                                                                uint64_t epoch) {
-  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  uint64_t value = onstack_load_relaxed(&entry->value);
-  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, epoch) ? value : 0;
-}
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc,
-                                                                                              uint64_t value,
-                                                                                              uint64_t epoch) {
-  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  onstack_store_relaxed(&entry->value, value);
-  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, epoch));
-}
 
 #endif
 
@@ -2196,6 +2861,7 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
   copy.base = onstack_load_relaxed(&module->base);
   copy.table = onstack_load_relaxed(&module->table);
   copy.number = onstack_load_relaxed(&module->number);
+  copy.pending = onstack_load_relaxed(&module->pending);
   onstack_fence_observe();
   if (onstack_load_relaxed(&onstack_modules.turn) != turn) return false;
   if (address - copy.low >= copy.high - copy.low) return false;
@@ -2403,6 +3069,9 @@ ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
 /* A thread pointer further up than this is not taken for the top of this stack. */
 #define TRACEBACK_STACK ((uint64_t)256 << 20)
 
+/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
+#define TRACEBACK_DEPTH 64u
+
 /* Asked for bounds where none are known; nobody answers, and the walk reads by copy there. */
 static onstack_thread traceback_nobody;
 
@@ -2419,7 +3088,8 @@ static ONSTACK_HANDLER void traceback_memory(onstack_memory *memory, uint64_t sp
   memory->thread = &traceback_nobody;
   memory->asked = false;
   memory->copy_works = onstack_traceback.copy_works;
-  memory->page_low = memory->page_high = memory->low = memory->high = 0;
+  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->low = memory->high = 0;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
   memory->ranges[0] = traceback_bounds(sp);
   onstack_memory_enter_stack(memory, sp);
@@ -2441,10 +3111,15 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
   onstack_dekker_add(&onstack_traceback.inside, 1u); /* before any table is looked up; see control/modules.c */
   if (onstack_observe(&onstack_traceback.ready)) {
     traceback_memory(&memory, from->sp);
-    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity};
+    uint8_t found[TRACEBACK_DEPTH];
+    if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+    onstack_walk walk = {
+        .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
     onstack_walk_result result = onstack_unwinder_rules.run(&walk);
-    taken = traceback_take(frames, result.frame_count);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
+    taken = traceback_take(frames, believed);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
+      onstack_store_relaxed(&onstack_traceback.stale, 1u);
   }
   onstack_dekker_sub(&onstack_traceback.inside, 1u);
   return taken;
@@ -2524,12 +3199,16 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  * Go on amd64: asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return
  * address (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's
  * own record is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it
- * points into the old, freed one.
+ * points into the old, freed one. On arm64 the place is found by g0.sched.sp, see fp_cross_asmcgocall.
  */
 
 typedef struct fp_cursor {
   uint64_t fp;
   uint64_t floor; /* the next record must lie here or above */
+  bool scheduled; /* a frame of Go's scheduler was passed */
+#if defined(__aarch64__)
+  uint64_t system_sp; /* g0.sched.sp outside of the last callback passed; 0: the thread's own */
+#endif
 } fp_cursor;
 
 #if defined(__aarch64__)
@@ -2540,21 +3219,51 @@ typedef struct fp_cursor {
 #define FP_BELOW 0u
 #endif
 
+#if defined(__aarch64__)
+/*
+ * arm64 (runtime/asm_arm64.s): a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is
+ * just below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
+ * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go,
+                                                fp_cursor *cursor, uint64_t saved_fp) {
+  uint64_t link[2];
+  if (saved_fp > cursor->fp && onstack_memory_read_pair(memory, saved_fp, link) && link[0] == saved_fp + 8) {
+    cursor->floor = cursor->fp = saved_fp;
+    return true;
+  }
+  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : onstack_go_system_sp(memory, go);
+  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp - 8;
+  return true;
+}
+
+/*
+ * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
+ * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
+ * the calls outside.
+ */
+static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
+                                                uint64_t pc, uint64_t return_address) {
+  onstack_go_frame callback, crosscall;
+  uint64_t saved[2];
+  if (!onstack_go_frame_at(go, pc - 1, &callback) || !onstack_go_frame_at(go, return_address - 1, &crosscall)) return false;
+  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
+  cursor->system_sp = saved[0];
+  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
+  return true;
+}
+#else
 /* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
 static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
-#if defined(__x86_64__)
   uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
   if (sp == 0) return false;
   onstack_memory_enter_stack(memory, sp);
   cursor->fp = sp;
   cursor->floor = sp;
   return true;
-#else
-  /* arm64 keeps no record of asmcgocall's own there, and a C frame's record does not tell its CFA. */
-  (void)memory;
-  (void)cursor;
-  return false;
-#endif
 }
 
 /*
@@ -2565,17 +3274,35 @@ static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cur
   uint64_t link[2];
   if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
 }
+#endif
 
-/* Moves the cursor to the caller's record; `record` is the one just read. */
+/* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor,
-                                                     const uint64_t record[2], uint64_t return_address) {
+                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
+  if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
+  if (treatment == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
+#if defined(__aarch64__)
+  if (treatment == ONSTACK_GO_BY_G)
+    return fp_cross_asmcgocall(memory, go, cursor, record[0]) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (treatment == ONSTACK_GO_CROSSCALL2)
+    return fp_cross_crosscall2(memory, go, cursor, pc, return_address) ? ONSTACK_TRUNCATED_NOT
+                                                                       : ONSTACK_TRUNCATED_STACK_SWITCH;
+#else
+  (void)pc;
   if (treatment == ONSTACK_GO_BY_G)
     return fp_cross_asmcgocall(memory, cursor) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+#endif
   cursor->floor = cursor->fp + 16;
   cursor->fp = record[0];
+#if defined(__aarch64__)
+  /* What asmcgocall stored there is its SP: one word below its caller's record. */
+  if (go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
+#else
   if (treatment == ONSTACK_GO_CROSSCALL2) fp_skip_double_record(memory, cursor);
+#endif
   if (treatment == ONSTACK_GO_BY_FP && cursor->fp != 0) {
     /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
        wait below the callback. */
@@ -2587,7 +3314,7 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
-  fp_cursor cursor = {walk->registers->fp, walk->registers->sp - FP_BELOW};
+  fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - FP_BELOW};
   uint64_t record[2];
   uint32_t count = 1;
   uint32_t switches = 0;
@@ -2619,7 +3346,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
     if (walk->found) walk->found[count - 1] = ONSTACK_BY_RECORD;
     walk->frames[count++] = return_address;
     uint64_t before = cursor.fp;
-    why = fp_advance(walk->memory, &cursor, record, return_address);
+    why = fp_advance(walk->memory, &cursor, record, return_address, walk->frames[count - 2]);
     if (why != ONSTACK_TRUNCATED_NOT) break;
     /* Two stacks that point at each other would go round until the capacity is reached; nesting is finite. */
     if (cursor.fp != 0 && cursor.fp <= before && ++switches > 64) {
@@ -2655,50 +3382,13 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
- * return address must be code behind a call. Where that fails the walk ends with the reason.
+ * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
+ * proven later (handler/proof.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-/* ---- core/src/handler/call_site.h ---- */
-/*
- * Does a call end where a return address points? The last defence against inventing frames: unwind information can be
- * wrong (assembly that moves SP unsaid), and then the word beside the return address is taken for it. It can only be
- * believed if the code in front of it is a call.
- */
-#ifndef ONSTACK_HANDLER_CALL_SITE_H
-#define ONSTACK_HANDLER_CALL_SITE_H
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-#if defined(__x86_64__)
-/*
- * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
- * not matter here). `code` ends at the return address.
- */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  const uint8_t *end = code + ONSTACK_CALL_BYTES;
-  if (end[-5] == 0xe8) return true;
-  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
-  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
-    return true;
-  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
-    return true;
-  if (end[-4] == 0xff && end[-3] == 0x54) return true;
-  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
-  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
-}
-#elif defined(__aarch64__)
-/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
-  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
-}
-#endif
-
-#endif
-
 /* ---- core/src/handler/rules_go.h ---- */
 /* The part of unwinder_rules.c for Go code; included there and nowhere else. */
 #ifndef ONSTACK_HANDLER_RULES_GO_H
@@ -2731,6 +3421,17 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
 #define RULES_GO_BELOW 0u
 #endif
 
+/*
+ * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
+ */
+#define RULES_UNTOLD (1u << 1)      /* code in no module that has rules */
+#define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
+#define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
+#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | treatment, all << 1 */
+#define RULES_PACKED 0x20000u
+_Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
+_Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
+
 typedef struct rules_cursor {
   onstack_memory *memory;
   uint64_t pc, sp, fp, bx, lr;
@@ -2745,10 +3446,32 @@ typedef struct rules_cursor {
   uint32_t treatment; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
+  bool pending;   /* the module that holds pc will have rules; its frame pointers may be anything */
   bool described; /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
-  uint32_t unproven; /* the first frame whose return address has not been seen behind a call yet; 0: none */
+  bool unproven; /* pc is a return address that has not been seen behind a call yet */
 } rules_cursor;
+
+static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
+  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->treatment)) << 1;
+}
+
+static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
+  value &= ~(uint64_t)ONSTACK_PC_UNPROVEN;
+  cursor->rule = NULL;
+  cursor->go = NULL;
+  cursor->described = cursor->pending = false;
+  if (value >= RULES_PACKED) {
+    cursor->rule = (const onstack_rule *)(uintptr_t)value;
+  } else if (value >= RULES_GO_FIRST << 1) {
+    uint64_t go = (value >> 1) - RULES_GO_FIRST;
+    cursor->go = &onstack_code.go[go >> 8];
+    cursor->treatment = (uint32_t)(go & 0xff);
+  } else {
+    cursor->described = value == RULES_UNDESCRIBED;
+    cursor->pending = value == RULES_PENDING;
+  }
+}
 
 static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
   /* The pair below the address: its second word. So the last word of a stack can be read as well. */
@@ -2933,6 +3656,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
   return RULES_STEP_OK;
 }
 
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor);
+
 #if defined(__aarch64__)
 /* ---- core/src/handler/rules_arm64.h ---- */
 /*
@@ -3063,9 +3788,34 @@ static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) {
   return cursor->sp - cursor->fp - 8 <= 16;
 }
 
+/* Inside morestack on the goroutine's stack: x3 holds who called the function that LR returns to, and that function has
+   no frame yet. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_grower(rules_cursor *cursor) {
+  uint64_t caller;
+  if (!rules_read_register(cursor, 3, &caller)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = cursor->lr;
+  cursor->lr = onstack_address_strip(caller);
+  cursor->by_table = true;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* In mcall, morestack or gogo before the change of stacks. LR is the caller's until they call save_g. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cursor) {
+  bool called = onstack_code_go_treatment(cursor->go, cursor->lr - 1) == cursor->treatment;
+  if (cursor->treatment == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
+  if (called) return cursor->treatment == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
 /* No frame: the caller is in LR. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
   uint64_t link[2];
+  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
+      cursor->treatment == ONSTACK_GO_RESUMES)
+    return rules_step_go_leaving(cursor);
   /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
   if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
       link[0] == cursor->sp - 8)
@@ -3075,13 +3825,36 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *curso
   return RULES_STEP_OK;
 }
 
+/*
+ * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
+ * (control/go_layout_arm64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it in
+ * what was stored, and at the end in SP.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  uint64_t sp, pair[2];
+  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->pc - special->body.low > special->switch_at) {
+    sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+    if (sp == 0) sp = cursor->sp;
+  } else if (!rules_read_register(cursor, 2, &sp)) {
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+  if (sp != cursor->sp && !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
   uint64_t pair[2];
   if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
   if (frame->depth == 0) return rules_step_go_leaf(cursor);
-  /* Neither the goroutine's SP nor its x29 is in a register that we have, until they are stored for the call. */
-  if (cursor->treatment == ONSTACK_GO_BY_G) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->treatment == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
   uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
   onstack_truncation why = rules_check_cfa(cursor, cfa);
   if (why != RULES_STEP_OK) return why;
@@ -3124,6 +3897,28 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cur
   cursor->lr = onstack_address_strip(pair[0]);
   cursor->sp += 16;
   cursor->exact = true;
+  return RULES_STEP_OK;
+}
+
+/* A caller on a goroutine whose stack is being moved. Depth 0 is the one that called morestack, before it made a frame. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  uint64_t pair[2];
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) || frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (frame.depth == 0) {
+    if (cursor->lr == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    cursor->pc = cursor->lr;
+    cursor->lr = 0;
+    return RULES_STEP_OK;
+  }
+  uint64_t cfa = cursor->sp + (uint64_t)frame.depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = pair[0];
+  cursor->fp_unknown = false;
+  cursor->pc = onstack_address_strip(pair[1]);
   return RULES_STEP_OK;
 }
 
@@ -3209,26 +4004,27 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *curs
   cursor->exact = false;
   return RULES_STEP_OK;
 }
-#endif
 
 /* A caller on a goroutine whose stack is being moved. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
-#if defined(__x86_64__)
   onstack_go_frame frame;
   if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
     return rules_step_go_frame(cursor, &frame);
-#else
-  (void)cursor;
-#endif
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
+#endif
 
 /* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
   if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &cursor->pc, &cursor->sp))
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits))
     return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!rules_enter_stack(cursor, cursor->sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
   cursor->by_table = true;
   cursor->fp_unknown = true;
   cursor->exact = false; /* sched.pc is where the call of morestack returns to */
@@ -3333,30 +4129,118 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 
 #endif
 
+/* ---- core/src/handler/rules_hot.h ---- */
 /*
- * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED. The lowest bit says that no
- * call has been seen in front of it yet.
+ * The part of unwinder_rules.c for what most frames are: a return address that the PC cache knows, with a plain rule or in
+ * a plain Go function, on a page that was just proven readable. It takes as many such frames as follow each other, with the cursor in registers,
+ * and leaves everything else to the general step; what it does take is exactly what rules_step would have taken
+ * (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
  */
-#define RULES_UNPROVEN 1u
-#define RULES_UNTOLD (1u << 1)      /* code in no module that has rules */
-#define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
-#define RULES_GO_FIRST 3u           /* + index of the runtime << 8 | treatment, all << 1 */
-#define RULES_PACKED 0x20000u
-_Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
-_Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
+#ifndef ONSTACK_HANDLER_RULES_HOT_H
+#define ONSTACK_HANDLER_RULES_HOT_H
 
-static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
-  value &= ~(uint64_t)RULES_UNPROVEN;
-  if (value >= RULES_PACKED) {
-    cursor->rule = (const onstack_rule *)(uintptr_t)value;
-  } else if (value >= RULES_GO_FIRST << 1) {
-    uint64_t go = (value >> 1) - RULES_GO_FIRST;
-    cursor->go = &onstack_code.go[go >> 8];
-    cursor->treatment = (uint32_t)(go & 0xff);
-  } else {
-    cursor->described = value == RULES_UNDESCRIBED;
-  }
+/* What may be loaded: proven by this walk, and inside the bounds of the stack. */
+typedef struct rules_window {
+  uint64_t low, high;
+} rules_window;
+
+static ONSTACK_HANDLER rules_window rules_window_of(const onstack_memory *memory) {
+  rules_window window = {memory->page_low, memory->page_high};
+  if (memory->high != 0 && memory->high < window.high) window.high = memory->high;
+  return window;
 }
+
+/* The word at an offset of words from the CFA; a register that is kept stays as it is. False: outside of the window. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_word(rules_window window, uint64_t cfa,
+                                                                                 int16_t words, uint64_t *word) {
+  if (words == ONSTACK_AT_SAME) return true;
+  uint64_t at = cfa + (uint64_t)((int64_t)words * 8);
+  if (at < window.low || at >= window.high || window.high - at < 8) return false;
+  *word = *(const volatile uint64_t *)(uintptr_t)at;
+  return true;
+}
+
+typedef struct rules_hot {
+  uint64_t pc, sp, fp, bx;
+} rules_hot;
+
+/* One frame up by its rule. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_native(const onstack_rule *rule,
+                                                                                   rules_window window, rules_hot *at) {
+  uint64_t cfa = rule->cfa == ONSTACK_CFA_SP ? at->sp : at->fp, ra = 0, fp = at->fp, bx = at->bx;
+  if (rule->cfa != ONSTACK_CFA_SP && rule->cfa != ONSTACK_CFA_FP) return false;
+  cfa += (uint64_t)(int64_t)rule->cfa_offset;
+  if (cfa & 7 || cfa <= at->sp || cfa > window.high) return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP) return false;
+  if (!rules_hot_word(window, cfa, rule->ra, &ra) || !rules_hot_word(window, cfa, rule->fp, &fp)) return false;
+#if defined(__x86_64__)
+  if (!rules_hot_word(window, cfa, rule->bx, &bx)) return false;
+#endif
+  *at = (rules_hot){onstack_address_strip(ra), cfa, fp, bx};
+  return true;
+}
+
+/* One frame up by the record of a plain Go function: rules_step_record. Not on arm64, where a record may have to be
+   mended first. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(rules_window window, rules_hot *at) {
+#if defined(__x86_64__)
+  uint64_t record = at->fp;
+  if (record & 7 || record < at->sp || record < window.low || record >= window.high || window.high - record < 16)
+    return false;
+  const volatile uint64_t *words = (const volatile uint64_t *)(uintptr_t)record;
+  *at = (rules_hot){words[1], record + 16, words[0], at->bx};
+  return true;
+#else
+  (void)window;
+  (void)at;
+  return false;
+#endif
+}
+
+static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
+  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 && (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
+}
+
+/* What the cache holds of the cursor's place, where it can be left on this way; else 0. */
+static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
+  if (cursor->fp_unknown) return 0;
+  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
+  if (!cursor->go || cursor->treatment != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
+  return rules_pack_go(cursor);
+}
+
+/* Returns how many frames there are now; the cursor stands at the last of them. */
+static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstack_walk *walk, uint32_t count) {
+  const rules_window window = rules_window_of(cursor->memory);
+  const uint32_t before = count;
+  uint64_t value = rules_hot_value(cursor);
+  rules_hot at = {cursor->pc, cursor->sp, cursor->fp, cursor->bx};
+  while (value != 0 && count < walk->capacity) {
+    rules_hot next = at;
+    bool native = value >= RULES_PACKED;
+    if (native ? !rules_hot_native((const onstack_rule *)(uintptr_t)value, window, &next) : !rules_hot_go(window, &next))
+      break;
+    uint64_t found = onstack_pc_recall(next.pc - 1, cursor->epoch);
+    /* Unknown, to be marked, or to be left in ways of its own. */
+    if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
+    if (walk->found) walk->found[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
+    walk->frames[count++] = next.pc;
+    at = next;
+    value = found;
+  }
+  if (count == before) return count;
+  rules_unpack(cursor, value);
+  cursor->pc = at.pc;
+  cursor->sp = at.sp;
+  cursor->fp = at.fp;
+  cursor->bx = at.bx;
+  cursor->exact = false;
+  cursor->unproven = false;
+  cursor->context = NULL;
+  return count;
+}
+
+#endif
 
 /* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
@@ -3366,25 +4250,24 @@ static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *curso
 
 /* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */
 static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t address) {
+  rules_unpack(cursor, 0); /* nothing */
   cursor->go = onstack_code_find_go(address);
   if (cursor->go) {
     cursor->treatment = onstack_code_go_treatment(cursor->go, address);
-    return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->treatment)) << 1;
+    return rules_pack_go(cursor);
   }
   cursor->rule = onstack_rules_find(address, &cursor->module);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
-  cursor->described =
-      cursor->module.table && address - cursor->module.low < cursor->module.high - cursor->module.low;
-  return cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
+  bool held = address - cursor->module.low < cursor->module.high - cursor->module.low;
+  cursor->described = held && cursor->module.table;
+  cursor->pending = held && cursor->module.pending;
+  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
 }
 
-/* Finds out what describes the cursor's PC, the walk's frame `count`. False: it is not code at all. */
-static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor, uint32_t count) {
+/* Finds out what describes the cursor's PC. False: it is not code at all. */
+static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
-  cursor->rule = NULL;
-  cursor->go = NULL;
-  cursor->described = false;
   uint64_t value = onstack_pc_recall(address, cursor->epoch);
   if (value) {
     rules_unpack(cursor, value);
@@ -3392,12 +4275,12 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor, uint32_t count) {
     value = rules_find_out(cursor, address);
     if (!value) return false;
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
-    if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= RULES_UNPROVEN;
+    if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
     /* An address that is code only because the map is being written at this moment is not remembered. */
     if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
       onstack_pc_remember(address, value, cursor->epoch);
   }
-  if (value & RULES_UNPROVEN && !cursor->exact && cursor->unproven == 0) cursor->unproven = count;
+  cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
   return true;
 }
 
@@ -3421,6 +4304,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8
   }
   *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->pending) return ONSTACK_TRUNCATED_NO_RULE;
   return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
 }
 
@@ -3442,28 +4326,23 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
   cursor->context = walk->ucontext;
-  cursor->unproven = 0;
+  cursor->unproven = false;
 }
 
-/* *unproven: the first frame whose return address must be looked at yet (0: none), and the epoch it belongs to. */
-typedef struct rules_unproven {
-  uint32_t first;
-  uint64_t epoch;
-} rules_unproven;
-
-static ONSTACK_HANDLER_APART onstack_walk_result rules_walk(const onstack_walk *walk, rules_unproven *unproven) {
+static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   rules_cursor cursor;
   uint32_t count = 1;
   uint8_t how;
   onstack_truncation why;
   rules_begin(&cursor, walk);
   walk->frames[0] = cursor.pc;
-  rules_locate(&cursor, 0); /* wherever the PC is, it is recorded */
+  rules_locate(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
+    count = rules_run_hot(&cursor, walk, count);
     why = rules_step(&cursor, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
-    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor, count)) {
+    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;
       break;
     }
@@ -3471,57 +4350,12 @@ static ONSTACK_HANDLER_APART onstack_walk_result rules_walk(const onstack_walk *
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (walk->found) walk->found[count - 1] = how;
+    if (walk->found) walk->found[count - 1] = cursor.unproven ? how | ONSTACK_BY_UNPROVEN : how;
+    /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
+    if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
   }
-  *unproven = (rules_unproven){cursor.unproven, cursor.epoch};
   return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
-}
-
-static ONSTACK_HANDLER void rules_note_proof(uint64_t return_address, uint64_t epoch) {
-  uint64_t value = onstack_pc_recall(return_address - 1, epoch);
-  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)RULES_UNPROVEN, epoch);
-}
-
-/* The frames from `from` on that the cache calls unproven, at most ONSTACK_COPY_MANY. */
-static ONSTACK_HANDLER uint32_t rules_collect(const onstack_walk *walk, uint32_t count, rules_unproven *from,
-                                              uint32_t *frames, uint64_t *addresses) {
-  uint32_t found = 0;
-  for (; from->first < count && found < ONSTACK_COPY_MANY; from->first++) {
-    uint64_t address = walk->frames[from->first];
-    if (!(onstack_pc_recall(address - 1, from->epoch) & RULES_UNPROVEN)) continue;
-    frames[found] = from->first;
-    addresses[found++] = address - ONSTACK_CALL_BYTES;
-  }
-  return found;
-}
-
-/*
- * Looks at the code in front of return addresses that are new: one system call for a dozen of them, each once in an
- * epoch. Returns the number of frames that can be believed. Code that cannot be read (unloaded a moment ago, or
- * execute-only) proves nothing either way, and its frames stay.
- */
-static ONSTACK_HANDLER_APART uint32_t rules_prove(const onstack_walk *walk, uint32_t count, rules_unproven from) {
-  uint32_t frames[ONSTACK_COPY_MANY];
-  uint64_t words[ONSTACK_COPY_MANY];
-  uint32_t found;
-  while ((found = rules_collect(walk, count, &from, frames, words)) > 0) {
-    uint32_t got = onstack_memory_copy_many(words, found, words);
-    for (uint32_t i = 0; i < got; i++) {
-      if (!onstack_call_ends((const uint8_t *)&words[i])) return frames[i];
-      rules_note_proof(walk->frames[frames[i]], from.epoch);
-    }
-  }
-  return count;
-}
-
-static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
-  rules_unproven unproven;
-  onstack_walk_result result = rules_walk(walk, &unproven);
-  if (unproven.first == 0 || !walk->memory->copy_works) return result;
-  uint32_t believed = rules_prove(walk, result.frame_count, unproven);
-  return believed == result.frame_count ? result
-                                        : (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
@@ -3568,6 +4402,35 @@ ONSTACK_INTERNAL void onstack_action_after_fork(void);
 
 #endif
 
+/* ---- core/src/control/copies.h ---- */
+/* Finds other copies of the library in this process; what they are to each other stands in handler/copy.h. Ordinary
+   threads, under the control lock of this copy; another copy may do the same at the same time. */
+#ifndef ONSTACK_CONTROL_COPIES_H
+#define ONSTACK_CONTROL_COPIES_H
+
+/*
+ * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
+ * another copy, and what is written because of it, belongs inside. Nobody waits for anything else meanwhile. Without
+ * `wait`: NULL if another copy has it.
+ */
+ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);
+ONSTACK_INTERNAL void onstack_copies_unlock(onstack_copy *locked);
+/* The copies have become more, and another lock is theirs: unlock, and begin anew. */
+ONSTACK_INTERNAL bool onstack_copies_outgrew(const onstack_copy *locked);
+/* In the child of a fork: whoever had our lock is not here. */
+ONSTACK_INTERNAL void onstack_copies_after_fork(void);
+
+/*
+ * Whose handler is that? 0 and NULL: no copy's. 0 and a copy, which knows us from now on as we know it, and so do all
+ * copies that either knew. ONSTACK_E_VERSION: a copy that cannot be dealt with. -ENOMEM: one too many.
+ */
+ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
+
+/* A known copy that has sessions on the signal, and `below` as the first action that it passes signals on to; or NULL. */
+ONSTACK_INTERNAL const onstack_copy *onstack_copies_running_over(int signal, const struct onstack_kernel_sigaction *below);
+
+#endif
+
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -3579,10 +4442,11 @@ typedef struct action_owner {
   bool other;        /* which trampoline stands there; it changes with every return to the top */
   bool on_stack;
   onstack_restore restore; /* of the session that installed it */
-  onstack_found *base;     /* what the first start found */
+  onstack_found *base;     /* what the first start found; below another copy, what that one passes on to */
   onstack_found *upper;    /* who came later and is below us now, or NULL */
   onstack_found *under;    /* what lay under us when `base`, then a newer owner, found our pointer; or NULL */
-  bool visited;            /* a newer owner came under this run: its own timers may outlive its profile */
+  const onstack_copy *over; /* the copy that the first start found, or NULL */
+  bool gone_out;           /* the trampoline that the owner left on top, by the last stop, had found */
   bool handed;             /* the last session left a newer owner that may yet put our pointer back */
   struct onstack_kernel_sigaction ours; /* as we installed it */
 } action_owner;
@@ -3625,15 +4489,6 @@ static onstack_found *action_keep(const struct onstack_kernel_sigaction *action)
   return kept;
 }
 
-/* Another copy of this library, by the mark before its entry. Read by the kernel: the address is anybody's. */
-static bool action_is_copy(uint64_t handler) {
-  uint64_t mark[2], own[2];
-  const uint64_t bytes = sizeof(mark);
-  if (handler < ONSTACK_ADDRESS_LOW) return false;
-  memcpy(own, (const void *)((uintptr_t)onstack_handler_trampoline - bytes), sizeof(own));
-  return onstack_memory_copy_pair(handler - bytes, mark) && memcmp(mark, own, sizeof(own)) == 0;
-}
-
 int onstack_action_check_signal(int signal) {
   static const int refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD};
   if (signal < 1 || signal >= ONSTACK_SIGNALS) return ONSTACK_E_SIGNAL;
@@ -3645,8 +4500,7 @@ int onstack_action_check_signal(int signal) {
 
 /* What the handler forwards to, newest first. The lower levels first, so that a handler between the stores forwards to
    one of them twice at worst, and never nowhere. */
-static void action_publish_levels(int signal, const action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
+static void action_publish_levels_of(onstack_action *action, const action_owner *owner) {
   onstack_found *levels[ONSTACK_ACTION_LEVELS] = {NULL, NULL, NULL};
   uint32_t count = 0;
   if (owner->upper) levels[count++] = owner->upper;
@@ -3655,7 +4509,11 @@ static void action_publish_levels(int signal, const action_owner *owner) {
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&action->levels[i], levels[i]);
 }
 
-/* Our pointer is there, but not as it was installed last: the newest owner that had found it has left. */
+static void action_publish_levels(int signal, const action_owner *owner) {
+  action_publish_levels_of(&onstack_actions[signal], owner);
+}
+
+/* The newest owner that had found our pointer has left. */
 static void action_forget_newest(action_owner *owner) {
   if (owner->upper) {
     owner->upper = NULL;
@@ -3663,6 +4521,12 @@ static void action_forget_newest(action_owner *owner) {
     owner->base = owner->under;
     owner->under = NULL;
   }
+}
+
+/* An owner that is left on top may yet put our pointer back: then it must not be what we pass on to. */
+static void action_step_below(action_owner *owner, uint64_t top) {
+  owner->upper = NULL;
+  if (owner->base->action.handler == top) action_forget_newest(owner);
 }
 
 static int action_install(int signal, action_owner *owner) {
@@ -3680,9 +4544,14 @@ static int action_install(int signal, action_owner *owner) {
      handler, with its ring entry claimed for ever: once more, with a mask that is really full. */
   int result = onstack_sys_sigaction(signal, NULL, &owner->ours);
   owner->ours.mask = ~(onstack_kernel_sigset)0;
+  /* Who interposes sigaction (a preload, a sanitizer) may have put something else there. */
+  owner->ours.handler = (uint64_t)(uintptr_t)ours.sa_sigaction;
   if (result == 0) result = onstack_sys_sigaction(signal, &owner->ours, NULL);
   /* As the kernel keeps it: without the two that cannot be blocked. */
-  return result < 0 ? result : onstack_sys_sigaction(signal, NULL, &owner->ours);
+  if (result == 0) result = onstack_sys_sigaction(signal, NULL, &owner->ours);
+  onstack_found *installed = result < 0 ? NULL : action_keep(&owner->ours);
+  if (installed) onstack_dekker_store(&onstack_actions[signal].installed, installed);
+  return result;
 }
 
 static void action_reset_counters(onstack_action *action) {
@@ -3693,73 +4562,158 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
-int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
-  action_owner *owner = &action_owners[signal];
-  struct onstack_kernel_sigaction found;
-  if (owner->sessions > 0) {
-    owner->sessions++;
-    return 0;
-  }
-  int result = onstack_sys_sigaction(signal, NULL, &found);
-  if (result < 0) return result;
-  owner->on_stack = on_stack;
-  owner->restore = restore;
-  owner->returns = 0;
-  owner->upper = owner->under = NULL;
-  owner->visited = false;
-  /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
-  if (!action_is_ours(&found)) {
-    onstack_found *base = action_keep(&found);
-    if (!base) return -ENOMEM;
-    owner->under = owner->handed ? owner->base : NULL;
-    owner->visited = owner->under != NULL;
+/*
+ * What lies below another copy lies below us: it is never its handler that we pass signals on to. Were there three
+ * levels, the lowest is left to that copy.
+ */
+static void action_take_over(int signal, action_owner *owner, const onstack_copy *copy) {
+  const onstack_action *theirs = onstack_copy_action(copy, signal);
+  owner->upper = NULL;
+  owner->base = onstack_observe(&theirs->levels[0]);
+  owner->under = onstack_observe(&theirs->levels[1]);
+  if (onstack_load_relaxed(&theirs->visited)) onstack_store_relaxed(&onstack_actions[signal].visited, 1u);
+}
+
+/* The first session finds somebody's action, or a copy's. */
+static int action_begin_over(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
+                             const onstack_copy *copy) {
+  onstack_found *before = owner->handed ? owner->base : NULL;
+  onstack_found *base = copy ? NULL : action_keep(found);
+  if (!copy && !base) return -ENOMEM;
+  onstack_store_relaxed(&onstack_actions[signal].visited, before ? 1u : 0u);
+  if (copy) {
+    action_take_over(signal, owner, copy);
+    if (!owner->under) owner->under = before;
+  } else {
+    owner->under = before;
     owner->base = base;
-    action_reset_counters(&onstack_actions[signal]);
   }
+  if (owner->under && owner->under->action.handler == owner->base->action.handler) owner->under = NULL;
+  owner->over = copy;
+  if (before) owner->other = !owner->gone_out;
+  action_reset_counters(&onstack_actions[signal]);
+  return 0;
+}
+
+static int action_begin(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
+                        const onstack_copy *copy) {
+  onstack_action *action = &onstack_actions[signal];
+  int result = 0;
+  onstack_store_relaxed(&action->handed, 0u);
+  /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
+  if (action_is_ours(found))
+    onstack_store_relaxed(&action->visited, 0u);
+  else if ((result = action_begin_over(signal, owner, found, copy)) < 0)
+    return result;
   action_publish_levels(signal, owner); /* before the handler can run */
   onstack_publish(&owner->used, 1u);
   /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
   result = action_install(signal, owner);
-  if (result < 0)
-    onstack_sys_sigaction(signal, &found, NULL);
-  else
-    owner->sessions = 1;
+  if (result == 0) return 0;
+  onstack_dekker_store(&action->installed, NULL);
+  onstack_sys_sigaction(signal, found, NULL);
   return result;
 }
 
-/* Somebody's action stands where ours was. Back on top, with that one underneath. */
+int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
+  action_owner *owner = &action_owners[signal];
+  struct onstack_kernel_sigaction found;
+  onstack_copy *locked, *copy;
+  if (owner->sessions > 0) {
+    owner->sessions++;
+    return 0;
+  }
+  for (;;) {
+    locked = onstack_copies_lock(true);
+    copy = NULL;
+    int result = onstack_sys_sigaction(signal, NULL, &found);
+    if (result == 0 && !action_is_ours(&found)) result = onstack_copies_meet(found.handler, &copy);
+    if (result == 0 && !onstack_copies_outgrew(locked)) break;
+    onstack_copies_unlock(locked);
+    if (result < 0) return result;
+  }
+  owner->on_stack = on_stack;
+  owner->restore = restore;
+  owner->returns = 0;
+  int result = action_begin(signal, owner, &found, copy);
+  if (result == 0) owner->sessions = 1;
+  onstack_copies_unlock(locked);
+  return result;
+}
+
+/* Somebody's action, no copy's, stands where ours was. Back on top, with that one underneath. */
 static void action_return_to_top(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
   bool nobody = now->handler == action_default || now->handler == action_ignore;
-  if (action_is_copy(now->handler) || owner->returns >= ACTION_RETURNS) return;
+  if (owner->returns >= ACTION_RETURNS) return;
   onstack_found *found = action_keep(now);
   if (!found) return;
   owner->returns++;
-  /* An owner that restored what it had found long ago, or the base itself anew: there is only one level then. */
+  /* An owner that restored what it had found long ago, or the base itself anew: it is nobody new. But when it leaves, it
+     is the one below that has the signal: the newer owner may be what the base had found and put back. */
   if (nobody || now->handler == owner->base->action.handler) {
+    if (nobody || owner->upper) owner->under = nobody ? NULL : owner->upper;
     owner->base = found;
-    owner->upper = owner->under = NULL;
+    owner->upper = NULL;
   } else {
+    if (owner->upper && owner->upper->action.handler != now->handler) {
+      owner->under = owner->base;
+      owner->base = owner->upper;
+    }
     owner->upper = found;
-    owner->visited = true;
+    onstack_store_relaxed(&onstack_actions[signal].visited, 1u);
   }
   action_publish_levels(signal, owner);
   owner->other = !owner->other;
   action_install(signal, owner);
 }
 
-void onstack_action_tend(int signal) {
-  action_owner *owner = &action_owners[signal];
+/* A copy that stood above us has stopped, and said what lies below (action_hand_over). */
+static void action_hear(int signal, action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  if (!onstack_exchange(&action->handed, 0u)) return;
+  action_take_over(signal, owner, &onstack_copy_self);
+  action_publish_levels(signal, owner);
+}
+
+/*
+ * A newer owner has put back what it had found. Our other trampoline: it is the newest that we know, since the two change
+ * with every return to the top and every start over one. The same one, with flags and mask of its own: it came and went
+ * unseen. The handler of a copy that has stopped since: that one kept what lies below.
+ */
+static void action_newer_has_left(int signal, action_owner *owner, uint64_t back, const onstack_copy *copy) {
+  if (copy)
+    action_take_over(signal, owner, copy);
+  else if (back != owner->ours.handler) {
+    action_forget_newest(owner);
+    owner->other = !owner->other; /* as it was before that owner came: the next one has found the one before */
+  }
+}
+
+static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
-  if (owner->sessions == 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (!action_is_ours(&now)) {
+  onstack_copy *copy = NULL;
+  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  action_hear(signal, owner);
+  if (action_is_ours(&now) && action_is_same(&now, &owner->ours)) return;
+  if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
+  /* A copy that runs hands our ticks to us; to displace each other would never end. */
+  if (copy && onstack_copy_runs(copy, signal)) return;
+  if (!action_is_ours(&now) && !copy) {
     action_return_to_top(signal, owner, &now);
     return;
   }
-  if (action_is_same(&now, &owner->ours)) return;
-  /* The newer owner has left: it put back what it had found, the other trampoline or flags and mask of its own. */
-  action_forget_newest(owner);
+  action_newer_has_left(signal, owner, now.handler, copy);
   action_publish_levels(signal, owner);
   action_install(signal, owner);
+}
+
+void onstack_action_tend(int signal) {
+  action_owner *owner = &action_owners[signal];
+  if (owner->sessions == 0) return;
+  onstack_copy *locked = onstack_copies_lock(false); /* else at the next look */
+  if (!locked) return;
+  action_look(signal, owner, locked);
+  onstack_copies_unlock(locked);
 }
 
 void onstack_action_calm(int signal) { action_owners[signal].returns = 0; }
@@ -3777,7 +4731,7 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
  * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
  * then: elsewhere that moment would eat another profiler's ticks.
  */
-static void action_restore(int signal, action_owner *owner, struct onstack_kernel_sigaction found) {
+static void action_restore(int signal, const action_owner *owner, struct onstack_kernel_sigaction found) {
   struct onstack_kernel_sigaction ignore = found;
   if (found.handler == action_default) {
     ignore.handler = action_ignore;
@@ -3795,19 +4749,57 @@ static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
   return heir;
 }
 
-static void action_leave(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction now;
-  owner->handed = true;
-  if (onstack_sys_sigaction(signal, NULL, &now) < 0 || !action_is_ours(&now)) return; /* a newer owner stays */
-  /* The newest owner may have left a moment ago: then it is no heir. */
-  if (!action_is_same(&now, &owner->ours)) action_forget_newest(owner);
-  owner->handed = owner->upper != NULL || owner->under != NULL;
+/*
+ * To the copy that we found, or to another one that is right above what we would restore; false: there is none that
+ * runs. Owners may have come and gone while we stood above the found one: it is told what lies below.
+ */
+static bool action_hand_over(int signal, const action_owner *owner) {
+  if (owner->upper) return false; /* whom that copy does not know: it will notice */
+  const onstack_copy *copy = owner->over;
+  if (!copy || !onstack_copy_runs(copy, signal)) copy = onstack_copies_running_over(signal, &owner->base->action);
+  onstack_action *action = copy ? onstack_copy_action(copy, signal) : NULL;
+  const onstack_found *theirs = copy ? onstack_observe(&action->installed) : NULL;
+  if (!theirs) return false;
+  if (copy == owner->over) {
+    action_publish_levels_of(action, owner);
+    if (onstack_load_relaxed(&onstack_actions[signal].visited)) onstack_store_relaxed(&action->visited, 1u);
+    onstack_publish(&action->handed, 1u);
+  }
+  onstack_sys_sigaction(signal, &theirs->action, NULL);
+  return true;
+}
+
+static void action_bequeath(int signal, action_owner *owner) {
   struct onstack_kernel_sigaction heir = action_heir(owner);
+  const uint64_t handler = heir.handler;
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (owner->visited && heir.handler == action_default) heir.handler = action_ignore;
+  if (onstack_load_relaxed(&onstack_actions[signal].visited) && handler == action_default) heir.handler = action_ignore;
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
   action_restore(signal, owner, heir);
+  action_step_below(owner, handler);
+}
+
+/* The last session ends: who is to have the action? */
+static void action_leave(int signal, action_owner *owner) {
+  struct onstack_kernel_sigaction now = {0};
+  onstack_copy *copy = NULL;
+  action_hear(signal, owner);
+  bool mine = onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now);
+  if (!mine) onstack_copies_meet(now.handler, &copy);
+  owner->handed = !copy || owner->upper != NULL || owner->under != NULL;
+  /* Who is known came before the last change of trampolines. */
+  bool known = mine || (owner->upper && owner->upper->action.handler == now.handler);
+  owner->gone_out = known ? !owner->other : owner->other;
+  if (!mine && (!copy || onstack_copy_runs(copy, signal))) {
+    action_step_below(owner, now.handler); /* a newer owner stays */
+    return;
+  }
+  /* It may have left a moment ago: then it is no heir. */
+  action_newer_has_left(signal, owner, now.handler, copy);
+  owner->handed = owner->upper != NULL || owner->under != NULL;
+  if (action_hand_over(signal, owner)) return;
+  action_bequeath(signal, owner);
 }
 
 void onstack_action_release(int signal) {
@@ -3816,12 +4808,12 @@ void onstack_action_release(int signal) {
     owner->sessions--;
     return;
   }
+  onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions = 0;
+  onstack_dekker_store(&onstack_actions[signal].installed, NULL); /* before the look at who is on top */
   action_leave(signal, owner);
-  /* An owner that is left may yet put our pointer back: then it must not be what we pass on to. */
-  if (owner->under) owner->base = owner->under;
-  owner->upper = owner->under = NULL;
   action_publish_levels(signal, owner);
+  onstack_copies_unlock(locked);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
@@ -3839,10 +4831,12 @@ void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SET
  * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
  */
 void onstack_action_after_fork(void) {
+  onstack_copies_after_fork();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
+    onstack_dekker_store(&onstack_actions[signal].installed, NULL);
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
     if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
     struct onstack_kernel_sigaction heir = action_heir(owner);
@@ -3851,6 +4845,7 @@ void onstack_action_after_fork(void) {
 }
 
 /* ---- core/src/control/cfi.c ---- */
+/* Runs a function's instructions and makes a rule of the state at each address. */
 /* ---- core/src/control/cfi.h ---- */
 /*
  * Call frame information (.eh_frame: Linux Standard Base 5.0, 10.6; DWARF 5, 6.4) -> rules. Works on a copy of the
@@ -3899,6 +4894,12 @@ ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstac
 
 #endif
 
+/* ---- core/src/control/cfi_entry.h ---- */
+/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). onstack_cfi_each is
+   declared in control/cfi.h. */
+#ifndef ONSTACK_CONTROL_CFI_ENTRY_H
+#define ONSTACK_CONTROL_CFI_ENTRY_H
+
 /* ---- core/src/control/cfi_reader.h ---- */
 /* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
 #ifndef ONSTACK_CONTROL_CFI_READER_H
@@ -3934,7 +4935,21 @@ ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_
 
 #endif
 
-#include <string.h>
+/* Opens the FDE at `entry`: *instructions is left at its instructions, and section->common is its CIE. False: it is
+   none, or malformed. */
+ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t entry, onstack_cfi_reader *instructions);
+
+#endif
+
+/* ---- core/src/control/cfi_expression.h ---- */
+/* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
+#ifndef ONSTACK_CONTROL_CFI_EXPRESSION_H
+#define ONSTACK_CONTROL_CFI_EXPRESSION_H
+
+/* ---- core/src/control/cfi_state.h ---- */
+/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
+#ifndef ONSTACK_CONTROL_CFI_STATE_H
+#define ONSTACK_CONTROL_CFI_STATE_H
 
 #if defined(__x86_64__) /* System V ABI AMD64, figure 3.36 */
 #define CFI_REG_FP 6u
@@ -3948,8 +4963,6 @@ ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_
 #define CFI_REG_BX 0xfffffffeu
 #define CFI_REG_COUNT 31u
 #endif
-
-#define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
 
 /* Where a register of the caller is. */
 typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
@@ -3966,6 +4979,53 @@ typedef struct cfi_state {
   cfi_register fp, ra, bx;
 } cfi_state;
 
+#endif
+
+/* Sets the CFA's part of the state to what the expression says; ONSTACK_CFA_LOST where its shape is unknown. */
+ONSTACK_INTERNAL void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state);
+
+/* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
+ONSTACK_INTERNAL bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression);
+
+#endif
+
+#if defined(__aarch64__)
+/* ---- core/src/control/cfi_resolver.h ---- */
+/*
+ * aarch64: the one function whose CFI is known to be wrong, and found in every process. glibc's lazy resolver
+ * (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone among all
+ * functions it has LR above its CFA. Before its last instruction, br, both are popped again.
+ */
+#ifndef ONSTACK_CONTROL_CFI_RESOLVER_H
+#define ONSTACK_CONTROL_CFI_RESOLVER_H
+
+#include <string.h>
+
+/* Makes a rule of the resolver what its instructions do; leaves all others. */
+static inline void onstack_cfi_mend_resolver(onstack_rule *rule) {
+  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
+  rule->cfa_offset += 16;
+  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+}
+
+/* Its first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has pushed. To be
+   asked at a function's first advance, with what follows and the CIE's data alignment. */
+static inline void onstack_cfi_foresee_resolver(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  static const uint8_t saves_lr[] = {0x11, CFI_REG_LR, 0x7f};
+  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
+      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
+    state->ra = (cfi_register){CFI_AT_CFA, 8};
+}
+
+#endif
+
+#endif
+
+#include <stddef.h>
+#include <string.h>
+
+#define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
+
 typedef struct cfi_machine {
   const onstack_cfi_common *common;
   onstack_cfi_reader reader;
@@ -3976,6 +5036,271 @@ typedef struct cfi_machine {
   void (*emit)(void *data, uint64_t address, const onstack_rule *rule);
   void *data;
 } cfi_machine;
+
+static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
+  uint64_t length = onstack_cfi_uleb(&machine->reader);
+  onstack_cfi_reader block = machine->reader;
+  onstack_cfi_skip(&machine->reader, length);
+  block.bad = machine->reader.bad;
+  block.end = block.bad ? block.at : block.at + (size_t)length;
+  return block;
+}
+
+static cfi_register *cfi_find_register(cfi_machine *machine, cfi_state *state, uint64_t number) {
+  if (number == CFI_REG_FP) return &state->fp;
+  if (number == CFI_REG_BX) return &state->bx;
+  if (number == machine->common->ra_register) return &state->ra;
+  return NULL;
+}
+
+static void cfi_set_register(cfi_machine *machine, uint64_t number, cfi_place place, int64_t offset) {
+  cfi_register *saved = cfi_find_register(machine, &machine->now, number);
+  if (saved) *saved = (cfi_register){place, offset};
+}
+
+static void cfi_restore_register(cfi_machine *machine, uint64_t number) {
+  cfi_register *saved = cfi_find_register(machine, &machine->now, number);
+  if (saved) *saved = *cfi_find_register(machine, &machine->initial, number);
+}
+
+/* Takes the block of a register's expression. */
+static bool cfi_is_at_fp(cfi_machine *machine, uint64_t number) {
+  onstack_cfi_reader block = cfi_take_block(machine);
+  return number == CFI_REG_FP && onstack_cfi_expression_is_fp(block);
+}
+
+static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
+  machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
+                          : number == CFI_REG_FP ? ONSTACK_CFA_FP
+                          : number == CFI_REG_BX ? ONSTACK_CFA_BX
+                          : number < CFI_REG_COUNT ? ONSTACK_CFA_REGISTER
+                                                   : ONSTACK_CFA_LOST;
+  machine->now.cfa_after = machine->now.cfa_kind == ONSTACK_CFA_REGISTER ? (uint8_t)number : 0;
+}
+
+static int16_t cfi_words(const cfi_register *saved, bool *representable) {
+  if (saved->place == CFI_SAME) return ONSTACK_AT_SAME;
+  if (saved->place == CFI_AT_FP) return ONSTACK_AT_FP;
+  if (saved->place != CFI_AT_CFA || saved->offset % 8 != 0 || saved->offset / 8 < -16000 || saved->offset / 8 > 16000)
+    *representable = false;
+  return (int16_t)(saved->offset / 8);
+}
+
+/* In whole words: rules are compared and hashed as words right behind this, and a load that needs several small stores
+   waits for them. That was a tenth of the time that a large library takes. */
+static onstack_rule cfi_make_rule(uint8_t cfa, uint8_t after, int16_t fp, int16_t ra, int16_t bx, int32_t cfa_offset) {
+  uint64_t head = (uint64_t)cfa | (uint64_t)after << 8 | (uint64_t)(uint16_t)fp << 16 | (uint64_t)(uint16_t)ra << 32 |
+                  (uint64_t)(uint16_t)bx << 48;
+  onstack_rule rule;
+  _Static_assert(offsetof(onstack_rule, bx) == 6 && offsetof(onstack_rule, cfa_offset) == 8, "the words of a rule");
+  memcpy(&rule, &head, sizeof(head));
+  rule.cfa_offset = cfa_offset;
+  return rule;
+}
+
+static onstack_rule cfi_bare_rule(uint8_t cfa) {
+  return cfi_make_rule(cfa, 0, 0, 0, 0, 0);
+}
+
+static onstack_rule cfi_to_rule(const cfi_machine *machine) {
+  const cfi_state *state = &machine->now;
+  bool good = true, bx_good = true;
+  uint8_t kind = state->cfa_kind;
+  if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
+  if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
+  if (kind == ONSTACK_CFA_NONE || kind == ONSTACK_CFA_LOST) return cfi_bare_rule(ONSTACK_CFA_LOST);
+  if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return cfi_bare_rule(ONSTACK_CFA_LOST);
+  uint8_t after = kind == ONSTACK_CFA_DEREF_SP || kind == ONSTACK_CFA_REGISTER ? state->cfa_after : 0;
+  int16_t ra = cfi_words(&state->ra, &good);
+  /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
+  cfi_register saved = state->fp;
+  if (saved.place == CFI_UNDEFINED || saved.place == CFI_UNKNOWN) saved.place = CFI_SAME;
+  int16_t fp = cfi_words(&saved, &good), bx = cfi_words(&state->bx, &bx_good);
+  if (!bx_good) bx = ONSTACK_AT_SAME;
+#if defined(__x86_64__)
+  if (ra == ONSTACK_AT_SAME) good = false; /* there is no link register */
+#endif
+  if (!good || ra == ONSTACK_AT_FP) return cfi_bare_rule(ONSTACK_CFA_LOST);
+  onstack_rule rule = cfi_make_rule(kind, after, fp, ra, bx, (int32_t)state->cfa_offset);
+#if !defined(__x86_64__)
+  onstack_cfi_mend_resolver(&rule);
+#endif
+  return rule;
+}
+
+static void cfi_advance(cfi_machine *machine, uint64_t delta) {
+#if defined(__aarch64__)
+  if (machine->location == machine->low)
+    onstack_cfi_foresee_resolver(&machine->now, &machine->reader, machine->common->data_align);
+#endif
+  onstack_rule rule = cfi_to_rule(machine);
+  machine->emit(machine->data, machine->location, &rule);
+  machine->location += delta * machine->common->code_align;
+}
+
+/* Opcodes with operands of their own (DWARF 5, 6.4.2, and GNU's). False: unknown. */
+static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
+  onstack_cfi_reader *reader = &machine->reader;
+  int64_t align = machine->common->data_align;
+  uint64_t number;
+  switch (opcode) {
+  case 0x00: /* nop */
+    return true;
+  case 0x01: /* set_loc */
+    cfi_advance(machine, 0);
+    machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
+    return true;
+  case 0x02: /* advance_loc1, 2, 4 */
+    cfi_advance(machine, onstack_cfi_byte(reader));
+    return true;
+  case 0x03:
+    cfi_advance(machine, onstack_cfi_fixed(reader, 2));
+    return true;
+  case 0x04:
+    cfi_advance(machine, onstack_cfi_fixed(reader, 4));
+    return true;
+  case 0x05: /* offset_extended */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_AT_CFA, (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
+    return true;
+  case 0x06: /* restore_extended */
+    cfi_restore_register(machine, onstack_cfi_uleb(reader));
+    return true;
+  case 0x07: /* undefined */
+    cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_UNDEFINED, 0);
+    return true;
+  case 0x08: /* same_value */
+    cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_SAME, 0);
+    return true;
+  case 0x09: /* register */
+    number = onstack_cfi_uleb(reader);
+    onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
+    return true;
+  case 0x0a: /* remember_state */
+    if (machine->depth == CFI_STATES) return false;
+    machine->stack[machine->depth++] = machine->now;
+    return true;
+  case 0x0b: /* restore_state */
+    if (machine->depth == 0) return false;
+    machine->now = machine->stack[--machine->depth];
+    return true;
+  case 0x0c: /* def_cfa */
+    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
+    machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
+    return true;
+  case 0x0d: /* def_cfa_register */
+    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
+    return true;
+  case 0x0e: /* def_cfa_offset */
+    machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
+    return true;
+  case 0x0f: /* def_cfa_expression */
+    onstack_cfi_expression_cfa(cfi_take_block(machine), &machine->now);
+    return true;
+  case 0x10: /* expression */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, cfi_is_at_fp(machine, number) ? CFI_AT_FP : CFI_UNKNOWN, 0);
+    return true;
+  case 0x11: /* offset_extended_sf */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_AT_CFA, (int32_t)onstack_cfi_sleb(reader) * align);
+    return true;
+  case 0x12: /* def_cfa_sf */
+    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
+    machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
+    return true;
+  case 0x13: /* def_cfa_offset_sf */
+    machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
+    return true;
+  case 0x14: /* val_offset, val_offset_sf: the register's value, not its place */
+  case 0x15:
+    number = onstack_cfi_uleb(reader);
+    onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
+    return true;
+  case 0x16: /* val_expression */
+    number = onstack_cfi_uleb(reader);
+    cfi_take_block(machine);
+    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
+    return true;
+  case 0x2d: /* AARCH64_negate_ra_state: return addresses are stripped always */
+    return true;
+  case 0x2e: /* GNU_args_size */
+    onstack_cfi_uleb(reader);
+    return true;
+  case 0x2f: /* GNU_negative_offset_extended */
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, CFI_AT_CFA, -(int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Runs instructions from `begin` to `end`. False: something that we do not know, the state from here on is unknown. */
+static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
+  onstack_cfi_reader *reader = &machine->reader;
+  reader->at = begin;
+  reader->end = end;
+  while (!reader->bad && reader->at < reader->end) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    switch (byte & 0xc0) {
+    case 0x40: /* advance_loc */
+      cfi_advance(machine, byte & 0x3f);
+      break;
+    case 0x80: /* offset */
+      cfi_set_register(machine, byte & 0x3f, CFI_AT_CFA,
+                       (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * machine->common->data_align);
+      break;
+    case 0xc0: /* restore */
+      cfi_restore_register(machine, byte & 0x3f);
+      break;
+    default:
+      if (!cfi_step_extended(machine, byte)) return false;
+    }
+  }
+  return !reader->bad;
+}
+
+/* The CIE's instructions only set up the state: their emissions go nowhere. */
+static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *rule) {
+  (void)data;
+  (void)address;
+  (void)rule;
+}
+
+void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
+                     void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
+  cfi_machine machine;
+  onstack_cfi_reader reader;
+  const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
+  /* Not the stack of states, which is large, and written before it is read. */
+  memset(&machine.now, 0, sizeof(machine.now));
+  machine.initial = machine.now;
+  machine.depth = 0;
+  machine.data = NULL;
+  if (!onstack_cfi_open(section, function->entry, &reader)) {
+    emit(data, function->low, &lost);
+    return;
+  }
+  machine.common = &section->common;
+  machine.reader = reader;
+  machine.low = machine.location = function->low;
+  machine.emit = cfi_emit_nothing;
+  bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
+  machine.initial = machine.now;
+  machine.emit = emit;
+  machine.data = data;
+  machine.location = function->low;
+  good = good && cfi_run_part(&machine, reader.at, reader.end);
+  onstack_rule rule = good ? cfi_to_rule(&machine) : lost;
+  emit(data, machine.location, &rule);
+}
+
+/* ---- core/src/control/cfi_entry.c ---- */
+
+#include <string.h>
 
 static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
   uint64_t length = onstack_cfi_uleb(reader);
@@ -4063,6 +5388,14 @@ static bool cfi_open_entry(const onstack_cfi_section *section, size_t offset, on
   return !reader->bad;
 }
 
+bool onstack_cfi_open(onstack_cfi_section *section, uint32_t entry, onstack_cfi_reader *instructions) {
+  onstack_cfi_function function;
+  uint64_t common_offset;
+  bool is_function;
+  return cfi_open_entry(section, entry, instructions, &common_offset, &is_function) && is_function &&
+         cfi_parse_function(section, entry, common_offset, instructions, &function);
+}
+
 void onstack_cfi_each(onstack_cfi_section *section,
                       bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
   onstack_cfi_reader reader;
@@ -4078,6 +5411,8 @@ void onstack_cfi_each(onstack_cfi_section *section,
     reader.end = end;
   }
 }
+
+/* ---- core/src/control/cfi_expression.c ---- */
 
 /* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
 static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
@@ -4113,295 +5448,21 @@ static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int6
   return !expression.bad && expression.at == expression.end;
 }
 
-static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
-  uint64_t length = onstack_cfi_uleb(&machine->reader);
-  onstack_cfi_reader block = machine->reader;
-  onstack_cfi_skip(&machine->reader, length);
-  block.bad = machine->reader.bad;
-  block.end = block.bad ? block.at : block.at + (size_t)length;
-  return block;
+void onstack_cfi_expression_cfa(onstack_cfi_reader expression, cfi_state *state) {
+  size_t length = expression.end - expression.at;
+  state->cfa_kind = ONSTACK_CFA_LOST;
+  if (expression.bad) return;
+  if (cfi_match_plt(expression.base + expression.at, length, &state->cfa_offset))
+    state->cfa_kind = ONSTACK_CFA_PLT;
+  else if (cfi_match_deref(expression, CFI_REG_FP, &state->cfa_offset, &state->cfa_after) && state->cfa_after == 0)
+    state->cfa_kind = ONSTACK_CFA_DEREF_FP;
+  else if (cfi_match_deref(expression, CFI_REG_SP, &state->cfa_offset, &state->cfa_after))
+    state->cfa_kind = ONSTACK_CFA_DEREF_SP;
 }
 
-static void cfi_cfa_expression(cfi_machine *machine) {
-  onstack_cfi_reader block = cfi_take_block(machine);
-  cfi_state *now = &machine->now;
-  now->cfa_kind = ONSTACK_CFA_LOST;
-  if (block.bad) return;
-  if (cfi_match_plt(block.base + block.at, block.end - block.at, &now->cfa_offset))
-    now->cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_deref(block, CFI_REG_FP, &now->cfa_offset, &now->cfa_after) && now->cfa_after == 0)
-    now->cfa_kind = ONSTACK_CFA_DEREF_FP;
-  else if (cfi_match_deref(block, CFI_REG_SP, &now->cfa_offset, &now->cfa_after))
-    now->cfa_kind = ONSTACK_CFA_DEREF_SP;
-}
-
-static cfi_register *cfi_find_register(cfi_machine *machine, cfi_state *state, uint64_t number) {
-  if (number == CFI_REG_FP) return &state->fp;
-  if (number == CFI_REG_BX) return &state->bx;
-  if (number == machine->common->ra_register) return &state->ra;
-  return NULL;
-}
-
-static void cfi_set_register(cfi_machine *machine, uint64_t number, cfi_place place, int64_t offset) {
-  cfi_register *saved = cfi_find_register(machine, &machine->now, number);
-  if (saved) *saved = (cfi_register){place, offset};
-}
-
-static void cfi_restore_register(cfi_machine *machine, uint64_t number) {
-  cfi_register *saved = cfi_find_register(machine, &machine->now, number);
-  if (saved) *saved = *cfi_find_register(machine, &machine->initial, number);
-}
-
-static void cfi_register_expression(cfi_machine *machine) {
-  uint64_t number = onstack_cfi_uleb(&machine->reader);
-  onstack_cfi_reader block = cfi_take_block(machine);
+bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression) {
   int64_t offset;
-  /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
-  bool at_fp = number == CFI_REG_FP && cfi_match_offset(&block, CFI_REG_FP, &offset) && block.at == block.end &&
-               offset == 0;
-  cfi_set_register(machine, number, at_fp ? CFI_AT_FP : CFI_UNKNOWN, 0);
-}
-
-static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
-  machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
-                          : number == CFI_REG_FP ? ONSTACK_CFA_FP
-                          : number == CFI_REG_BX ? ONSTACK_CFA_BX
-                          : number < CFI_REG_COUNT ? ONSTACK_CFA_REGISTER
-                                                   : ONSTACK_CFA_LOST;
-  machine->now.cfa_after = machine->now.cfa_kind == ONSTACK_CFA_REGISTER ? (uint8_t)number : 0;
-}
-
-static int16_t cfi_words(const cfi_register *saved, bool *representable) {
-  if (saved->place == CFI_SAME) return ONSTACK_AT_SAME;
-  if (saved->place == CFI_AT_FP) return ONSTACK_AT_FP;
-  if (saved->place != CFI_AT_CFA || saved->offset % 8 != 0 || saved->offset / 8 < -16000 || saved->offset / 8 > 16000)
-    *representable = false;
-  return (int16_t)(saved->offset / 8);
-}
-
-/* Whole bytes, because rules are compared as bytes. */
-static onstack_rule cfi_bare_rule(uint8_t cfa) {
-  onstack_rule rule;
-  memset(&rule, 0, sizeof(rule));
-  rule.cfa = cfa;
-  return rule;
-}
-
-#if defined(__aarch64__)
-/*
- * glibc's lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and
- * LR: alone among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
- */
-static void cfi_mend_resolver(onstack_rule *rule) {
-  rule->cfa_offset += 16;
-  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
-}
-
-/* Its first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has pushed. */
-static void cfi_foresee_resolver(cfi_machine *machine) {
-  static const uint8_t next[] = {0x11, CFI_REG_LR, 0x7f};
-  const onstack_cfi_reader *reader = &machine->reader;
-  if (machine->location == machine->low && machine->common->data_align == -8 &&
-      reader->end - reader->at >= sizeof(next) && memcmp(reader->base + reader->at, next, sizeof(next)) == 0)
-    machine->now.ra = (cfi_register){CFI_AT_CFA, 8};
-}
-#endif
-
-static onstack_rule cfi_to_rule(const cfi_machine *machine) {
-  const cfi_state *state = &machine->now;
-  bool good = true, bx_good = true;
-  if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
-  if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
-  onstack_rule rule = cfi_bare_rule(state->cfa_kind), lost = cfi_bare_rule(ONSTACK_CFA_LOST);
-  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_kind == ONSTACK_CFA_LOST) return lost;
-  if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return lost;
-  rule.cfa_offset = (int32_t)state->cfa_offset;
-  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP || state->cfa_kind == ONSTACK_CFA_REGISTER) rule.after = state->cfa_after;
-  rule.ra = cfi_words(&state->ra, &good);
-  /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
-  cfi_register fp = state->fp;
-  if (fp.place == CFI_UNDEFINED || fp.place == CFI_UNKNOWN) fp.place = CFI_SAME;
-  rule.fp = cfi_words(&fp, &good);
-  rule.bx = cfi_words(&state->bx, &bx_good);
-  if (!bx_good) rule.bx = ONSTACK_AT_SAME;
-#if defined(__x86_64__)
-  if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
-#else
-  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) cfi_mend_resolver(&rule);
-#endif
-  return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
-}
-
-static void cfi_advance(cfi_machine *machine, uint64_t delta) {
-#if defined(__aarch64__)
-  cfi_foresee_resolver(machine);
-#endif
-  onstack_rule rule = cfi_to_rule(machine);
-  machine->emit(machine->data, machine->location, &rule);
-  machine->location += delta * machine->common->code_align;
-}
-
-/* Opcodes with operands of their own (DWARF 5, 6.4.2, and GNU's). False: unknown. */
-static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
-  onstack_cfi_reader *reader = &machine->reader;
-  int64_t align = machine->common->data_align;
-  uint64_t number;
-  switch (opcode) {
-  case 0x00: /* nop */
-    return true;
-  case 0x01: /* set_loc */
-    cfi_advance(machine, 0);
-    machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
-    return true;
-  case 0x02: /* advance_loc1, 2, 4 */
-    cfi_advance(machine, onstack_cfi_byte(reader));
-    return true;
-  case 0x03:
-    cfi_advance(machine, onstack_cfi_fixed(reader, 2));
-    return true;
-  case 0x04:
-    cfi_advance(machine, onstack_cfi_fixed(reader, 4));
-    return true;
-  case 0x05: /* offset_extended */
-    number = onstack_cfi_uleb(reader);
-    cfi_set_register(machine, number, CFI_AT_CFA, (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
-    return true;
-  case 0x06: /* restore_extended */
-    cfi_restore_register(machine, onstack_cfi_uleb(reader));
-    return true;
-  case 0x07: /* undefined */
-    cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_UNDEFINED, 0);
-    return true;
-  case 0x08: /* same_value */
-    cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_SAME, 0);
-    return true;
-  case 0x09: /* register */
-    number = onstack_cfi_uleb(reader);
-    onstack_cfi_uleb(reader);
-    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
-    return true;
-  case 0x0a: /* remember_state */
-    if (machine->depth == CFI_STATES) return false;
-    machine->stack[machine->depth++] = machine->now;
-    return true;
-  case 0x0b: /* restore_state */
-    if (machine->depth == 0) return false;
-    machine->now = machine->stack[--machine->depth];
-    return true;
-  case 0x0c: /* def_cfa */
-    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
-    machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
-    return true;
-  case 0x0d: /* def_cfa_register */
-    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
-    return true;
-  case 0x0e: /* def_cfa_offset */
-    machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
-    return true;
-  case 0x0f: /* def_cfa_expression */
-    cfi_cfa_expression(machine);
-    return true;
-  case 0x10: /* expression */
-    cfi_register_expression(machine);
-    return true;
-  case 0x11: /* offset_extended_sf */
-    number = onstack_cfi_uleb(reader);
-    cfi_set_register(machine, number, CFI_AT_CFA, (int32_t)onstack_cfi_sleb(reader) * align);
-    return true;
-  case 0x12: /* def_cfa_sf */
-    cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
-    machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
-    return true;
-  case 0x13: /* def_cfa_offset_sf */
-    machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
-    return true;
-  case 0x14: /* val_offset, val_offset_sf: the register's value, not its place */
-  case 0x15:
-    number = onstack_cfi_uleb(reader);
-    onstack_cfi_uleb(reader);
-    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
-    return true;
-  case 0x16: /* val_expression */
-    number = onstack_cfi_uleb(reader);
-    cfi_take_block(machine);
-    cfi_set_register(machine, number, CFI_UNKNOWN, 0);
-    return true;
-  case 0x2d: /* AARCH64_negate_ra_state: return addresses are stripped always */
-    return true;
-  case 0x2e: /* GNU_args_size */
-    onstack_cfi_uleb(reader);
-    return true;
-  case 0x2f: /* GNU_negative_offset_extended */
-    number = onstack_cfi_uleb(reader);
-    cfi_set_register(machine, number, CFI_AT_CFA, -(int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
-    return true;
-  default:
-    return false;
-  }
-}
-
-/* Runs instructions from `begin` to `end`. False: something that we do not know, the state from here on is unknown. */
-static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
-  onstack_cfi_reader *reader = &machine->reader;
-  reader->at = begin;
-  reader->end = end;
-  while (!reader->bad && reader->at < reader->end) {
-    uint64_t byte = onstack_cfi_byte(reader);
-    switch (byte & 0xc0) {
-    case 0x40: /* advance_loc */
-      cfi_advance(machine, byte & 0x3f);
-      break;
-    case 0x80: /* offset */
-      cfi_set_register(machine, byte & 0x3f, CFI_AT_CFA,
-                       (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * machine->common->data_align);
-      break;
-    case 0xc0: /* restore */
-      cfi_restore_register(machine, byte & 0x3f);
-      break;
-    default:
-      if (!cfi_step_extended(machine, byte)) return false;
-    }
-  }
-  return !reader->bad;
-}
-
-/* The CIE's instructions only set up the state: their emissions go nowhere. */
-static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *rule) {
-  (void)data;
-  (void)address;
-  (void)rule;
-}
-
-void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
-                     void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
-  cfi_machine machine;
-  onstack_cfi_function again;
-  onstack_cfi_reader reader;
-  uint64_t common_offset;
-  bool is_function;
-  const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
-  /* Not the stack of states, which is large, and written before it is read. */
-  memset(&machine.now, 0, sizeof(machine.now));
-  machine.initial = machine.now;
-  machine.depth = 0;
-  machine.data = NULL;
-  if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
-      !cfi_parse_function(section, function->entry, common_offset, &reader, &again)) {
-    emit(data, function->low, &lost);
-    return;
-  }
-  machine.common = &section->common;
-  machine.reader = reader;
-  machine.low = machine.location = function->low;
-  machine.emit = cfi_emit_nothing;
-  bool good = cfi_run_part(&machine, section->common.instructions, section->common.end);
-  machine.initial = machine.now;
-  machine.emit = emit;
-  machine.data = data;
-  machine.location = function->low;
-  good = good && cfi_run_part(&machine, reader.at, reader.end);
-  onstack_rule rule = good ? cfi_to_rule(&machine) : lost;
-  emit(data, machine.location, &rule);
+  return cfi_match_offset(&expression, CFI_REG_FP, &offset) && expression.at == expression.end && offset == 0;
 }
 
 /* ---- core/src/control/cfi_reader.c ---- */
@@ -4774,6 +5835,102 @@ void onstack_code_map_after_fork(void) {
   if (onstack_code.turn & 1) onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
 }
 
+/* ---- core/src/control/copies.c ---- */
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+static onstack_copy *copies_lowest(void) {
+  onstack_copy *lowest = &onstack_copy_self;
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
+    if (!other) break;
+    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
+  }
+  return lowest;
+}
+
+onstack_copy *onstack_copies_lock(bool wait) {
+  const struct timespec pause = {0, 50000};
+  for (;;) {
+    onstack_copy *lowest = copies_lowest();
+    uint32_t expected = 0;
+    if (onstack_cas(&lowest->lock, &expected, 1u)) {
+      if (!onstack_copies_outgrew(lowest)) return lowest;
+      onstack_copies_unlock(lowest);
+    } else if (wait) {
+      nanosleep(&pause, NULL); /* a handful of system calls, elsewhere */
+    } else {
+      return NULL;
+    }
+  }
+}
+
+void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
+
+bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
+
+/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
+void onstack_copies_after_fork(void) {
+  onstack_copy_self.lock = 0;
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
+    if (!other) break;
+    other->lock = 0;
+  }
+}
+
+/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
+static bool copies_add(onstack_copy *to, onstack_copy *other) {
+  if (to == other) return true;
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    onstack_copy *known = NULL;
+    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
+  }
+  return false;
+}
+
+static bool copies_introduce(onstack_copy *copy) {
+  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
+  for (uint32_t i = 0; i < ONSTACK_COPIES && good; i++) {
+    onstack_copy *third = onstack_observe(&copy->others[i]);
+    if (!third) break;
+    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
+  }
+  return good;
+}
+
+int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
+  uint64_t mark[2], head[2];
+  char text[ONSTACK_COPY_MARK_BYTES];
+  uint64_t start = handler - sizeof(onstack_handler_head);
+  *copy = NULL;
+  if (handler < ONSTACK_ADDRESS_LOW) return 0;
+  /* Read by the kernel: the address is anybody's. */
+  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
+  memcpy(text, mark, sizeof(text));
+  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
+  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
+  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
+  if (!onstack_memory_copy_pair(start, head)) return 0;
+  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
+  if (!copies_introduce(found)) return -ENOMEM;
+  *copy = found;
+  return 0;
+}
+
+const onstack_copy *onstack_copies_running_over(int signal, const struct onstack_kernel_sigaction *below) {
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
+    if (!other) break;
+    if (!onstack_copy_runs(other, signal)) continue;
+    const onstack_found *newest = onstack_observe(&onstack_copy_action(other, signal)->levels[0]);
+    if (newest && memcmp(&newest->action, below, sizeof(*below)) == 0) return other;
+  }
+  return NULL;
+}
+
 /* ---- core/src/control/errors.c ---- */
 
 #define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
@@ -4805,11 +5962,15 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_OUTPUT:
     return "the profile could not be written: the writer refused the bytes";
   case ONSTACK_E_UNSUPPORTED:
-    return "not available on this system or in this version";
+    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
+           "onstack.h";
   case ONSTACK_E_VERSION:
     return "header and library do not fit together: build against the header of the library in use";
   case ONSTACK_E_CONTEXT:
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  case ONSTACK_E_CLOCK:
+    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING";
   default:
     return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
   }
@@ -4826,6 +5987,16 @@ const char *onstack_strerror(int code) {
 
 /* Registers the handlers once. Under the control lock. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_fork_prepare(void);
+
+/* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
+   was called inside a sink. Always the same function. */
+ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
+
+/*
+ * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
+ * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
+ */
+ONSTACK_INTERNAL void onstack_fork_mend(void);
 
 #endif
 
@@ -4847,17 +6018,24 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
 typedef struct onstack_settings {
   uint64_t period_ns;
   uint32_t weight_max;
+  onstack_clock clock;
+  int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
+  void *thread_filter_data;
   uint32_t depth;
   uint32_t label_bytes;
   size_t buffer_bytes;
   int32_t signal;
   bool on_stack, threads, own_threads;
+  bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
+  bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */
   onstack_restore restore;
+  onstack_fork fork;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   uint32_t stack_bytes;
   onstack_sink sink;
   void *sink_data;
+  void *(*fork_sink_data)(void *sink_data);
 } onstack_settings;
 
 /* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
@@ -4882,27 +6060,59 @@ ONSTACK_INTERNAL void onstack_slot_quiet(onstack_slot *slot, const onstack_setti
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
 
+/* True if this thread is inside a sink (tid: of the thread). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_slots_in_sink(int32_t tid);
+
 /* Sampling is over in the child of a fork: no timer exists there, no other thread. Async-signal-safe, no lock. */
 ONSTACK_INTERNAL void onstack_slots_after_fork(void);
 
 #endif
 
 #include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
 
 /*
- * Masks of the threads that are inside fork() now. A table rather than thread-local storage, whose first use in a
- * loaded library may allocate. The key is pthread_self(), which is the same in parent and child (the thread id is not).
- * More than this many forks at the same instant leave their signal unblocked: correct, only exposed to the restarts
- * that fork_before describes.
+ * What the threads that are inside fork() now have left: the mask of before, and their id, which is another one in the
+ * child. A table rather than thread-local storage, whose first use in a loaded library may allocate. The key is
+ * pthread_self(), which is the same in parent and child. More than this many forks at the same instant leave their
+ * signal unblocked: correct, only exposed to the restarts that fork_before describes; and their children do not follow.
  */
 #define FORK_THREADS 64
 
 typedef struct fork_entry {
   uintptr_t thread; /* 0: free */
   uint64_t mask;
+  int32_t tid;
 } fork_entry;
 
 static fork_entry fork_entries[FORK_THREADS];
+static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
+
+/*
+ * The mark is in a page that the kernel clears in every child with a memory of its own, whoever made it and how; a vfork
+ * child, which shares ours, keeps it and is none. NULL: the kernel is older than 4.14, and only fork() is noticed.
+ */
+#define FORK_FRESH 0u   /* a child that nobody has put in order yet */
+#define FORK_MENDING 1u
+#define FORK_KNOWN 2u
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* linux/mman.h */
+#endif
+#define FORK_PAGE ((size_t)4096)
+
+static uint32_t *fork_mark;
+
+static void fork_make_mark(void) {
+  void *page = mmap(NULL, FORK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return;
+  if (madvise(page, FORK_PAGE, MADV_WIPEONFORK) != 0) {
+    munmap(page, FORK_PAGE);
+    return;
+  }
+  fork_mark = page;
+  onstack_publish(fork_mark, FORK_KNOWN);
+}
 
 /*
  * Blocks the profiling signals in the forking thread: a tick interrupts clone() of a large process, which the kernel
@@ -4913,6 +6123,7 @@ static void fork_before(void) {
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     uintptr_t expected = 0;
     if (!onstack_cas(&fork_entries[i].thread, &expected, self)) continue;
+    fork_entries[i].tid = onstack_sys_gettid();
     onstack_action_block(&fork_entries[i].mask);
     return;
   }
@@ -4933,19 +6144,41 @@ static void fork_parent(void) {
   onstack_action_unblock(mask);
 }
 
-/* Only async-signal-safe work: this is the child of a process with threads. */
-static void fork_child(void) {
-  fork_entry *entry = fork_find();
-  uint64_t mask = entry ? entry->mask : 0;
+/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
+   there; 0: not known, and its labels are lost. */
+static void fork_clean(int32_t parent_tid) {
   for (uint32_t i = 0; i < FORK_THREADS; i++) fork_entries[i].thread = 0; /* the other forking threads are not here */
   onstack_action_after_fork();
   onstack_slots_after_fork();
+  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
+  if (fork_mark) onstack_publish(fork_mark, FORK_KNOWN);
+}
+
+static void fork_child(void) {
+  fork_entry *entry = fork_find();
+  uint64_t mask = entry ? entry->mask : 0;
+  /* A sink that forks is in the middle of our own work, which the child must not go on with. */
+  bool follows = entry && !onstack_slots_in_sink(entry->tid);
+  fork_clean(entry ? entry->tid : 0);
+  if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
+
+void onstack_fork_mend(void) {
+  uint32_t expected = FORK_FRESH;
+  if (!fork_mark || onstack_observe(fork_mark) == FORK_KNOWN) return;
+  if (onstack_cas(fork_mark, &expected, FORK_MENDING))
+    fork_clean(0);
+  else
+    while (onstack_observe(fork_mark) != FORK_KNOWN) sched_yield();
+}
+
+void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
   if (registered) return 0;
+  if (!fork_mark) fork_make_mark();
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;
@@ -5084,9 +6317,183 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
   if (layout.known) go->layout = layout;
 }
 
-#else
+#endif
 
-void onstack_go_layout_read(onstack_go_runtime *go) { (void)go; }
+/* ---- core/src/control/go_layout_arm64.c ---- */
+/*
+ * control/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
+ * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
+ */
+
+#include <string.h>
+
+#if defined(__aarch64__)
+
+typedef struct layout_code {
+  const uint32_t *words;
+  uint32_t count;
+} layout_code;
+
+#define LAYOUT_OFFSET 0x003ffc00u /* the scaled offset of ldr and str, in words of eight bytes */
+
+/* The code of a body; nothing where it is no whole words. */
+static layout_code layout_words(const onstack_code_range *body) {
+  layout_code none = {NULL, 0};
+  if (body->low & 3 || body->high - body->low > 4096) return none;
+  return (layout_code){(const uint32_t *)(uintptr_t)body->low, (uint32_t)(body->high - body->low) / 4};
+}
+
+static uint32_t layout_offset(uint32_t word) { return ((word & LAYOUT_OFFSET) >> 10) * 8; }
+
+/* mov sp, xN, but not mov sp, sp (which tells Go's linker that a function writes SP). */
+static bool layout_moves_sp(uint32_t word) { return (word & 0xfffffc1fu) == 0x9100001fu && word != 0x910003ffu; }
+
+/* Finds words in a row, those with `holes` set but for their offset. Returns the index of the first; count: none. */
+static uint32_t layout_find(layout_code code, const uint32_t *words, const bool *holes, uint32_t count) {
+  for (uint32_t i = 0; i + count <= code.count; i++) {
+    uint32_t same = 0;
+    while (same < count && ((code.words[i + same] ^ words[same]) & ~(holes[same] ? LAYOUT_OFFSET : 0u)) == 0) same++;
+    if (same == count) return i;
+  }
+  return code.count;
+}
+
+/*
+ * The TLS offset of g, out of save_g: mrs x0, tpidr_el0; <x27 = offset>; str x28, [x0, x27]. Linkers write the middle as
+ * movz and movk, or as a load of what the loader has put into the GOT: adrp, ldr.
+ */
+static bool layout_read_tls(const uint32_t *at, uint32_t count, uint64_t *offset) {
+  uint64_t value = 0;
+  bool found = false;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t word = at[i];
+    if (word == 0xf83b681cu) {
+      *offset = value;
+      return found && value < (uint64_t)1 << 32 && value % 8 == 0;
+    }
+    if ((word & 0xffc0001fu) == 0xd280001bu || (word & 0xffc0001fu) == 0xf280001bu) { /* movz, movk x27, #n, lsl 0/16 */
+      if (word >> 22 & 1) return false;
+      uint64_t part = (uint64_t)(word >> 5 & 0xffff) << (word >> 21 & 1) * 16;
+      value = word >> 29 & 1 ? value | part : part;
+      found = true;
+    } else if ((word & 0x9f00001fu) == 0x9000001bu) { /* adrp x27 */
+      int64_t pages = (int64_t)((uint64_t)(word >> 5 & 0x7ffff) << 45) >> 43 | (int64_t)(word >> 29 & 3);
+      value = ((uint64_t)(uintptr_t)(at + i) & ~(uint64_t)4095) + (uint64_t)pages * 4096;
+    } else if ((word & 0xffc003ffu) == 0xf940037bu) { /* ldr x27, [x27, #n] */
+      memcpy(&value, (const void *)(uintptr_t)(value + layout_offset(word)), sizeof(value));
+      found = true;
+    }
+  }
+  return false;
+}
+
+/* Where a bl leads to; 0: it is none, or out of this runtime's text (a linker's veneer). */
+static uint64_t layout_target(const onstack_go_runtime *go, const uint32_t *at) {
+  if ((*at & 0xfc000000u) != 0x94000000u) return 0;
+  uint64_t target = (uint64_t)(uintptr_t)at + (uint64_t)((int64_t)((uint64_t)*at << 38) >> 36);
+  return target >= go->text.low && target < go->text.high ? target : 0;
+}
+
+/*
+ * morestack: g.m and m.g0, which is m's first word; what it saves of its caller's caller; and the change of stacks:
+ *   ldr x8, [x28, #g_m]; ldr x4, [x8]
+ *   mov x0, sp; str x0, [x28, #sched_sp]; str x29, [x28, #sched_bp]; str x30, [x28, #sched_pc]; str x3, [x28, #sched_lr]
+ *   ldr x28, [x8]; bl save_g
+ */
+static bool layout_read_morestack(const onstack_go_runtime *go, layout_code code, onstack_go_layout *layout) {
+  static const uint32_t begins[] = {0xf9400388u, 0xf9400104u};
+  static const uint32_t saves[] = {0x910003e0u, 0xf9000380u, 0xf900039du, 0xf900039eu, 0xf9000383u};
+  static const uint32_t leaves[] = {0xf940011cu};
+  static const bool first[] = {true, false}, stores[] = {false, true, true, true, true}, none[] = {false};
+  uint32_t begin = layout_find(code, begins, first, 2);
+  uint32_t save = layout_find(code, saves, stores, 5);
+  uint32_t leave = layout_find(code, leaves, none, 1);
+  if (begin != 0 || save == code.count || leave < save || leave + 1 >= code.count) return false;
+  layout->g_m = layout_offset(code.words[0]);
+  layout->sched_sp = layout_offset(code.words[save + 1]);
+  layout->sched_pc = layout_offset(code.words[save + 3]);
+  layout->sched_lr = layout_offset(code.words[save + 4]);
+  uint64_t save_g = layout_target(go, code.words + leave + 1);
+  return save_g != 0 && save_g % 4 == 0 && go->text.high - save_g >= 64 &&
+         layout_read_tls((const uint32_t *)(uintptr_t)save_g, 16, &layout->tls_g);
+}
+
+/* systemstack: ldr x5, [x4]; cmp x28, x5; b.eq; ldr x6, [x4, #m_curg]; cmp x28, x6. */
+static bool layout_read_systemstack(layout_code code, onstack_go_layout *layout) {
+  static const uint32_t loads[] = {0xf9400086u, 0xeb1c00dfu};
+  static const bool holes[] = {true, false};
+  uint32_t at = layout_find(code, loads, holes, 2);
+  if (at == code.count) return false;
+  layout->m_curg = layout_offset(code.words[at]);
+  return true;
+}
+
+/*
+ * The offset behind the one instruction that moves to another stack. Without any it is the body's length: SP stays
+ * (morestack_noctxt jumps to morestack). 0: several.
+ */
+static uint32_t layout_switch(layout_code code) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < code.count; i++) {
+    if (!layout_moves_sp(code.words[i])) continue;
+    if (found) return 0;
+    found = (i + 1) * 4;
+  }
+  return found ? found : code.count * 4;
+}
+
+/* Where a way of asmcgocall ends that has come back at `back`: behind ldur x29, [sp, #-8]. */
+static uint32_t layout_relinked(layout_code code, uint32_t back) {
+  for (uint32_t i = back + 1; i < code.count && i < back + 4; i++)
+    if (code.words[i] == 0xf85f83fdu) return i + 1;
+  return back + 1;
+}
+
+/*
+ * asmcgocall has two ways: mov sp, xN; ...; blr x1; ...; mov sp, xN; ...; ldur x29, [sp, #-8]. Outside of these ranges
+ * it is a function like any other. The first replaces the body, the second becomes a special of its own.
+ */
+static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *special, layout_code code) {
+  uint64_t low = special->body.low;
+  uint32_t opens = 0, calls = 0;
+  bool open = false, first = true;
+  special->treatment = ONSTACK_GO_PLAIN; /* the wrapper, which stays on its stack */
+  for (uint32_t i = 0; i < code.count; i++) {
+    if (code.words[i] == 0xd63f0020u) calls = i;
+    if (!layout_moves_sp(code.words[i])) continue;
+    if (first) special->treatment = ONSTACK_GO_BY_G;
+    if (!open) {
+      opens = i;
+      open = true;
+    } else if (calls > opens) {
+      if (!first && go->special_count == ONSTACK_GO_SPECIALS) return;
+      onstack_go_special *way = first ? special : &go->specials[go->special_count++];
+      way->body = (onstack_code_range){low + opens * 4, low + layout_relinked(code, i) * 4};
+      way->treatment = ONSTACK_GO_BY_G;
+      way->switch_at = (calls - opens) * 4;
+      first = open = false;
+    }
+  }
+}
+
+void onstack_go_layout_read(onstack_go_runtime *go) {
+  onstack_go_layout layout = {0};
+  bool grows = false, switches = false;
+  /* A name may have two bodies: the wrapper for the other calling convention does not match. */
+  uint32_t count = go->special_count;
+  for (uint32_t i = 0; i < count; i++) {
+    onstack_go_special *special = &go->specials[i];
+    layout_code code = layout_words(&special->body);
+    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
+        special->treatment == ONSTACK_GO_RESUMES)
+      special->switch_at = layout_switch(code);
+    if (special->treatment == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, code, &layout) || grows;
+    if (special->treatment == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(code, &layout) || switches;
+    if (special->treatment == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, code);
+  }
+  layout.known = grows && switches;
+  if (layout.known) go->layout = layout;
+}
 
 #endif
 
@@ -5175,6 +6582,26 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 
 /* ---- core/src/control/go_runtime.c ---- */
 
+/* ---- core/src/control/loader.h ---- */
+/*
+ * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
+ * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
+ * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
+ * inside dlopen has the same effect, and cannot be seen from here.)
+ */
+#ifndef ONSTACK_CONTROL_LOADER_H
+#define ONSTACK_CONTROL_LOADER_H
+
+#include <link.h>
+
+/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* In the child of a fork. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
+
+#endif
+
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
@@ -5213,6 +6640,11 @@ typedef struct go_object_list {
 
 static uint64_t go_seen_adds, go_seen_subs; /* under the map lock */
 static bool go_seen_any;
+
+/* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
+   at again, so many times, until it can be read. */
+#define GO_LOOKS 50u
+static uint32_t go_looks;
 
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
@@ -5312,6 +6744,9 @@ static const struct {
     {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
     {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
     {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
+#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
+    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
+#endif
     {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
@@ -5346,18 +6781,19 @@ static bool go_find_text(const go_object *object, const go_sections *sections, o
   return text->low < text->high && go_is_loaded(object, text->low, text->high - text->low);
 }
 
-static void go_inspect_object(const go_object *object) {
+/* False: it has Go's tables, but they could not be read. */
+static bool go_inspect_object(const go_object *object) {
   go_sections sections;
   onstack_go_pclntab table;
   onstack_go_runtime go;
   uint32_t count = onstack_code.go_count;
-  if (!go_find_sections(object, &sections)) return;
+  if (!go_find_sections(object, &sections)) return true;
   for (uint32_t i = 0; i < count; i++)
-    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return;
+    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return true;
   memset(&go, 0, sizeof(go));
-  if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return;
-  if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return;
-  if (!go_find_text(object, &sections, &table, &go.text)) return;
+  if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return true;
+  if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return false;
+  if (!go_find_text(object, &sections, &table, &go.text)) return false;
   go.functions = (onstack_go_functions){table.base + table.functions,
                                         table.base + table.functions,
                                         table.base + table.pc_values,
@@ -5369,21 +6805,49 @@ static void go_inspect_object(const go_object *object) {
   onstack_go_layout_read(&go);
   onstack_code.go[count] = go;
   onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */
+  /* What a handler remembers of this code is from before: described by nothing. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  return true;
 }
 
 void onstack_go_runtime_refresh(void) {
   /* Go shared libraries are never unloaded (the runtime does not support it), so entries stay good. */
   go_object_list list = {.objects = malloc(GO_OBJECTS * sizeof(go_object))};
   if (!list.objects) return;
-  dl_iterate_phdr(go_copy_object, &list);
-  for (uint32_t i = 0; i < list.count; i++) go_inspect_object(&list.objects[i]);
-  go_seen_any = true;
+  if (!onstack_loader_each(go_copy_object, &list)) {
+    free(list.objects);
+    return;
+  }
+  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
+  bool settled = true;
+  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
+  go_seen_any = settled || ++go_looks >= GO_LOOKS;
+  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
   go_seen_adds = list.adds;
   go_seen_subs = list.subs;
   free(list.objects);
 }
 
 bool onstack_go_runtime_is_present(void) { return onstack_observe(&onstack_code.go_count) > 0; }
+
+/* ---- core/src/control/loader.c ---- */
+
+static uint32_t loader_inside; /* threads of ours in a call */
+static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_dekker_add(&loader_inside, 1u);
+  dl_iterate_phdr(visit, data);
+  onstack_dekker_sub(&loader_inside, 1u);
+  return true;
+}
+
+void onstack_loader_after_fork(void) {
+  if (onstack_load_relaxed(&loader_inside) == 0) return;
+  onstack_store_relaxed(&loader_lost, 1u);
+  onstack_store_relaxed(&loader_inside, 0u);
+}
 
 /* ---- core/src/control/memory_map.c ---- */
 
@@ -5436,26 +6900,34 @@ static void map_parse_line(map_parser *parser) {
   parser->visit(parser->data, &mapping);
 }
 
-int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+/* Returns the bytes read, or -errno. */
+static long map_read(const char *path, map_parser *parser) {
   char buffer[4096];
-  map_parser parser = {.length = 0, .visit = visit, .data = data};
-  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return (int)file;
-  long got;
+  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0), got, total = 0;
+  if (file < 0) return file;
   for (;;) {
     got = onstack_sys_call3(SYS_read, file, (long)buffer, sizeof(buffer));
     if (got == -EINTR) continue;
     if (got <= 0) break;
+    total += got;
     for (long i = 0; i < got; i++) {
       if (buffer[i] == '\n') {
-        map_parse_line(&parser);
-        parser.length = 0;
-      } else if (parser.length < sizeof(parser.line) - 1) {
-        parser.line[parser.length++] = buffer[i];
+        map_parse_line(parser);
+        parser->length = 0;
+      } else if (parser->length < sizeof(parser->line) - 1) {
+        parser->line[parser->length++] = buffer[i];
       }
     }
   }
   onstack_sys_call1(SYS_close, file);
+  return got < 0 ? got : total;
+}
+
+int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+  map_parser parser = {.length = 0, .visit = visit, .data = data};
+  long got = map_read("/proc/self/maps", &parser);
+  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  if (got == 0) got = map_read("/proc/thread-self/maps", &parser);
   return got < 0 ? (int)got : 0;
 }
 
@@ -5489,10 +6961,12 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 #define ONSTACK_CONTROL_RULE_TABLE_H
 
 /*
- * Derives the table of a section; offsets are relative to `base`, functions outside [base, base + 4 GiB) are left out.
+ * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
+ * hostile one could make the index as large as the address space. At most 4 GiB.
  * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
  */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base);
+ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base,
+                                                                     uint64_t high);
 
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
@@ -5509,17 +6983,18 @@ ONSTACK_INTERNAL int onstack_threads_prepare(void);
 /* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
 ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 
-/* Gives every thread of /proc/self/task a timer, but our own. Before the process tick runs. */
-ONSTACK_INTERNAL void onstack_threads_arm_all(onstack_slot *slot);
+/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
+   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
+ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
 
 /*
- * Gives a timer to threads that have none yet. Needed where the process tick does not find them: before Linux 6.4 the
+ * Gives a timer to threads that have none yet. Needed where no process tick finds them: on the wall clock, and before Linux 6.4 the
  * kernel hands a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c,
  * complete_signal; changed for posix timers in 6.4). There new threads are found late, and short ones missed.
  * The consumer of the slot only.
  */
-ONSTACK_INTERNAL bool onstack_threads_need_scan(void);
-ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot);
+ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
+ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings);
 
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
@@ -5541,6 +7016,13 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 
 /* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
+
+/*
+ * True if nothing is left of the process but our own threads, `others` more that are ours as well, and a first thread
+ * that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
+ * /proc, or beside another library's thread. Any thread.
+ */
+ONSTACK_INTERNAL bool onstack_threads_are_all_ours(uint32_t others);
 
 /* Records in use. Any thread. */
 ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
@@ -5641,16 +7123,14 @@ static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
  * refuses the call altogether (seccomp), a plain copy: then only a dlclose in this very moment can hurt.
  */
 static size_t module_read(uint64_t address, void *out, size_t size) {
-  struct {
-    uint64_t base, length;
-  } local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
-  long got = onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
+  long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
   if (got >= 0) return (size_t)got;
   uint8_t byte = 0;
   remote.base = (uint64_t)(uintptr_t)&byte;
   local.base = (uint64_t)(uintptr_t)out;
   local.length = remote.length = 1;
-  if (onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0) == 1) return 0;
+  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 1) return 0;
   memcpy(out, (const void *)(uintptr_t)address, size);
   return size;
 }
@@ -5687,7 +7167,7 @@ static const onstack_rule_table *module_derive(const module_entry *entry) {
   uint8_t *copy = size ? malloc(size) : NULL;
   if (!copy) return NULL;
   onstack_cfi_section section = {.bytes = copy, .size = module_read(address, copy, size), .address = address};
-  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base);
+  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
   free(copy);
   return table;
 }
@@ -5704,7 +7184,8 @@ static void modules_publish(void) {
   onstack_store_relaxed(&onstack_modules.turn, onstack_modules.turn + 1); /* odd: a walk meanwhile finds no rules */
   onstack_fence_publish();
   for (uint32_t i = 0; i < modules_known.count; i++) {
-    const onstack_module *from = &modules_known.entries[i].module;
+    const module_entry *entry = &modules_known.entries[i];
+    const onstack_module *from = &entry->module;
     onstack_module *to = &onstack_modules.modules[count];
     if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
     onstack_store_relaxed(&to->low, from->low);
@@ -5712,12 +7193,13 @@ static void modules_publish(void) {
     onstack_store_relaxed(&to->base, from->base);
     onstack_store_relaxed(&to->table, from->table);
     onstack_store_relaxed(&to->number, from->number);
+    onstack_store_relaxed(&to->pending, (uint32_t)(entry->section_header && !entry->tried));
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
   onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
   /* After the map: a handler with the new epoch finds only what the new map names. */
-  onstack_publish(&onstack_pc_epoch, onstack_pc_epoch + 1);
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
 }
 
 static void modules_retire(const onstack_rule_table *table) {
@@ -5784,12 +7266,12 @@ static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
 
 static void modules_look(void) {
   module_list now = {0};
-  dl_iterate_phdr(module_peek, &now);
+  if (!onstack_loader_each(module_peek, &now)) return;
   if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
   module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
   if (!fresh.entries) return;
   fresh.names = malloc(MODULES_NAME_BYTES);
-  dl_iterate_phdr(module_copy, &fresh);
+  onstack_loader_each(module_copy, &fresh);
   modules_take_over(&fresh);
   free(fresh.names);
 }
@@ -5819,8 +7301,12 @@ static module_entry *modules_next(size_t *size) {
 
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
-  for (uint32_t i = 0; i < modules_retired_count; i++) onstack_rule_table_free(modules_retired[i]);
-  modules_retired_count = 0;
+  /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
+  while (modules_retired_count > 0) {
+    const onstack_rule_table *table = modules_retired[modules_retired_count - 1];
+    onstack_publish(&modules_retired_count, modules_retired_count - 1);
+    onstack_rule_table_free(table);
+  }
 }
 
 bool onstack_modules_refresh(size_t budget_bytes) {
@@ -5829,16 +7315,17 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while (budget_bytes > 0 && (entry = modules_next(&size)) && (spent == 0 || spent + size <= budget_bytes)) {
+  while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
     entry->module.table = module_derive(entry);
     entry->tried = true;
     spent += size + 1;
     derived = true;
   }
+  bool missing = entry != NULL;
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);
-  return entry != NULL;
+  return missing;
 }
 
 void onstack_modules_after_fork(void) {
@@ -5855,9 +7342,10 @@ void onstack_modules_after_fork(void) {
 #include <signal.h>
 #include <string.h>
 
-/* The structure of version 0.1, the first and so far the shortest. */
+/* The first structure, and so far the shortest: up to sink_data. */
 #define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(sizeof(onstack_options) == OPTIONS_SIZE_0_1, "options grow at the end, and the old size stays known");
+_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
+               "options grow at the end, and the old sizes stay known");
 
 #define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
 #define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
@@ -5880,10 +7368,10 @@ static int options_copy(const onstack_options *from, onstack_options *to) {
   memset(to, 0, sizeof(*to));
   to->size = sizeof(*to);
   if (!from) return 0;
-  if (from->size < OPTIONS_SIZE_0_1) return ONSTACK_E_OPTIONS;
+  if (from->size < OPTIONS_SIZE_0_1 || from->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
   for (size_t i = sizeof(*to); i < from->size; i++)
     if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
-  memcpy(to, from, sizeof(*to));
+  memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
@@ -5896,7 +7384,9 @@ static int options_check_switches(const onstack_options *options) {
   if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
       options->fork > ONSTACK_FORK_FOLLOW)
     return ONSTACK_E_OPTIONS;
-  if (options->clock == ONSTACK_CLOCK_WALL || options->fork == ONSTACK_FORK_FOLLOW) return ONSTACK_E_UNSUPPORTED;
+  /* Asked for and never called would be a silent loss. */
+  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
+  if (options->thread_filter && options->clock != ONSTACK_CLOCK_WALL) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -5910,6 +7400,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
     return 0;
   }
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
+  if (custom->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
   for (size_t i = sizeof(*custom); i < custom->size; i++)
     if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
@@ -5949,6 +7440,12 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
   settings->restore = options.restore ? options.restore : ONSTACK_RESTORE_EXACT;
+  settings->resumed = false;
+  settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
+  settings->fork_sink_data = options.fork_sink_data;
+  settings->clock = options.clock ? options.clock : ONSTACK_CLOCK_CPU;
+  settings->thread_filter = options.thread_filter;
+  settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;
   settings->sink_data = options.sink_data;
   return 0;
@@ -5993,7 +7490,7 @@ void onstack_pin_self(void) {
 #define RULE_MAX 65535u     /* distinct rules; row 16-bit number. Number 0 is "no rule" */
 
 typedef struct rule_builder {
-  uint64_t base;
+  uint64_t base, high; /* of the object; functions elsewhere are left out */
   bool failed; /* memory */
   onstack_cfi_function *functions;
   size_t function_count, function_room;
@@ -6027,7 +7524,7 @@ static bool rule_grow(rule_builder *builder, void *array_pointer, uint32_t count
 
 static bool rule_note_function(void *data, const onstack_cfi_function *function) {
   rule_builder *builder = data;
-  if (function->low < builder->base || function->high - builder->base > UINT32_MAX) return true;
+  if (function->low < builder->base || function->high > builder->high) return true;
   if (builder->function_count == builder->function_room) {
     size_t room = builder->function_room ? builder->function_room * 2 : 1024;
     onstack_cfi_function *grown = realloc(builder->functions, room * sizeof(*grown));
@@ -6169,11 +7666,12 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   return table;
 }
 
-const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base) {
+const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high) {
   rule_builder builder;
   const onstack_rule_table *table = NULL;
   memset(&builder, 0, sizeof(builder));
   builder.base = base;
+  builder.high = high - base > UINT32_MAX ? base + UINT32_MAX : high;
   onstack_cfi_each(section, rule_note_function, &builder);
   if (builder.function_count > 0) {
     rule_sort_functions(&builder);
@@ -6193,6 +7691,42 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
 }
 
 /* ---- core/src/control/slots.c ---- */
+
+/* ---- core/src/control/ticker.h ---- */
+/*
+ * The clock's stand-in where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at
+ * the clocks of all threads and sends the ticks itself, as signals that look like a timer's. The handler knows no
+ * difference: value, timer id and overruns are where it looks for them.
+ *
+ * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
+ * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
+ * what they used before that counts.
+ */
+#ifndef ONSTACK_CONTROL_TICKER_H
+#define ONSTACK_CONTROL_TICKER_H
+
+typedef struct onstack_ticker_mark {
+  uint32_t tid;    /* whose mark this is; 0: nobody's yet */
+  int64_t sent_ns; /* the thread's clock up to which ticks have been sent; a phase below zero at first */
+} onstack_ticker_mark;
+
+typedef struct onstack_ticker {
+  onstack_slot *slot;
+  onstack_ticker_mark *marks; /* by record */
+  bool started;               /* one round is over: threads that are new now began after the session did */
+} onstack_ticker;
+
+/* True if this process may send itself such signals. Any thread. */
+ONSTACK_INTERNAL bool onstack_ticker_is_possible(void);
+
+/* Returns 0 or -ENOMEM. Start only; release it when its thread is gone. */
+ONSTACK_INTERNAL int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_ticker_release(onstack_ticker *ticker);
+
+/* One round; returns the ns until the next one. On the ticker's thread. */
+ONSTACK_INTERNAL uint64_t onstack_ticker_work(void *ticker);
+
+#endif
 
 /* ---- core/src/control/vdso.h ---- */
 #ifndef ONSTACK_CONTROL_VDSO_H
@@ -6217,7 +7751,7 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
  * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
  * largest.
  */
-#define SLOT_POPULATE ((size_t)1 << 20) /* of a larger buffer only so much is made resident at once */
+#define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
 #endif
@@ -6251,7 +7785,6 @@ void onstack_control_unlock(void) {
 /* Everything that the first start of the process does, and later ones find done. */
 static int slots_prepare(void) {
   int result = onstack_threads_prepare();
-  if (result == 0) result = onstack_fork_prepare();
   if (result == 0) onstack_pin_self();
   return result;
 }
@@ -6265,13 +7798,13 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  size_t used = onstack_ring_bytes(bytes, settings->depth, settings->label_bytes);
-  madvise(has->memory, used < SLOT_POPULATE ? used : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
 
 /* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
 static int slot_check_host(const onstack_settings *settings) {
+  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
   onstack_code_map_refresh(NULL);
   if (!onstack_go_runtime_is_present()) return 0;
   if (!settings->on_stack) return ONSTACK_E_OPTIONS;
@@ -6286,6 +7819,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->generation++;
   slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
+  slot->clock = settings->clock;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
@@ -6294,7 +7828,8 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
-  slot->sink_tid = slot->drain_tid = 0;
+  slot->sink_tid = slot->drain_tid = slot->ticker_tid = 0;
+  slot->ticker = false;
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
@@ -6317,19 +7852,30 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
+/* The process tick finds threads without a list; the wall clock and the ticker would be silent. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  int result = onstack_threads_arm_all(slot, settings);
+  return slot->clock == ONSTACK_CLOCK_WALL || slot->ticker ? result : 0;
+}
+
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_clock_cpu_create_process(slot);
-  if (result < 0) return result;
+  int result = onstack_clock_create_process(slot);
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
+  slot->ticker = result < 0;
+  if (slot->ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
-    onstack_clock_cpu_stop_process(slot);
+    onstack_clock_stop_process(slot);
     return result;
   }
   onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. */
-  onstack_threads_arm_all(slot);
-  result = onstack_clock_cpu_start_process(slot);
+  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. In a child of
+     fork there is one, which the process tick finds, or the consumer's first scan. */
+  result = settings->resumed ? 0 : slot_arm(slot, settings);
+  if (result == 0) result = onstack_clock_start_process(slot);
   if (result < 0) onstack_slot_quiet(slot, settings);
   return result;
 }
@@ -6337,7 +7883,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
-  onstack_clock_cpu_stop_process(slot);
+  onstack_clock_stop_process(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
@@ -6350,10 +7896,17 @@ void onstack_slot_give_back(onstack_slot *slot) {
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_store_relaxed(&slot->drain_tid, 0);
+  onstack_store_relaxed(&slot->ticker_tid, 0);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
     if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
   onstack_memory_pipe_close();
+}
+
+bool onstack_slots_in_sink(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == tid) return true;
+  return false;
 }
 
 void onstack_slots_after_fork(void) {
@@ -6372,7 +7925,7 @@ void onstack_slots_after_fork(void) {
     slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
-    slot->drain_tid = slot->sink_tid = 0;
+    slot->drain_tid = slot->sink_tid = slot->ticker_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
   onstack_timers_held = 0;
@@ -6380,6 +7933,7 @@ void onstack_slots_after_fork(void) {
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_memory_pipe_after_fork();
   onstack_code_map_after_fork();
+  onstack_loader_after_fork();
   onstack_modules_after_fork();
 }
 
@@ -6394,9 +7948,12 @@ void onstack_slots_after_fork(void) {
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+
+#define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
 
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
@@ -6441,42 +7998,66 @@ static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   onstack_thread_write_end(record);
 }
 
-/* Our drain threads, of every session: they block the signal and would only collect pending ticks. */
+/* Our own threads, of every session: they block the signal and would only collect pending ticks. */
 static bool threads_is_own(uint32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid) return true;
+    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid ||
+        onstack_load_relaxed(&onstack_slots[i].ticker_tid) == (int32_t)tid)
+      return true;
   return false;
 }
 
-void onstack_threads_arm_all(onstack_slot *slot) {
-  DIR *directory = opendir("/proc/self/task");
-  struct dirent *entry;
-  if (!directory) return; /* no /proc: the process tick finds the threads one by one */
-  while ((entry = readdir(directory))) {
-    uint64_t name[2];
-    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-    if (tid == 0 || threads_is_own(tid) || onstack_thread_find(&slot->threads, tid)) continue;
-    onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-    if (!record) continue;
-    if (threads_read_name(tid, name)) threads_set_name(record, name);
-    onstack_clock_cpu_arm(slot, record, tid);
-  }
-  closedir(directory);
+/* The host's function: it may be asked under the control lock, so what it starts or stops is refused (CONTEXT). */
+static bool threads_is_wanted(const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char text[17] = {0};
+  if (!settings->thread_filter) return true;
+  memcpy(text, name, 16);
+  return settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
 }
 
-bool onstack_threads_need_scan(void) {
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) return;
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  if (threads_is_wanted(settings, tid, name))
+    onstack_clock_arm(slot, record, tid);
+  else
+    onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
+}
+
+int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+  DIR *directory = opendir("/proc/self/task");
+  struct dirent *entry;
+  uint32_t listed = 0;
+  if (!directory) return -errno;
+  for (errno = 0; (entry = readdir(directory)); errno = 0) {
+    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+    listed += tid != 0;
+    if (tid == 0 || (!settings->own_threads && threads_is_own(tid)) || onstack_thread_find(&slot->threads, tid)) continue;
+    threads_adopt(slot, settings, tid);
+  }
+  int result = -errno;
+  closedir(directory);
+  return result < 0 || listed > 0 ? result : -ENOENT;
+}
+
+bool onstack_threads_need_scan(const onstack_settings *settings) {
   struct utsname system;
   unsigned major, minor;
+  if (settings->clock == ONSTACK_CLOCK_WALL) return true;
   if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
   return major < 6 || (major == 6 && minor < 4);
 }
 
-void onstack_threads_arm_new(onstack_slot *slot) {
+void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->scanning, 1u);
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
   /* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_threads_arm_all(slot);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING)
+    onstack_threads_arm_all(slot, settings);
   onstack_dekker_store(&slot->scanning, 0u);
 }
 
@@ -6494,7 +8075,7 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
 static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)slot;
   (void)tid;
-  onstack_clock_cpu_disarm(record);
+  onstack_clock_disarm(record);
 }
 
 /*
@@ -6536,13 +8117,39 @@ bool onstack_threads_all_idle(void) {
 
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;
-  onstack_clock_cpu_disarm(record);
+  onstack_clock_disarm(record);
   onstack_thread_release(&slot->threads, record);
 }
 
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
-/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc. */
+static bool threads_blocks(uint32_t tid, int32_t signal) {
+  char path[48], text[4096];
+  unsigned long long mask = 0;
+  snprintf(path, sizeof(path), "/proc/self/task/%u/status", tid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;
+  ssize_t got = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  return !line || sscanf(line, "SigBlk: %llx", &mask) != 1 || (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+/*
+ * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
+ * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
+ */
+static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
+  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
+  onstack_clock_disarm(record);
+  onstack_clock_arm(&onstack_slots[slot->index], record, tid);
+  onstack_store_relaxed(&record->ticked, 1u); /* its name is another one, too */
+}
+
+/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
+   the threads that have samples: of ten thousand there are not many within a second. */
 static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t name[2];
   if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
@@ -6550,11 +8157,30 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     threads_release(slot, record, tid);
     return;
   }
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
   onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
+  if (onstack_load_relaxed(&record->ticked) == 0) {
+    threads_doubt(slot, record, tid);
+    return;
+  }
+  onstack_store_relaxed(&record->ticked, 0u); /* before the look: a tick meanwhile brings another one */
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
+
+bool onstack_threads_are_all_ours(uint32_t others) {
+  struct stat tasks;
+  char path[8];
+  nlink_t own = others;
+  if (stat("/proc/self/task", &tasks) != 0) return false; /* it has one link for each thread, and two more */
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    own += onstack_load_relaxed(&onstack_slots[i].drain_tid) != 0;
+    own += onstack_load_relaxed(&onstack_slots[i].ticker_tid) != 0;
+  }
+  if (tasks.st_nlink != 2 + own + 1) return false;
+  /* The other one is the first thread, always listed; when it has ended it has no program any more. */
+  return readlink("/proc/self/exe", path, sizeof(path)) < 0 && errno == ENOENT;
+}
 
 uint64_t onstack_threads_count(const onstack_slot *slot) {
   uint64_t count = 0;
@@ -6574,6 +8200,88 @@ bool onstack_threads_in_handler(int32_t tid) {
     if (record && onstack_load_relaxed(&record->busy) != 0) return true;
   }
   return false;
+}
+
+/* ---- core/src/control/ticker.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
+#define TICKER_LONGEST_NS 50000000u
+
+static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
+  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
+}
+
+bool onstack_ticker_is_possible(void) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  return ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info) == 0;
+}
+
+int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot) {
+  *ticker = (onstack_ticker){.slot = slot, .marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(*ticker->marks))};
+  return ticker->marks ? 0 : -ENOMEM;
+}
+
+void onstack_ticker_release(onstack_ticker *ticker) {
+  free(ticker->marks);
+  ticker->marks = NULL;
+}
+
+/* Negative: the thread is gone. */
+static int64_t ticker_clock(const onstack_slot *slot, uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return -1;
+  return now.seconds * 1000000000 + now.nanoseconds;
+}
+
+static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint64_t ticks) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = ONSTACK_THREAD_BY_TICKER;
+  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
+  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
+  onstack_store_relaxed(&record->unanswered, 1u); /* before the handler can take it back */
+  if (ticker_queue(mark->tid, slot->signal, &info) == 0)
+    mark->sent_ns += (int64_t)(ticks * slot->period_ns);
+  else
+    onstack_store_relaxed(&record->unanswered, 0u); /* it has ended, or the queue is full: the next round tries again */
+}
+
+static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
+  onstack_slot *slot = ticker->slot;
+  onstack_thread *record = &slot->threads.records[index];
+  onstack_ticker_mark *mark = &ticker->marks[index];
+  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  if (tid == 0 || onstack_observe(&record->timer) != ONSTACK_THREAD_BY_TICKER) return;
+  int64_t now = ticker_clock(slot, tid);
+  if (now < 0) return;
+  if (mark->tid != tid || now < mark->sent_ns) {
+    /* The phase is uniform in [0, T), as a timer's first expiry. Real time before the scan is not the thread's. */
+    bool from_birth = ticker->started && slot->clock != ONSTACK_CLOCK_WALL;
+    *mark = (onstack_ticker_mark){tid, (from_birth ? 0 : now) - (int64_t)onstack_clock_random(slot, record, tid) + 1};
+  }
+  if (now - mark->sent_ns < (int64_t)slot->period_ns || onstack_load_relaxed(&record->unanswered) != 0) return;
+  ticker_send(slot, record, mark, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
+}
+
+uint64_t onstack_ticker_work(void *data) {
+  onstack_ticker *ticker = data;
+  const onstack_slot *slot = ticker->slot;
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
+    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(ticker, i);
+    ticker->started = true;
+  }
+  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
+  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
 }
 
 /* ---- core/src/control/vdso.c ---- */
@@ -6696,6 +8404,7 @@ ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink,
 #include <string.h>
 
 static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, onstack_sink sink, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
   char name[sizeof(entry->thread_name) + 1];
   memcpy(name, entry->thread_name, sizeof(entry->thread_name));
   name[sizeof(entry->thread_name)] = 0;
@@ -6712,8 +8421,18 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, ons
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
+      .clock = slot->clock,
   };
   return sink(data, &sample) == 0;
+}
+
+/* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
+static void deliver_prove(onstack_slot *slot, onstack_ring_entry *entry) {
+  if (!slot->copy_works) return;
+  uint32_t believed = onstack_proof_check(entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count);
+  if (believed == entry->frame_count) return;
+  entry->frame_count = believed;
+  entry->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
 }
 
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry) {
@@ -6732,6 +8451,7 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
   uint32_t generation = onstack_load_relaxed(&slot->generation);
   while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
+      deliver_prove(slot, entry);
       /* Before the sink: it may fork, and look at the statistics. */
       deliver_count(counters, entry);
       onstack_tally_add(tally, entry, onstack_ring_found(&slot->ring, entry));
@@ -6793,13 +8513,14 @@ void onstack_tally_release(onstack_tally *tally) {
 
 /* ---- core/src/drain/thread.c ---- */
 /* ---- core/src/drain/thread.h ---- */
-/* The drain thread: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
+/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
 #ifndef ONSTACK_DRAIN_THREAD_H
 #define ONSTACK_DRAIN_THREAD_H
 
 #include <pthread.h>
 
 typedef struct onstack_drain_thread {
+  const char *name; /* at most 15 bytes, "onstack-..." */
   pthread_t thread;
   uint32_t *wake; /* futex word that the handler sets to 1 */
   int32_t *tid;   /* where the thread's id goes once it runs */
@@ -6812,7 +8533,11 @@ typedef struct onstack_drain_thread {
 /* Starts it with every signal blocked; returns when *tid is known. 0 or -errno. Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
-/* Lets it finish and joins it. No `work` runs or begins after this. */
+/* Lets it finish, without waiting. */
+ONSTACK_INTERNAL void onstack_drain_thread_dismiss(onstack_drain_thread *drain);
+
+/* Lets it finish and joins it; on that very thread (an exit handler that libc runs there) does its last round. No `work`
+   runs or begins after this. */
 ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
 
 #endif
@@ -6820,12 +8545,11 @@ ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
 #include <signal.h>
 #include <sys/prctl.h>
 
-#define DRAIN_THREAD_NAME "onstack-drain"
 static const struct onstack_timespec drain_interval = {0, 100000000};
 
 static void *drain_thread_main(void *argument) {
   onstack_drain_thread *drain = argument;
-  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)DRAIN_THREAD_NAME);
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   if (drain->unblocked_signal) {
     onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
@@ -6838,6 +8562,9 @@ static void *drain_thread_main(void *argument) {
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
+  /* Not if it is somebody else's by now: in the child of a sink that forked and returned. */
+  int32_t self = onstack_sys_gettid();
+  onstack_cas(drain->tid, &self, 0);
   return NULL;
 }
 
@@ -6856,11 +8583,18 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   return 0;
 }
 
-void onstack_drain_thread_stop(onstack_drain_thread *drain) {
+void onstack_drain_thread_dismiss(onstack_drain_thread *drain) {
   onstack_publish(&drain->quit, 1u);
   onstack_exchange(drain->wake, 1u);
   onstack_sys_futex_wake(drain->wake);
-  pthread_join(drain->thread, NULL);
+}
+
+void onstack_drain_thread_stop(onstack_drain_thread *drain) {
+  onstack_drain_thread_dismiss(drain);
+  if (pthread_equal(pthread_self(), drain->thread))
+    drain->work(drain->data);
+  else
+    pthread_join(drain->thread, NULL);
 }
 
 /* ---- core/src/profile/arena.c ---- */
@@ -7347,6 +9081,13 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type,
                                               onstack_elf_query *queries, size_t count, onstack_profile_arena *names);
 
+/*
+ * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
+ * any further. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
+                                              bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data);
+
 /* How good a name a symbol is for the code that it covers; 0: it is no function. */
 ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
 
@@ -7427,7 +9168,8 @@ typedef struct onstack_profile_maps {
 ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous,
                                                                  bool keep_retired);
 
-/* Reference counts are under the profile's lock; true: it was the last, the caller frees the set (outside the lock). */
+/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+   while (onstack_profile_take under a writer), so counts are atomic. */
 ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
 ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
 
@@ -7485,6 +9227,8 @@ static int elf_module_open_path(onstack_elf_file *file, const char *path, const 
 static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
   const onstack_elf_build_id *id = &mapping->build_id;
   if (mapping->main && elf_module_open_path(file, "/proc/self/exe", id) == 0) return 0;
+  /* Where the first thread has ended before the others. */
+  if (mapping->main && elf_module_open_path(file, "/proc/thread-self/exe", id) == 0) return 0;
   if (onstack_profile_mapping_is_file(mapping)) {
     if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
     return elf_module_open_path(file, mapping->path, id);
@@ -7601,7 +9345,8 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
 }
 
 /* False when the table is given up. */
-static bool elf_symbol_offer(elf_symbol_scan *scan, const onstack_elf_symbol *symbol) {
+static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
+  elf_symbol_scan *scan = data;
   uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
   for (size_t i = elf_query_lower_bound(scan->queries, scan->count, symbol->value); i < scan->count; i++) {
@@ -7619,16 +9364,17 @@ static bool elf_symbol_offer(elf_symbol_scan *scan, const onstack_elf_symbol *sy
   return true;
 }
 
-static int elf_symbols_stream(elf_symbol_scan *scan) {
-  uint64_t left = scan->table->bytes / sizeof(onstack_elf_symbol);
-  uint64_t offset = scan->table->offset;
+int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
+                             bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data) {
+  uint64_t left = table->bytes / sizeof(onstack_elf_symbol);
+  uint64_t offset = table->offset;
   onstack_elf_symbol *symbols = malloc(ONSTACK_ELF_SYMBOLS_AT_ONCE * sizeof(*symbols));
   if (symbols == NULL) return -ENOMEM;
   bool go_on = true;
   while (go_on && left > 0) {
     size_t some = left < ONSTACK_ELF_SYMBOLS_AT_ONCE ? (size_t)left : ONSTACK_ELF_SYMBOLS_AT_ONCE;
-    go_on = onstack_elf_read(scan->file, offset, symbols, some * sizeof(*symbols));
-    for (size_t i = 0; go_on && i < some; i++) go_on = elf_symbol_offer(scan, &symbols[i]);
+    go_on = onstack_elf_read(file, offset, symbols, some * sizeof(*symbols));
+    for (size_t i = 0; go_on && i < some; i++) go_on = visit(data, &symbols[i]);
     left -= some;
     offset += some * sizeof(*symbols);
   }
@@ -7699,7 +9445,7 @@ int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, 
   if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;
   for (size_t i = 0; i < count; i++) queries[i].rank = 0;
-  int error = elf_symbols_stream(&scan);
+  int error = onstack_elf_symbols_each(file, scan.table, elf_symbol_offer, &scan);
   return error != 0 ? error : elf_symbols_take_names(&scan, names);
 }
 
@@ -7826,6 +9572,7 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack *items;
   size_t count;
   size_t capacity;
+  bool cpu; /* not all samples are from the wall clock */
   onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
 } onstack_profile_stacks;
 
@@ -7852,6 +9599,7 @@ typedef struct onstack_profile_view {
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */
   bool thread_names;
+  bool wall; /* all samples are from the wall clock */
   int64_t start_unix_ns;
   int64_t duration_ns; /* since then */
 } onstack_profile_view;
@@ -8447,7 +10195,7 @@ onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *prev
   return NULL;
 }
 
-bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return --maps->references == 0; }
+bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
 
 void onstack_profile_maps_free(onstack_profile_maps *maps) {
   onstack_profile_arena_release(&maps->arena);
@@ -8505,13 +10253,22 @@ static int maps_text_read_all(int descriptor, char **text) {
   return -ENOMEM;
 }
 
-int onstack_maps_text_read(char **text) {
-  *text = NULL;
-  int descriptor = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+static int maps_text_read_file(const char *path, char **text) {
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return -errno;
   int error = maps_text_read_all(descriptor, text);
   close(descriptor);
   return error;
+}
+
+int onstack_maps_text_read(char **text) {
+  *text = NULL;
+  int error = maps_text_read_file("/proc/self/maps", text);
+  if (error != 0 || (*text)[0] != '\0') return error;
+  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  free(*text);
+  *text = NULL;
+  return maps_text_read_file("/proc/thread-self/maps", text);
 }
 
 /* A number in hexadecimal or decimal, then exactly `after`. */
@@ -8589,6 +10346,7 @@ int onstack_profile_output_open(onstack_profile_output *output, onstack_writer w
 }
 
 static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
+  ONSTACK_STOP_EXCEPTIONS;
   if (output->error != 0 || length == 0) return;
   if (output->writer(output->data, bytes, length) != 0) output->error = ONSTACK_E_OUTPUT;
 }
@@ -8753,9 +10511,10 @@ static uint64_t pprof_main_period(const onstack_profile_view *view) {
 
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
+  const char *clock = report->view.wall ? "wall" : "cpu";
   int error = pprof_write_value_type(writer, pprof_profile_sample_type, "samples", "count");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, "cpu", "nanoseconds");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, "cpu", "nanoseconds");
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, clock, "nanoseconds");
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, clock, "nanoseconds");
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;
   onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
@@ -9272,6 +11031,7 @@ static int profile_count(onstack_profile *profile, const onstack_profile_stack *
   if (profile->stacks == NULL) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
+  profile->stacks->cpu |= sample->clock != ONSTACK_CLOCK_WALL;
   profile->samples++;
   profile->ticks += sample->weight;
   profile->time_ns += sample->weight * sample->period_ns;
@@ -9297,6 +11057,43 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   return error;
 }
 
+/* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
+static void profile_move(onstack_profile *from, onstack_profile *to) {
+  onstack_profile empty = *to;
+  to->stacks = from->stacks;
+  to->maps = from->maps;
+  to->maps_stale = from->maps_stale;
+  to->maps_read_ns = from->maps_read_ns;
+  to->start_ns = from->start_ns;
+  to->start_unix_ns = from->start_unix_ns;
+  to->samples = from->samples;
+  to->ticks = from->ticks;
+  to->time_ns = from->time_ns;
+  from->stacks = NULL;
+  from->maps = empty.maps;
+  from->maps_stale = empty.maps_stale;
+  from->maps_read_ns = empty.maps_read_ns;
+  from->start_ns = empty.start_ns;
+  from->start_unix_ns = empty.start_unix_ns;
+  from->samples = from->ticks = from->time_ns = 0;
+}
+
+ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
+  if (out == NULL) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  const onstack_profile_options options = {.size = sizeof(options),
+                                           .thread_names = profile->thread_names ? ONSTACK_ON : ONSTACK_OFF,
+                                           .thread_ids = profile->thread_ids ? ONSTACK_ON : ONSTACK_OFF,
+                                           .max_stacks = (uint32_t)profile->max_stacks};
+  int error = onstack_profile_new(&options, out);
+  if (error != 0) return error;
+  pthread_mutex_lock(&profile->lock);
+  profile_move(profile, *out);
+  pthread_mutex_unlock(&profile->lock);
+  return 0;
+}
+
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
   if (profile == NULL) return;
   pthread_mutex_lock(&profile->lock);
@@ -9309,6 +11106,22 @@ ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
   pthread_mutex_unlock(&profile->lock);
   if (stacks != NULL) onstack_profile_stacks_free(stacks);
   profile_free_maps(old);
+}
+
+/* What a thread that is not here may have been changing is left to itself. A set of mappings is never changed, and the
+   pointer to it by one store: that one is good as it is. */
+ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
+  if (profile == NULL) return;
+  bool sound = pthread_mutex_trylock(&profile->lock) == 0;
+  onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
+  profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
+  profile->stacks = NULL;
+  profile->samples = profile->ticks = profile->time_ns = 0;
+  profile->maps_stale = true;
+  profile->maps_read_ns = 0;
+  profile_restart_clock(profile);
+  if (stacks != NULL) onstack_profile_stacks_free(stacks);
 }
 
 ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
@@ -9337,7 +11150,8 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_v
   view->count = profile->stacks->count;
   view->overflow = profile->stacks->overflow;
   view->stacks = profile->stacks;
-  view->stacks->references++;
+  view->wall = !profile->stacks->cpu;
+  onstack_retain(&view->stacks->references);
   return 0;
 }
 
@@ -9348,7 +11162,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
   int error = profile_copy_stacks(profile, view);
   if (error == 0) {
     view->maps = profile->maps;
-    view->maps->references++;
+    onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = profile_clock_ns(CLOCK_MONOTONIC) - (int64_t)profile->start_ns;
   }
@@ -9455,10 +11269,6 @@ void onstack_profile_report_close(onstack_profile_report *report) {
 
 #include <string.h>
 
-/* No structure of ours will ever be longer: a larger number is an uninitialised field, and its tail must not be
-   read. */
-#define ONSTACK_SIZED_LIMIT 4096u
-
 int onstack_profile_sized_copy(void *known, size_t known_bytes, const void *given) {
   uint32_t size;
   memcpy(&size, given, sizeof(size));
@@ -9494,7 +11304,7 @@ onstack_profile_stacks *onstack_profile_stacks_new(void) {
   return stacks;
 }
 
-bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return --stacks->references == 0; }
+bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return onstack_release_was_last(&stacks->references); }
 
 void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);
@@ -9735,7 +11545,6 @@ ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *s
 #include <string.h>
 #include <sys/mman.h>
 
-#define SYMBOL_INDEX_AT_ONCE 1024u
 #define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
 #define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
 #define SYMBOL_INDEX_PAGE ((uint64_t)65536) /* a multiple of every page size */
@@ -9786,7 +11595,8 @@ static const char *symbol_name(const symbol_reader *reader, uint32_t offset) {
   return version == NULL ? name : onstack_profile_arena_text(&symbol_names, name, (size_t)(version - name));
 }
 
-static bool symbol_add(symbol_reader *reader, const onstack_elf_symbol *symbol) {
+static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
+  symbol_reader *reader = data;
   uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
   if (rank == 0 || symbol->value > UINT32_MAX) return true;
   const char *name = symbol_name(reader, symbol->name);
@@ -9799,21 +11609,6 @@ static bool symbol_add(symbol_reader *reader, const onstack_elf_symbol *symbol) 
   reader->entries[reader->count++] =
       (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), name};
   return true;
-}
-
-static bool symbol_read_all(symbol_reader *reader) {
-  uint64_t left = reader->table->bytes / sizeof(onstack_elf_symbol), offset = reader->table->offset;
-  onstack_elf_symbol *symbols = malloc(SYMBOL_INDEX_AT_ONCE * sizeof(*symbols));
-  bool good = symbols != NULL;
-  while (good && left > 0) {
-    size_t some = left < SYMBOL_INDEX_AT_ONCE ? (size_t)left : SYMBOL_INDEX_AT_ONCE;
-    good = onstack_elf_read(reader->file, offset, symbols, some * sizeof(*symbols));
-    for (size_t i = 0; good && i < some; i++) good = symbol_add(reader, &symbols[i]);
-    left -= some;
-    offset += some * sizeof(*symbols);
-  }
-  free(symbols);
-  return good;
 }
 
 static int symbol_compare(const void *a, const void *b) {
@@ -9832,7 +11627,7 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
   reader.names = symbol_map_names(file, names);
   reader.names_bytes = names->bytes;
   if (reader.names == NULL) return;
-  symbol_read_all(&reader); /* after an error, what was read before it */
+  onstack_elf_symbols_each(file, reader.table, symbol_add, &reader); /* after an error, what was read before it */
   if (reader.count > 1) qsort(reader.entries, reader.count, sizeof(*reader.entries), symbol_compare);
   for (size_t i = 0; i < reader.count; i++) reader.entries[i].bytes >>= 4;
   to->entries = reader.entries;
@@ -10025,6 +11820,7 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 #include <stdlib.h>
 
 int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
   if (symbolizer == NULL || table->count == 0) return 0;
   int result = symbolizer(data, table->addresses, table->count, table);
   return result != 0 ? result : table->error;
@@ -10133,6 +11929,184 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
   }
 }
 
+/* ---- core/src/consumer.c ---- */
+/* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+/* ---- core/src/session.h ---- */
+/*
+ * What a session is, for the files that join the layers: onstack.c (start and stop), consumer.c (who empties the ring and
+ * tends the threads), statistics.c.
+ *
+ * Locks, outermost first: a session's consumer lock, the control lock (start, stop), the map lock. Stop takes the control
+ * lock without the consumer lock and waits for the drain thread without any lock.
+ */
+#ifndef ONSTACK_SESSION_H
+#define ONSTACK_SESSION_H
+
+#include <pthread.h>
+#include <time.h>
+
+struct onstack_session {
+  onstack_settings settings;
+  onstack_slot *slot;
+  uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
+  uint32_t running;    /* 1 until somebody stops it */
+  onstack_drain_thread drain;
+  onstack_drain_thread ticking; /* where there are no timers */
+  onstack_ticker ticker;
+  uint32_t ticker_wake;
+  pthread_mutex_t consumer_lock;
+  onstack_deliver_counters delivered; /* written by the consumer */
+  onstack_tally tally;                /* under the consumer lock */
+  uint64_t tended_ns, refreshed_ns;   /* consumer only */
+  uint64_t look_ns;                   /* what the last look at all mappings took; consumer only */
+  uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
+  bool needs_rules;                   /* some tables are missing yet; consumer only */
+  bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
+  uint64_t next_scan_ns;              /* consumer only */
+  uint32_t finished;                  /* `last` is valid (publish / observe) */
+  onstack_stats last;                 /* what stop saw */
+  bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
+};
+
+static inline __attribute__((unused)) uint64_t session_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* True while the slot belongs to this session in this process (not in the child of a fork). */
+static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
+  return onstack_load_relaxed(&session->slot->generation) == session->generation;
+}
+
+/* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
+ONSTACK_INTERNAL bool onstack_session_is_inside(void);
+
+/* Hands over at most `max` samples (0: all that wait) and does the housekeeping. Under the consumer lock. */
+ONSTACK_INTERNAL uint32_t onstack_session_consume(onstack_session *session, uint32_t max);
+
+/* The drain thread's work on a session; returns the ns until the next round. */
+ONSTACK_INTERNAL uint64_t onstack_session_drain_work(void *session);
+
+/* The counters as they are now. */
+ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats);
+
+#endif
+
+#define SESSION_TEND_NS 1000000000u  /* reaping, names, stack bounds again */
+#define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
+#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
+#define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
+                                        ten thousand stacks are 30 ms */
+
+#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
+#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
+
+/* Bytes of .eh_frame that are derived between two looks at the ring. */
+#define SESSION_RULES_BUDGET ((size_t)1 << 20)
+
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
+static void session_scan(onstack_session *session, uint64_t now) {
+  if ((!session->needs_scan && !session->slot->ticker) || now < session->next_scan_ns) return;
+  onstack_threads_arm_new(session->slot, &session->settings);
+  uint64_t took = session_now_ns() - now;
+  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
+}
+
+/* What the handler may not do itself. Under the consumer lock. */
+static void session_tend(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  uint64_t now = session_now_ns();
+  bool wants_rules = session->settings.unwinder->needs_rules;
+  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+  session_scan(session, now);
+  bool due = now - session->tended_ns >= SESSION_TEND_NS;
+  if (onstack_control_try_lock()) {
+    onstack_action_tend(session->settings.signal);
+    if (due) onstack_action_calm(session->settings.signal);
+    onstack_control_unlock();
+  }
+  if (due) {
+    session->tended_ns = now;
+    onstack_threads_tend(slot);
+  }
+  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
+  bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
+  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
+  if (!due && !stale && !wanted) return;
+  now = session_now_ns();
+  onstack_code_map_refresh(slot);
+  session->refreshed_ns = session_now_ns();
+  session->look_ns = session->refreshed_ns - now;
+}
+
+/* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
+static int session_sink(void *data, const onstack_sample *sample) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_session *session = data;
+  int result = session->settings.sink(session->settings.sink_data, sample);
+  onstack_fork_mend();
+  return result;
+}
+
+/* The first turn of a child that follows. Under the consumer lock, as a sink call. */
+static void session_ask_child(onstack_session *session) {
+  ONSTACK_STOP_EXCEPTIONS;
+  session->child_is_new = false;
+  if (!session->settings.fork_sink_data) return;
+  onstack_store_relaxed(&session->slot->sink_tid, onstack_sys_gettid());
+  session->settings.sink_data = session->settings.fork_sink_data(session->settings.sink_data);
+  onstack_store_relaxed(&session->slot->sink_tid, 0);
+}
+
+uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+  if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
+  uint32_t handed = onstack_deliver(session->slot, session->settings.sink ? session_sink : NULL, session, max,
+                                    &session->delivered, &session->tally);
+  /* A sink that forked and returned in the child: nothing here is ours any more. */
+  if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
+  return handed;
+}
+
+/* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
+   then does with the session, it does on one of them. */
+static void session_let_go(onstack_session *session) {
+  onstack_drain_thread_dismiss(&session->drain);
+  if (session->slot->ticker) onstack_drain_thread_dismiss(&session->ticking);
+}
+
+/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
+   an idle process is left asleep. */
+static uint64_t session_next_look(onstack_session *session) {
+  uint64_t now = session_now_ns();
+  if (session->needs_rules) return 0;
+  /* A round that a sample's wish brought early saw too little time to judge by. */
+  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  uint64_t cpu = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  session->process_cpu_ns = cpu;
+  session->judged_ns = now;
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours(0)) session_let_go(session);
+  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+}
+
+uint64_t onstack_session_drain_work(void *data) {
+  onstack_session *session = data;
+  if (!session_is_here(session)) {
+    onstack_publish(&session->drain.quit, 1u);
+    return SESSION_LOOK_IDLE_NS;
+  }
+  pthread_mutex_lock(&session->consumer_lock);
+  while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  uint64_t pause = session_next_look(session);
+  pthread_mutex_unlock(&session->consumer_lock);
+  return pause;
+}
+
 /* ---- core/src/go_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
 
@@ -10178,140 +12152,363 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
   return 0;
 }
 
+/* ---- core/src/labels.c ---- */
+/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A thread's labels end with it. The value of the key says only that there are some. */
+static pthread_key_t labels_key;
+static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
+static int labels_ready; /* 0, or -errno */
+
+static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
+  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
+  if (set)
+    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
+  else
+    onstack_labels_release(entry);
+  free(old);
+}
+
+static void labels_forget(void *unused) {
+  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
+  (void)unused;
+  if (entry) labels_put(entry, NULL);
+}
+
+static void labels_prepare(void) {
+  labels_ready = -pthread_key_create(&labels_key, labels_forget);
+  if (labels_ready < 0) return;
+  onstack_pin_self(); /* the key's destructor is in this object */
+  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
+  if (!onstack_control_lock()) return;
+  labels_ready = onstack_fork_prepare();
+  onstack_control_unlock();
+}
+
+static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static bool labels_key_is_good(const char *key) {
+  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
+  for (const char *c = key; *c; c++)
+    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
+  return true;
+}
+
+static size_t labels_append(char *text, size_t used, const char *string) {
+  size_t bytes = strlen(string) + 1;
+  memcpy(text + used, string, bytes);
+  return used + bytes;
+}
+
+/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
+static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
+  size_t used = 0;
+  for (size_t at = 0; old && at < old->bytes;) {
+    const char *name = old->text + at, *value = name + strlen(name) + 1;
+    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
+    at = (size_t)(value + strlen(value) + 1 - old->text);
+  }
+  return used;
+}
+
+/* NULL: no memory, or (*too_long) more than a sample may carry. */
+static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
+  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
+  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
+  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
+  if (!set) return NULL;
+  size_t used = labels_without(old, key, set->text);
+  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
+  if (*too_long) {
+    free(set);
+    return NULL;
+  }
+  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
+  set->bytes = (uint32_t)used;
+  return set;
+}
+
+static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
+  bool too_long;
+  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
+  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
+  if (set->bytes == 0) {
+    free(set);
+    set = NULL;
+  }
+  labels_put(entry, set);
+  return 0;
+}
+
+int onstack_thread_label_set(const char *key, const char *value) {
+  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_labels_find(tid);
+  if (!entry && !value) return 0;
+  if (entry) return labels_replace(entry, key, value);
+  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
+  int result = labels_replace(entry, key, value);
+  if (result < 0) onstack_labels_release(entry);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) { labels_forget(NULL); }
+
 /* ---- core/src/onstack.c ---- */
+/* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
+
+/* ---- core/src/start.h ---- */
+/* A start for programs that did not ask for one: what lies in the same library may call it. */
+#ifndef ONSTACK_START_H
+#define ONSTACK_START_H
+
 /*
- * The session: joins control (who ticks), handler (slots) and drain (where samples go).
- *
- * Locks, outermost first: a session's consumer lock (who empties the ring and tends the threads), the control lock
- * (start, stop), the map lock. Stop takes the control lock without the consumer lock and waits for the drain thread
- * without any lock.
+ * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
+ * the drain thread derives them while the program runs. Stacks of the first moments are cut (NO_RULE) rather than missing.
  */
+ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
+
+#endif
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define SESSION_TEND_NS 1000000000u  /* reaping, names, stack bounds again */
-#define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
-#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
-
-#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
-#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
-#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
-
-/* Bytes of .eh_frame that are derived in one go: at start, where somebody waits (some 10 ms a MiB, once a process; most
-   programs have well under one), and by the consumer, for the giants. Without its table a large program would begin every
-   profile with stacks that are cut. */
+/* Bytes of .eh_frame that are derived at start, where somebody waits (some 10 ms a MiB, once a process; most programs
+   have well under one). The consumer does the rest. Without its table a large program would begin every profile with
+   stacks that are cut. */
 #define SESSION_RULES_AT_START ((size_t)1 << 22)
-#define SESSION_RULES_BUDGET ((size_t)1 << 24)
 
-struct onstack_session {
-  onstack_settings settings;
-  onstack_slot *slot;
-  uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
-  uint32_t running;    /* 1 until somebody stops it */
-  onstack_drain_thread drain;
-  pthread_mutex_t consumer_lock;
-  onstack_deliver_counters delivered; /* written by the consumer */
-  onstack_tally tally;                /* under the consumer lock */
-  uint64_t tended_ns, refreshed_ns;   /* consumer only */
-  uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
-  bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
-  uint64_t next_scan_ns;              /* consumer only */
-  uint32_t finished;                  /* `last` is valid (publish / observe) */
-  onstack_stats last;                 /* what stop saw */
-};
-
-static uint64_t session_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+/* Sessions that children of fork() go on with, by slot. Written under the control lock, read in the child. */
+static onstack_session *session_followers[ONSTACK_MAX_SESSIONS];
 
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
-static bool session_is_inside(void) {
+bool onstack_session_is_inside(void) {
   int32_t self = onstack_sys_gettid();
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == self) return true;
-  return onstack_threads_in_handler(self);
+  return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
-/* True while the slot belongs to this session in this process (not in the child of a fork). */
-static bool session_is_here(const onstack_session *session) {
-  return onstack_load_relaxed(&session->slot->generation) == session->generation;
-}
-
-/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
-static void session_scan(onstack_session *session, uint64_t now) {
-  if (!session->needs_scan || now < session->next_scan_ns) return;
-  onstack_threads_arm_new(session->slot);
-  uint64_t took = session_now_ns() - now;
-  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
-}
-
-/* What the handler may not do itself. Under the consumer lock. */
-static void session_tend(onstack_session *session) {
+static int session_start_ticker(onstack_session *session) {
   onstack_slot *slot = session->slot;
-  uint64_t now = session_now_ns();
-  onstack_modules_refresh(session->settings.unwinder->needs_rules ? SESSION_RULES_BUDGET : 0);
-  session_scan(session, now);
-  bool due = now - session->tended_ns >= SESSION_TEND_NS;
-  if (onstack_control_try_lock()) {
-    onstack_action_tend(session->settings.signal);
-    if (due) onstack_action_calm(session->settings.signal);
+  int result = slot->ticker ? onstack_ticker_prepare(&session->ticker, slot) : 0;
+  if (result < 0 || !slot->ticker) return result;
+  session->ticking = (onstack_drain_thread){
+      .name = "onstack-ticker",
+      .wake = &session->ticker_wake,
+      .tid = &slot->ticker_tid,
+      .work = onstack_ticker_work,
+      .data = &session->ticker,
+  };
+  result = onstack_drain_thread_start(&session->ticking);
+  if (result < 0) onstack_ticker_release(&session->ticker);
+  return result;
+}
+
+/* Before the slot is made quiet: it must not send a tick behind the last wait for handlers. */
+static void session_stop_ticker(onstack_session *session) {
+  if (!session->slot->ticker) return;
+  onstack_drain_thread_stop(&session->ticking);
+  onstack_ticker_release(&session->ticker);
+}
+
+/* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
+static void session_look_around(onstack_session *session) {
+  session->tended_ns = session->refreshed_ns = 0;
+  if (session->settings.resumed) return;
+  bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
+  onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
+  session->tended_ns = session->refreshed_ns = session_now_ns();
+}
+
+/* Drain thread and ticks. On failure the slot is given back. */
+static int session_tick(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  int result;
+  session->drain = (onstack_drain_thread){
+      .name = "onstack-drain",
+      .wake = &slot->wake,
+      .tid = &slot->drain_tid,
+      .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
+      .work = onstack_session_drain_work,
+      .data = session,
+  };
+  session->running = 1;
+  session->needs_scan = onstack_threads_need_scan(&session->settings);
+  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
+    onstack_slot_give_back(slot);
+    return result;
+  }
+  result = onstack_slot_run(slot, &session->settings);
+  if (result == 0) {
+    result = session_start_ticker(session);
+    if (result == 0) return 0;
+    onstack_slot_quiet(slot, &session->settings);
+  }
+  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
+  onstack_slot_give_back(slot);
+  return result;
+}
+
+/* Under the control lock. On failure the caller frees the session; nothing else is left. */
+static int session_begin(onstack_session *session) {
+  int result = onstack_slot_take(&session->settings, &session->slot);
+  if (result < 0) return result;
+  session->generation = session->slot->generation;
+  session_look_around(session);
+  result = session_tick(session);
+  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
+    onstack_publish(&session_followers[session->slot->index], session);
+  return result;
+}
+
+/*
+ * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the tally's rows)
+ * is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have
+ * put their allocator and loader in order before child handlers run.
+ */
+static void session_follow_one(onstack_session *session) {
+  session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  session->tally = (onstack_tally){0};
+  session->delivered = (onstack_deliver_counters){0};
+  session->settings.resumed = session->child_is_new = true;
+  if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
+    onstack_profile_after_fork(session->settings.sink_data);
+  if (session_begin(session) < 0) session->running = 0;
+}
+
+static void session_follow(void) {
+  onstack_session *sessions[ONSTACK_MAX_SESSIONS];
+  memcpy(sessions, session_followers, sizeof(sessions));
+  memset(session_followers, 0, sizeof(session_followers));
+  onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
+    if (sessions[i] && sessions[i]->running) session_follow_one(sessions[i]);
+  onstack_control_unlock();
+}
+
+static int session_init_unwinder(const onstack_unwinder *custom) {
+  ONSTACK_STOP_EXCEPTIONS;
+  int result = custom && custom->init ? custom->init(custom->data) : 0;
+  if (result == 0) return 0;
+  return result < 0 ? result : ONSTACK_E_UNWINDER;
+}
+
+static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+  onstack_settings settings;
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  int result = onstack_options_settle(options, &settings);
+  if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
+  settings.at_once = at_once;
+  onstack_session *session = calloc(1, sizeof(*session));
+  if (!session) return -ENOMEM;
+  session->settings = settings;
+  pthread_mutex_init(&session->consumer_lock, NULL);
+  if (!onstack_control_lock()) {
+    result = ONSTACK_E_CONTEXT;
+  } else {
+    result = onstack_fork_prepare();
+    onstack_fork_set_follow(session_follow);
+    if (result == 0) result = session_begin(session);
     onstack_control_unlock();
   }
-  if (due) {
-    session->tended_ns = now;
-    onstack_threads_tend(slot);
+  if (result < 0) {
+    pthread_mutex_destroy(&session->consumer_lock);
+    free(session);
+    return result;
   }
-  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
-  bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
-  if (!due && !stale && !wanted) return;
-  onstack_code_map_refresh(slot);
-  session->refreshed_ns = session_now_ns();
+  *out = session;
+  return 0;
 }
 
-static uint32_t session_consume(onstack_session *session, uint32_t max) {
-  uint32_t handed =
-      onstack_deliver(session->slot, session->settings.sink, session->settings.sink_data, max, &session->delivered,
-                      &session->tally);
-  /* A sink that forked and returned in the child: nothing here is ours any more. */
-  if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
-  return handed;
+int onstack_session_start(const onstack_options *options, onstack_session **out) {
+  return session_start(options, false, out);
 }
 
-/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
-   an idle process is left asleep. */
-static uint64_t session_next_look(onstack_session *session) {
-  uint64_t now = session_now_ns();
-  /* A round that a sample's wish brought early saw too little time to judge by. */
-  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  struct timespec used;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  uint64_t cpu = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
-  session->process_cpu_ns = cpu;
-  session->judged_ns = now;
-  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
+  return session_start(options, true, out);
 }
 
-static uint64_t session_drain_work(void *data) {
-  onstack_session *session = data;
-  if (!session_is_here(session)) {
-    onstack_publish(&session->drain.quit, 1u);
-    return SESSION_LOOK_IDLE_NS;
+/* The last samples go to the sink, then the slot is somebody else's. */
+static void session_finish(onstack_session *session) {
+  if (session->settings.threads)
+    onstack_drain_thread_stop(&session->drain);
+  else
+    onstack_session_drain_work(session);
+  session->last.size = sizeof(session->last);
+  onstack_session_fill_stats(session, &session->last);
+  onstack_publish(&session->finished, 1u);
+}
+
+int onstack_session_stop(onstack_session *session) {
+  uint32_t expected = 1;
+  if (!session) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  if (!session_is_here(session)) onstack_store_relaxed(&session->running, 0u);
+  if (!onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
+  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
+  if (!onstack_cas(&session->running, &expected, 0u)) {
+    onstack_control_unlock();
+    return ONSTACK_E_STOPPED;
   }
+  onstack_publish(&session_followers[session->slot->index], NULL);
+  session_stop_ticker(session);
+  onstack_slot_quiet(session->slot, &session->settings);
+  onstack_control_unlock();
+  /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
+  session_finish(session);
+  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT; /* cannot be: we just gave it back */
+  onstack_slot_give_back(session->slot);
+  onstack_control_unlock();
+  return 0;
+}
+
+int onstack_session_free(onstack_session *session) {
+  if (!session) return 0;
+  int result = onstack_session_stop(session);
+  if (result < 0 && result != ONSTACK_E_STOPPED) return result;
+  /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
+  if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
+  onstack_tally_release(&session->tally);
+  free(session);
+  return 0;
+}
+
+int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
+  if (!session) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
   pthread_mutex_lock(&session->consumer_lock);
-  while (session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
-  uint64_t pause = session_next_look(session);
+  uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
   pthread_mutex_unlock(&session->consumer_lock);
-  return pause;
+  return (int)handed;
 }
 
-static void session_fill_stats(const onstack_session *session, onstack_stats *stats) {
+/* ---- core/src/statistics.c ---- */
+/* What a session says about itself: counters, and how the frames in each module were walked. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *session_clock_name(const onstack_session *session) {
+  static const char *const names[2][2] = {{"cpu", "cpu-ticker"}, {"wall", "wall-ticker"}};
+  return names[session->settings.clock == ONSTACK_CLOCK_WALL][session->slot->ticker];
+}
+
+void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
   const onstack_action *action = &onstack_actions[session->settings.signal];
@@ -10341,132 +12538,22 @@ static void session_fill_stats(const onstack_session *session, onstack_stats *st
   stats->looped = onstack_load_relaxed(&action->looped);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
-}
-
-/* Under the control lock. On failure the caller frees the session; nothing else is left. */
-static int session_begin(onstack_session *session) {
-  int result = onstack_slot_take(&session->settings, &session->slot);
-  if (result < 0) return result;
-  onstack_modules_refresh(session->settings.unwinder->needs_rules ? SESSION_RULES_AT_START : 0);
-  onstack_slot *slot = session->slot;
-  session->generation = slot->generation;
-  session->tended_ns = session->refreshed_ns = session_now_ns();
-  session->drain = (onstack_drain_thread){
-      .wake = &slot->wake,
-      .tid = &slot->drain_tid,
-      .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
-      .work = session_drain_work,
-      .data = session,
-  };
-  session->running = 1;
-  session->needs_scan = onstack_threads_need_scan();
-  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
-    onstack_slot_give_back(slot);
-    return result;
-  }
-  result = onstack_slot_run(slot, &session->settings);
-  if (result == 0) return 0;
-  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
-  onstack_slot_give_back(slot);
-  return result;
-}
-
-static int session_init_unwinder(const onstack_unwinder *custom) {
-  int result = custom && custom->init ? custom->init(custom->data) : 0;
-  if (result == 0) return 0;
-  return result < 0 ? result : ONSTACK_E_UNWINDER;
-}
-
-int onstack_session_start(const onstack_options *options, onstack_session **out) {
-  onstack_settings settings;
-  if (!out) return ONSTACK_E_OPTIONS;
-  *out = NULL;
-  if (session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_options_settle(options, &settings);
-  if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
-  onstack_session *session = calloc(1, sizeof(*session));
-  if (!session) return -ENOMEM;
-  session->settings = settings;
-  pthread_mutex_init(&session->consumer_lock, NULL);
-  if (!onstack_control_lock()) {
-    result = ONSTACK_E_CONTEXT;
-  } else {
-    result = session_begin(session);
-    onstack_control_unlock();
-  }
-  if (result < 0) {
-    pthread_mutex_destroy(&session->consumer_lock);
-    free(session);
-    return result;
-  }
-  *out = session;
-  return 0;
-}
-
-/* The last samples go to the sink, then the slot is somebody else's. */
-static void session_finish(onstack_session *session) {
-  if (session->settings.threads)
-    onstack_drain_thread_stop(&session->drain);
-  else
-    session_drain_work(session);
-  session->last.size = sizeof(session->last);
-  session_fill_stats(session, &session->last);
-  onstack_publish(&session->finished, 1u);
-}
-
-int onstack_session_stop(onstack_session *session) {
-  uint32_t expected = 1;
-  if (!session) return ONSTACK_E_OPTIONS;
-  if (session_is_inside()) return ONSTACK_E_CONTEXT;
-  if (!session_is_here(session)) onstack_store_relaxed(&session->running, 0u);
-  if (!onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
-  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
-  if (!onstack_cas(&session->running, &expected, 0u)) {
-    onstack_control_unlock();
-    return ONSTACK_E_STOPPED;
-  }
-  onstack_slot_quiet(session->slot, &session->settings);
-  onstack_control_unlock();
-  /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
-  session_finish(session);
-  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT; /* cannot be: we just gave it back */
-  onstack_slot_give_back(session->slot);
-  onstack_control_unlock();
-  return 0;
-}
-
-int onstack_session_free(onstack_session *session) {
-  if (!session) return 0;
-  int result = onstack_session_stop(session);
-  if (result < 0 && result != ONSTACK_E_STOPPED) return result;
-  /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
-  if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
-  onstack_tally_release(&session->tally);
-  free(session);
-  return 0;
-}
-
-int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
-  if (!session) return ONSTACK_E_OPTIONS;
-  if (session_is_inside()) return ONSTACK_E_CONTEXT;
-  if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
-  pthread_mutex_lock(&session->consumer_lock);
-  uint32_t handed = onstack_observe(&session->running) ? session_consume(session, max_samples) : 0;
-  pthread_mutex_unlock(&session->consumer_lock);
-  return (int)handed;
+  stats->clock = session_clock_name(session);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)
-_Static_assert(sizeof(onstack_stats) == SESSION_STATS_SIZE_0_1, "statistics grow at the end");
+_Static_assert(offsetof(onstack_stats, clock) == SESSION_STATS_SIZE_0_1, "statistics grow at the end");
 
 int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {
   onstack_stats now;
-  if (!session || !stats || stats->size < SESSION_STATS_SIZE_0_1) return ONSTACK_E_OPTIONS;
+  if (!session || !stats) return ONSTACK_E_OPTIONS;
+  if (stats->size < SESSION_STATS_SIZE_0_1 || stats->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
   memset(&now, 0, sizeof(now));
   if (onstack_observe(&session->finished))
     now = session->last;
   else if (session_is_here(session))
-    session_fill_stats(session, &now);
+    onstack_session_fill_stats(session, &now);
   now.running = session_is_here(session) && onstack_observe(&session->running);
   /* A caller with a newer header gets zeros for what this library does not know. */
   uint32_t size = stats->size;
@@ -10510,10 +12597,12 @@ static onstack_module_stats *session_list_modules(onstack_session *session, uint
 
 int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
                             void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
   uint32_t count;
   int result = 0;
   if (!session || !visit) return ONSTACK_E_OPTIONS;
-  if (session_is_inside()) return ONSTACK_E_CONTEXT;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   /* The lock of a parent's session may look taken in the child of a fork. */
   if (!session_is_here(session) && !onstack_observe(&session->finished)) return ONSTACK_E_CONTEXT;
   onstack_module_stats *modules = session_list_modules(session, &count);
@@ -10585,7 +12674,7 @@ static traceback_loads traceback_named; /* when the names were read */
 /* Generated code comes without the loader, and has no names: only its addresses are new then. */
 static int traceback_read_names(void) {
   traceback_loads loads = {0, 0};
-  dl_iterate_phdr(traceback_count_loads, &loads);
+  if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
   if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
   onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false);
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;

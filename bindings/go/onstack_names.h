@@ -11,10 +11,12 @@
 #define onstack_go_labels_read onstack_cgo_go_labels_read
 #define onstack_go_labels_use onstack_cgo_go_labels_use
 #define onstack_options_init onstack_cgo_options_init
+#define onstack_profile_after_fork onstack_cgo_profile_after_fork
 #define onstack_profile_clear onstack_cgo_profile_clear
 #define onstack_profile_free onstack_cgo_profile_free
 #define onstack_profile_new onstack_cgo_profile_new
 #define onstack_profile_sink onstack_cgo_profile_sink
+#define onstack_profile_take onstack_cgo_profile_take
 #define onstack_profile_totals onstack_cgo_profile_totals
 #define onstack_profile_write_folded onstack_cgo_profile_write_folded
 #define onstack_profile_write_pprof onstack_cgo_profile_write_pprof
@@ -26,6 +28,8 @@
 #define onstack_session_stop onstack_cgo_session_stop
 #define onstack_strerror onstack_cgo_strerror
 #define onstack_symbol_add onstack_cgo_symbol_add
+#define onstack_thread_label_set onstack_cgo_thread_label_set
+#define onstack_thread_labels_clear onstack_cgo_thread_labels_clear
 #define onstack_traceback_caller onstack_cgo_traceback_caller
 #define onstack_traceback_interrupted onstack_cgo_traceback_interrupted
 #define onstack_traceback_is_stale onstack_cgo_traceback_is_stale

@@ -8,6 +8,7 @@
 #include "control/choose.h"
 #include "control/code_map.h"
 #include "control/fork.h"
+#include "control/loader.h"
 #include "control/modules.h"
 #include "control/slots.h"
 #include "handler/registers.h"
@@ -70,7 +71,7 @@ static traceback_loads traceback_named; /* when the names were read */
 /* Generated code comes without the loader, and has no names: only its addresses are new then. */
 static int traceback_read_names(void) {
   traceback_loads loads = {0, 0};
-  dl_iterate_phdr(traceback_count_loads, &loads);
+  if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
   if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
   onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false);
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;

@@ -63,8 +63,8 @@ Test(options, switches_and_choices) {
   EXPECT(o.restore = 3, ONSTACK_E_OPTIONS);
   EXPECT(o.clock = 3, ONSTACK_E_OPTIONS);
   EXPECT(o.fork = 3, ONSTACK_E_OPTIONS);
-  EXPECT(o.clock = ONSTACK_CLOCK_WALL, ONSTACK_E_UNSUPPORTED);
-  EXPECT(o.fork = ONSTACK_FORK_FOLLOW, ONSTACK_E_UNSUPPORTED);
+  EXPECT(o.clock = ONSTACK_CLOCK_WALL, 0);
+  EXPECT(o.fork = ONSTACK_FORK_FOLLOW, 0);
   EXPECT(o.clock = ONSTACK_CLOCK_CPU, 0);
   EXPECT(o.on_stack = ONSTACK_OFF, 0);
   EXPECT(o.threads = ONSTACK_OFF, 0);
@@ -151,12 +151,23 @@ Test(options, a_longer_unwinder_too) {
   EXPECT(o.custom_unwinder = &longer.known, ONSTACK_E_OPTIONS);
 }
 
+#define FIRST_SIZE offsetof(onstack_options, fork_sink_data) /* of the first header */
+#define FIRST_STATS offsetof(onstack_stats, clock)
+
+Test(options, a_structure_of_the_first_header_is_taken) {
+  onstack_options options;
+  memset(&options, 0x55, sizeof(options)); /* what lies behind it is not ours to read */
+  cr_expect_eq(onstack_options_init(&options, FIRST_SIZE), 0);
+  cr_expect_eq(options.size, FIRST_SIZE);
+  cr_expect_eq(start_code(&options), 0);
+}
+
 Test(options, a_short_structure_is_refused) {
   onstack_options options;
-  cr_expect_eq(onstack_options_init(&options, sizeof(options) - 1), ONSTACK_E_VERSION);
+  cr_expect_eq(onstack_options_init(&options, FIRST_SIZE - 1), ONSTACK_E_VERSION);
   cr_expect_eq(onstack_options_init(&options, 0), ONSTACK_E_VERSION);
   cr_expect_eq(onstack_options_init(NULL, sizeof(options)), ONSTACK_E_VERSION);
-  EXPECT(o.size = sizeof(o) - 1, ONSTACK_E_OPTIONS);
+  EXPECT(o.size = FIRST_SIZE - 1, ONSTACK_E_OPTIONS);
   EXPECT(o.size = 0, ONSTACK_E_OPTIONS);
 }
 
@@ -172,7 +183,12 @@ Test(options, statistics_are_sized_too) {
   cr_expect_eq(longer.tail, 0, "what this library does not know is zero");
   cr_expect_eq(longer.known.size, sizeof(onstack_stats));
   cr_expect_str_eq(longer.known.reader, "probe");
-  longer.known.size = sizeof(onstack_stats) - 1;
+  cr_expect_str_eq(longer.known.clock, "cpu");
+  longer.known.size = FIRST_STATS;
+  longer.known.clock = NULL;
+  cr_expect_eq(onstack_session_stats(session, &longer.known), 0);
+  cr_expect_null(longer.known.clock, "a shorter structure is not written behind its end");
+  longer.known.size = FIRST_STATS - 1;
   cr_expect_eq(onstack_session_stats(session, &longer.known), ONSTACK_E_OPTIONS);
   cr_expect_eq(onstack_session_stats(NULL, &longer.known), ONSTACK_E_OPTIONS);
   cr_expect_eq(onstack_session_stats(session, NULL), ONSTACK_E_OPTIONS);
@@ -193,11 +209,11 @@ Test(options, the_callers_copy_is_not_kept) {
 Test(options, every_code_has_a_text_of_its_own) {
   static const int codes[] = {0, ONSTACK_E_FREQUENCY, ONSTACK_E_OPTIONS, ONSTACK_E_UNWINDER, ONSTACK_E_SIGNAL,
                               ONSTACK_E_SESSIONS, ONSTACK_E_STOPPED, ONSTACK_E_OUTPUT, ONSTACK_E_UNSUPPORTED,
-                              ONSTACK_E_VERSION, ONSTACK_E_CONTEXT, -1, 12345};
+                              ONSTACK_E_VERSION, ONSTACK_E_CONTEXT, ONSTACK_E_CLOCK, -1, 12345};
   for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
     for (size_t j = 0; j < i; j++)
       cr_expect_str_neq(onstack_strerror(codes[i]), onstack_strerror(codes[j]), "%d and %d", codes[i], codes[j]);
   cr_expect_str_eq(onstack_strerror(-1), onstack_strerror(-4095));
-  cr_expect_str_eq(onstack_strerror(-4106), onstack_strerror(99));
+  cr_expect_str_eq(onstack_strerror(-4107), onstack_strerror(99));
   cr_expect_str_eq(onstack_version(), "0.1.0");
 }

@@ -33,6 +33,34 @@ Test(profile_aggregate, equal_stacks_are_counted_together_with_their_weight) {
   onstack_profile_free(profile);
 }
 
+Test(profile_aggregate, taking_keeps_the_options_and_leaves_an_empty_profile) {
+  onstack_profile_options options = {.size = sizeof(options), .thread_names = ONSTACK_OFF, .max_stacks = 1};
+  onstack_profile *profile = profile_of(&options), *taken, *second;
+  feed(profile, frames_a, 3);
+  cr_assert_eq(onstack_profile_take(profile, &taken), 0);
+  check_totals(profile, 0, 0, 0);
+  check_totals(taken, 1, 1, PERIOD_NS);
+  feed(profile, frames_b, 2);
+  feed(profile, frames_a, 3); /* the second stack is one too many again */
+  cr_assert_eq(onstack_profile_take(profile, &second), 0);
+  decoded *out = write_and_decode(second, NULL);
+  cr_assert_eq(out->sample_count, 2);
+  cr_assert_null(out->samples[0].thread);
+  decoded_free(out);
+  onstack_profile_free(profile); /* what was taken does not need it */
+  check_totals(taken, 1, 1, PERIOD_NS);
+  onstack_profile_free(taken);
+  onstack_profile_free(second);
+}
+
+Test(profile_aggregate, taking_refuses_nothing_to_take_from) {
+  onstack_profile *profile = profile_of(NULL), *taken = profile;
+  cr_assert_eq(onstack_profile_take(NULL, &taken), ONSTACK_E_OPTIONS);
+  cr_assert_null(taken);
+  cr_assert_eq(onstack_profile_take(profile, NULL), ONSTACK_E_OPTIONS);
+  onstack_profile_free(profile);
+}
+
 Test(profile_aggregate, callers_are_looked_up_inside_the_call) {
   onstack_profile *profile = profile_of(NULL);
   feed(profile, frames_a, 3);

@@ -36,6 +36,44 @@ static uint64_t folded_ticks(char *text) {
   return ticks;
 }
 
+/* Takes while sinks and a writer of its own are at work; returns the samples that all the taken profiles had. */
+static uint64_t take_until_done(shared *all) {
+  uint64_t sum = 0, samples, ticks;
+  onstack_profile *taken;
+  bool last;
+  do {
+    last = atomic_load(&all->sinks_left) == 0;
+    cr_assert_eq(onstack_profile_take(all->profile, &taken), 0);
+    onstack_profile_totals(taken, &samples, &ticks, NULL);
+    char *text = folded_text(taken, NULL);
+    cr_assert_eq(folded_ticks(text), ticks);
+    free(text);
+    onstack_profile_free(taken);
+    sum += samples;
+  } while (!last);
+  return sum;
+}
+
+static void *run_writer(void *data) {
+  shared *all = data;
+  while (atomic_load(&all->sinks_left) > 0) free(folded_text(all->profile, NULL));
+  return NULL;
+}
+
+Test(profile_threads, what_is_taken_adds_up) {
+  shared all = {.profile = profile_of(NULL), .sinks_left = SINKS, .next_tid = 1};
+  pthread_t threads[SINKS], writer;
+  for (int i = 0; i < SINKS; i++) pthread_create(&threads[i], NULL, run_sink, &all);
+  pthread_create(&writer, NULL, run_writer, &all);
+  cr_assert_eq(take_until_done(&all), (uint64_t)SINKS * SAMPLES);
+  for (int i = 0; i < SINKS; i++) pthread_join(threads[i], NULL);
+  pthread_join(writer, NULL);
+  uint64_t left;
+  onstack_profile_totals(all.profile, &left, NULL, NULL);
+  cr_assert_eq(left, 0);
+  onstack_profile_free(all.profile);
+}
+
 static void run(bool clear, uint64_t expected) {
   shared all = {.profile = profile_of(NULL), .sinks_left = SINKS, .next_tid = 1};
   pthread_t threads[SINKS];

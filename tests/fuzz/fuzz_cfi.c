@@ -56,9 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 1) return 0;
   uint8_t *bytes = fuzz_copy(data + 1, size - 1);
   onstack_cfi_section section = {.bytes = bytes, .size = size - 1, .address = SECTION_AT};
-  const onstack_rule_table *table = onstack_rule_table_derive(&section, SECTION_AT - ((uint64_t)data[0] << 16));
+  uint64_t base = SECTION_AT - ((uint64_t)data[0] << 16), high = SECTION_AT + ((uint64_t)1 << 20);
+  const onstack_rule_table *table = onstack_rule_table_derive(&section, base, high);
   if (table) {
     check_shape(table);
+    fuzz_check(table->chunk_count <= ((high - base) >> ONSTACK_RULE_CHUNK_BITS) + 1);
     check_answers(table);
     onstack_rule_table_free(table);
   }

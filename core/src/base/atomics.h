@@ -26,6 +26,10 @@
 #define onstack_dekker_add(pointer, value) __atomic_fetch_add((pointer), (value), __ATOMIC_SEQ_CST)
 #define onstack_dekker_sub(pointer, value) __atomic_fetch_sub((pointer), (value), __ATOMIC_SEQ_CST)
 
+/* Reference counts: whoever lets go last sees all that the others did with the object. */
+#define onstack_retain(pointer) __atomic_fetch_add((pointer), 1, __ATOMIC_RELAXED)
+#define onstack_release_was_last(pointer) (__atomic_fetch_sub((pointer), 1, __ATOMIC_ACQ_REL) == 1)
+
 #define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
 
 /* Strong compare-and-swap; `expected` points to the value and receives what was found. */

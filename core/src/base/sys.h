@@ -88,6 +88,19 @@ ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) {
   return (int)onstack_sys_call1(SYS_timer_delete, timer);
 }
 
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
 /* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. */
 struct onstack_kernel_sigaction {
   uint64_t handler;

@@ -1,39 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Runs a function's instructions and makes a rule of the state at each address. */
 #include "control/cfi.h"
 
-#include "control/cfi_reader.h"
-
-#include <string.h>
-
-#if defined(__x86_64__) /* System V ABI AMD64, figure 3.36 */
-#define CFI_REG_FP 6u
-#define CFI_REG_SP 7u
-#define CFI_REG_BX 3u
-#define CFI_REG_COUNT 16u /* general registers, which the kernel saves in order */
-#else /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
-#define CFI_REG_FP 29u
-#define CFI_REG_SP 31u
-#define CFI_REG_LR 30u
-#define CFI_REG_BX 0xfffffffeu
-#define CFI_REG_COUNT 31u
+#include "control/cfi_entry.h"
+#include "control/cfi_expression.h"
+#if defined(__aarch64__)
+#include "control/cfi_resolver.h"
 #endif
 
+#include <stddef.h>
+#include <string.h>
+
 #define CFI_STATES 16u /* of DW_CFA_remember_state; compilers nest one or two */
-
-/* Where a register of the caller is. */
-typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
-
-typedef struct cfi_register {
-  cfi_place place;
-  int64_t offset; /* CFI_AT_CFA */
-} cfi_register;
-
-typedef struct cfi_state {
-  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
-  uint8_t cfa_after;
-  int64_t cfa_offset;
-  cfi_register fp, ra, bx;
-} cfi_state;
 
 typedef struct cfi_machine {
   const onstack_cfi_common *common;
@@ -46,142 +24,6 @@ typedef struct cfi_machine {
   void *data;
 } cfi_machine;
 
-static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
-  uint64_t length = onstack_cfi_uleb(reader);
-  size_t end = reader->at + (size_t)length;
-  if (reader->bad || length > reader->end - reader->at) return false;
-  for (text++; *text; text++) {
-    if (*text == 'R') {
-      common->pointer_encoding = (uint8_t)onstack_cfi_byte(reader);
-    } else if (*text == 'P') {
-      uint8_t encoding = (uint8_t)onstack_cfi_byte(reader);
-      onstack_cfi_pointer(reader, encoding & 0x7f); /* the personality routine, maybe indirect: only skipped */
-    } else if (*text == 'L') {
-      onstack_cfi_byte(reader);
-    } else if (*text == 'S') {
-      common->signal_frame = true;
-    } else if (*text != 'B') { /* 'B': aarch64 signs with the other key; addresses are stripped anyway */
-      break;                   /* unknown letters end the part that can be understood; the length skips them */
-    }
-  }
-  reader->at = end;
-  return !reader->bad;
-}
-
-/* A CIE at `offset`. */
-static bool cfi_parse_common(const onstack_cfi_section *section, uint64_t offset, onstack_cfi_common *common) {
-  if (offset >= section->size) return false;
-  onstack_cfi_reader reader = {section->bytes, (size_t)offset, section->size, section->address, false};
-  uint64_t length = onstack_cfi_fixed(&reader, 4);
-  if (length == 0xffffffff) length = onstack_cfi_fixed(&reader, 8);
-  if (reader.bad || length > reader.end - reader.at) return false;
-  reader.end = reader.at + (size_t)length;
-  if (onstack_cfi_fixed(&reader, 4) != 0) return false; /* not a CIE */
-  uint64_t version = onstack_cfi_byte(&reader);
-  const char *text = (const char *)section->bytes + reader.at;
-  if (reader.bad || (version != 1 && version != 3) || !memchr(text, 0, reader.end - reader.at)) return false;
-  onstack_cfi_skip(&reader, strlen(text) + 1);
-  memset(common, 0, sizeof(*common));
-  common->code_align = onstack_cfi_uleb(&reader);
-  common->data_align = onstack_cfi_sleb(&reader);
-  common->ra_register = version == 1 ? onstack_cfi_byte(&reader) : onstack_cfi_uleb(&reader);
-  common->has_augmentation = text[0] == 'z';
-  if (common->has_augmentation) {
-    if (!cfi_parse_augmentation(&reader, text, common)) return false;
-  } else if (text[0] != 0) {
-    return false;
-  }
-  common->instructions = reader.at;
-  common->end = reader.end;
-  return !reader.bad && common->code_align <= 64 && common->data_align >= -64 && common->data_align <= 64;
-}
-
-/* Makes section->common the CIE at `offset`. */
-static bool cfi_take_common(onstack_cfi_section *section, uint64_t offset) {
-  if (section->common_good && section->common_offset == offset) return true;
-  section->common_good = cfi_parse_common(section, offset, &section->common);
-  section->common_offset = offset;
-  return section->common_good;
-}
-
-/* An FDE's bounds; the reader is left at its instructions, and section->common is its CIE. */
-static bool cfi_parse_function(onstack_cfi_section *section, uint64_t offset, uint64_t common_offset,
-                               onstack_cfi_reader *reader, onstack_cfi_function *function) {
-  if (!cfi_take_common(section, common_offset)) return false;
-  const onstack_cfi_common *common = &section->common;
-  function->entry = (uint32_t)offset;
-  function->low = onstack_cfi_pointer(reader, common->pointer_encoding);
-  uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & 0x0f);
-  function->high = function->low + length;
-  if (common->has_augmentation) onstack_cfi_skip(reader, onstack_cfi_uleb(reader));
-  return !reader->bad && length != 0 && function->high > function->low;
-}
-
-/* An entry's bounds and kind. False at the terminator and where the section is malformed. */
-static bool cfi_open_entry(const onstack_cfi_section *section, size_t offset, onstack_cfi_reader *reader,
-                           uint64_t *common_offset, bool *is_function) {
-  *reader = (onstack_cfi_reader){section->bytes, offset, section->size, section->address, false};
-  uint64_t length = onstack_cfi_fixed(reader, 4);
-  if (length == 0xffffffff) length = onstack_cfi_fixed(reader, 8);
-  if (reader->bad || length == 0 || length > reader->end - reader->at) return false;
-  reader->end = reader->at + (size_t)length;
-  size_t place = reader->at;
-  uint64_t id = onstack_cfi_fixed(reader, 4);
-  *is_function = id != 0;
-  *common_offset = place - id; /* wraps when hostile; cfi_parse_common checks it */
-  return !reader->bad;
-}
-
-void onstack_cfi_each(onstack_cfi_section *section,
-                      bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
-  onstack_cfi_reader reader;
-  onstack_cfi_function function;
-  uint64_t common_offset;
-  bool is_function;
-  for (size_t offset = 0; offset < section->size && offset <= UINT32_MAX; offset = reader.end) {
-    if (!cfi_open_entry(section, offset, &reader, &common_offset, &is_function)) return;
-    size_t end = reader.end;
-    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) &&
-        !visit(data, &function))
-      return;
-    reader.end = end;
-  }
-}
-
-/* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
-static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
-  static const uint8_t shape[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
-  if (length != sizeof(shape) || bytes[6] < 0x30 || bytes[6] > 0x3f) return false;
-  for (size_t i = 0; i < sizeof(shape); i++)
-    if (i != 6 && bytes[i] != shape[i]) return false;
-  *threshold = bytes[6] - 0x30;
-  return true;
-}
-
-#define CFI_OP_BREG0 0x70u /* DW_OP_breg0: the value of a register plus an offset */
-#define CFI_OP_DEREF 0x06u
-#define CFI_OP_PLUS_UCONST 0x23u
-
-/* The expression `register + offset`. */
-static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  if (onstack_cfi_fixed(expression, 1) != CFI_OP_BREG0 + number) return false;
-  *offset = onstack_cfi_sleb(expression);
-  return !expression->bad;
-}
-
-/* `*(register + offset)`, with or without `+ n words` behind it. */
-static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
-  *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != CFI_OP_DEREF) return false;
-  if (expression.at < expression.end) {
-    if (onstack_cfi_byte(&expression) != CFI_OP_PLUS_UCONST) return false;
-    uint64_t bytes = onstack_cfi_uleb(&expression);
-    if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
-    *after = (uint8_t)(bytes / 8);
-  }
-  return !expression.bad && expression.at == expression.end;
-}
-
 static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
   uint64_t length = onstack_cfi_uleb(&machine->reader);
   onstack_cfi_reader block = machine->reader;
@@ -189,19 +31,6 @@ static onstack_cfi_reader cfi_take_block(cfi_machine *machine) {
   block.bad = machine->reader.bad;
   block.end = block.bad ? block.at : block.at + (size_t)length;
   return block;
-}
-
-static void cfi_cfa_expression(cfi_machine *machine) {
-  onstack_cfi_reader block = cfi_take_block(machine);
-  cfi_state *now = &machine->now;
-  now->cfa_kind = ONSTACK_CFA_LOST;
-  if (block.bad) return;
-  if (cfi_match_plt(block.base + block.at, block.end - block.at, &now->cfa_offset))
-    now->cfa_kind = ONSTACK_CFA_PLT;
-  else if (cfi_match_deref(block, CFI_REG_FP, &now->cfa_offset, &now->cfa_after) && now->cfa_after == 0)
-    now->cfa_kind = ONSTACK_CFA_DEREF_FP;
-  else if (cfi_match_deref(block, CFI_REG_SP, &now->cfa_offset, &now->cfa_after))
-    now->cfa_kind = ONSTACK_CFA_DEREF_SP;
 }
 
 static cfi_register *cfi_find_register(cfi_machine *machine, cfi_state *state, uint64_t number) {
@@ -221,14 +50,10 @@ static void cfi_restore_register(cfi_machine *machine, uint64_t number) {
   if (saved) *saved = *cfi_find_register(machine, &machine->initial, number);
 }
 
-static void cfi_register_expression(cfi_machine *machine) {
-  uint64_t number = onstack_cfi_uleb(&machine->reader);
+/* Takes the block of a register's expression. */
+static bool cfi_is_at_fp(cfi_machine *machine, uint64_t number) {
   onstack_cfi_reader block = cfi_take_block(machine);
-  int64_t offset;
-  /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
-  bool at_fp = number == CFI_REG_FP && cfi_match_offset(&block, CFI_REG_FP, &offset) && block.at == block.end &&
-               offset == 0;
-  cfi_set_register(machine, number, at_fp ? CFI_AT_FP : CFI_UNKNOWN, 0);
+  return number == CFI_REG_FP && onstack_cfi_expression_is_fp(block);
 }
 
 static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
@@ -248,62 +73,52 @@ static int16_t cfi_words(const cfi_register *saved, bool *representable) {
   return (int16_t)(saved->offset / 8);
 }
 
-/* Whole bytes, because rules are compared as bytes. */
-static onstack_rule cfi_bare_rule(uint8_t cfa) {
+/* In whole words: rules are compared and hashed as words right behind this, and a load that needs several small stores
+   waits for them. That was a tenth of the time that a large library takes. */
+static onstack_rule cfi_make_rule(uint8_t cfa, uint8_t after, int16_t fp, int16_t ra, int16_t bx, int32_t cfa_offset) {
+  uint64_t head = (uint64_t)cfa | (uint64_t)after << 8 | (uint64_t)(uint16_t)fp << 16 | (uint64_t)(uint16_t)ra << 32 |
+                  (uint64_t)(uint16_t)bx << 48;
   onstack_rule rule;
-  memset(&rule, 0, sizeof(rule));
-  rule.cfa = cfa;
+  _Static_assert(offsetof(onstack_rule, bx) == 6 && offsetof(onstack_rule, cfa_offset) == 8, "the words of a rule");
+  memcpy(&rule, &head, sizeof(head));
+  rule.cfa_offset = cfa_offset;
   return rule;
 }
 
-#if defined(__aarch64__)
-/*
- * glibc's lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and
- * LR: alone among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
- */
-static void cfi_mend_resolver(onstack_rule *rule) {
-  rule->cfa_offset += 16;
-  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+static onstack_rule cfi_bare_rule(uint8_t cfa) {
+  return cfi_make_rule(cfa, 0, 0, 0, 0, 0);
 }
-
-/* Its first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has pushed. */
-static void cfi_foresee_resolver(cfi_machine *machine) {
-  static const uint8_t next[] = {0x11, CFI_REG_LR, 0x7f};
-  const onstack_cfi_reader *reader = &machine->reader;
-  if (machine->location == machine->low && machine->common->data_align == -8 &&
-      reader->end - reader->at >= sizeof(next) && memcmp(reader->base + reader->at, next, sizeof(next)) == 0)
-    machine->now.ra = (cfi_register){CFI_AT_CFA, 8};
-}
-#endif
 
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
   bool good = true, bx_good = true;
+  uint8_t kind = state->cfa_kind;
   if (machine->common->signal_frame) return cfi_bare_rule(ONSTACK_CFA_SIGNAL);
   if (state->ra.place == CFI_UNDEFINED) return cfi_bare_rule(ONSTACK_CFA_ROOT);
-  onstack_rule rule = cfi_bare_rule(state->cfa_kind), lost = cfi_bare_rule(ONSTACK_CFA_LOST);
-  if (state->cfa_kind == ONSTACK_CFA_NONE || state->cfa_kind == ONSTACK_CFA_LOST) return lost;
-  if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return lost;
-  rule.cfa_offset = (int32_t)state->cfa_offset;
-  if (state->cfa_kind == ONSTACK_CFA_DEREF_SP || state->cfa_kind == ONSTACK_CFA_REGISTER) rule.after = state->cfa_after;
-  rule.ra = cfi_words(&state->ra, &good);
+  if (kind == ONSTACK_CFA_NONE || kind == ONSTACK_CFA_LOST) return cfi_bare_rule(ONSTACK_CFA_LOST);
+  if (state->cfa_offset < INT32_MIN || state->cfa_offset > INT32_MAX) return cfi_bare_rule(ONSTACK_CFA_LOST);
+  uint8_t after = kind == ONSTACK_CFA_DEREF_SP || kind == ONSTACK_CFA_REGISTER ? state->cfa_after : 0;
+  int16_t ra = cfi_words(&state->ra, &good);
   /* A frame pointer that cannot be recovered is only lost, not the frame: its value is checked when it is used. */
-  cfi_register fp = state->fp;
-  if (fp.place == CFI_UNDEFINED || fp.place == CFI_UNKNOWN) fp.place = CFI_SAME;
-  rule.fp = cfi_words(&fp, &good);
-  rule.bx = cfi_words(&state->bx, &bx_good);
-  if (!bx_good) rule.bx = ONSTACK_AT_SAME;
+  cfi_register saved = state->fp;
+  if (saved.place == CFI_UNDEFINED || saved.place == CFI_UNKNOWN) saved.place = CFI_SAME;
+  int16_t fp = cfi_words(&saved, &good), bx = cfi_words(&state->bx, &bx_good);
+  if (!bx_good) bx = ONSTACK_AT_SAME;
 #if defined(__x86_64__)
-  if (rule.ra == ONSTACK_AT_SAME) return lost; /* there is no link register */
-#else
-  if (rule.ra == 1 && rule.fp == ONSTACK_AT_SAME) cfi_mend_resolver(&rule);
+  if (ra == ONSTACK_AT_SAME) good = false; /* there is no link register */
 #endif
-  return good && rule.ra != ONSTACK_AT_FP ? rule : lost;
+  if (!good || ra == ONSTACK_AT_FP) return cfi_bare_rule(ONSTACK_CFA_LOST);
+  onstack_rule rule = cfi_make_rule(kind, after, fp, ra, bx, (int32_t)state->cfa_offset);
+#if !defined(__x86_64__)
+  onstack_cfi_mend_resolver(&rule);
+#endif
+  return rule;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
 #if defined(__aarch64__)
-  cfi_foresee_resolver(machine);
+  if (machine->location == machine->low)
+    onstack_cfi_foresee_resolver(&machine->now, &machine->reader, machine->common->data_align);
 #endif
   onstack_rule rule = cfi_to_rule(machine);
   machine->emit(machine->data, machine->location, &rule);
@@ -368,10 +183,11 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
   case 0x0f: /* def_cfa_expression */
-    cfi_cfa_expression(machine);
+    onstack_cfi_expression_cfa(cfi_take_block(machine), &machine->now);
     return true;
   case 0x10: /* expression */
-    cfi_register_expression(machine);
+    number = onstack_cfi_uleb(reader);
+    cfi_set_register(machine, number, cfi_is_at_fp(machine, number) ? CFI_AT_FP : CFI_UNKNOWN, 0);
     return true;
   case 0x11: /* offset_extended_sf */
     number = onstack_cfi_uleb(reader);
@@ -444,18 +260,14 @@ static void cfi_emit_nothing(void *data, uint64_t address, const onstack_rule *r
 void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data) {
   cfi_machine machine;
-  onstack_cfi_function again;
   onstack_cfi_reader reader;
-  uint64_t common_offset;
-  bool is_function;
   const onstack_rule lost = cfi_bare_rule(ONSTACK_CFA_LOST);
   /* Not the stack of states, which is large, and written before it is read. */
   memset(&machine.now, 0, sizeof(machine.now));
   machine.initial = machine.now;
   machine.depth = 0;
   machine.data = NULL;
-  if (!cfi_open_entry(section, function->entry, &reader, &common_offset, &is_function) || !is_function ||
-      !cfi_parse_function(section, function->entry, common_offset, &reader, &again)) {
+  if (!onstack_cfi_open(section, function->entry, &reader)) {
     emit(data, function->low, &lost);
     return;
   }

@@ -30,11 +30,15 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_OUTPUT:
     return "the profile could not be written: the writer refused the bytes";
   case ONSTACK_E_UNSUPPORTED:
-    return "not available on this system or in this version";
+    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
+           "onstack.h";
   case ONSTACK_E_VERSION:
     return "header and library do not fit together: build against the header of the library in use";
   case ONSTACK_E_CONTEXT:
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  case ONSTACK_E_CLOCK:
+    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING";
   default:
     return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
   }

@@ -2,25 +2,56 @@
 #include "control/fork.h"
 
 #include "base/atomics.h"
+#include "base/sys.h"
 #include "control/action.h"
 #include "control/slots.h"
+#include "handler/labels.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
 
 /*
- * Masks of the threads that are inside fork() now. A table rather than thread-local storage, whose first use in a
- * loaded library may allocate. The key is pthread_self(), which is the same in parent and child (the thread id is not).
- * More than this many forks at the same instant leave their signal unblocked: correct, only exposed to the restarts
- * that fork_before describes.
+ * What the threads that are inside fork() now have left: the mask of before, and their id, which is another one in the
+ * child. A table rather than thread-local storage, whose first use in a loaded library may allocate. The key is
+ * pthread_self(), which is the same in parent and child. More than this many forks at the same instant leave their
+ * signal unblocked: correct, only exposed to the restarts that fork_before describes; and their children do not follow.
  */
 #define FORK_THREADS 64
 
 typedef struct fork_entry {
   uintptr_t thread; /* 0: free */
   uint64_t mask;
+  int32_t tid;
 } fork_entry;
 
 static fork_entry fork_entries[FORK_THREADS];
+static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
+
+/*
+ * The mark is in a page that the kernel clears in every child with a memory of its own, whoever made it and how; a vfork
+ * child, which shares ours, keeps it and is none. NULL: the kernel is older than 4.14, and only fork() is noticed.
+ */
+#define FORK_FRESH 0u   /* a child that nobody has put in order yet */
+#define FORK_MENDING 1u
+#define FORK_KNOWN 2u
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* linux/mman.h */
+#endif
+#define FORK_PAGE ((size_t)4096)
+
+static uint32_t *fork_mark;
+
+static void fork_make_mark(void) {
+  void *page = mmap(NULL, FORK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return;
+  if (madvise(page, FORK_PAGE, MADV_WIPEONFORK) != 0) {
+    munmap(page, FORK_PAGE);
+    return;
+  }
+  fork_mark = page;
+  onstack_publish(fork_mark, FORK_KNOWN);
+}
 
 /*
  * Blocks the profiling signals in the forking thread: a tick interrupts clone() of a large process, which the kernel
@@ -31,6 +62,7 @@ static void fork_before(void) {
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     uintptr_t expected = 0;
     if (!onstack_cas(&fork_entries[i].thread, &expected, self)) continue;
+    fork_entries[i].tid = onstack_sys_gettid();
     onstack_action_block(&fork_entries[i].mask);
     return;
   }
@@ -51,19 +83,41 @@ static void fork_parent(void) {
   onstack_action_unblock(mask);
 }
 
-/* Only async-signal-safe work: this is the child of a process with threads. */
-static void fork_child(void) {
-  fork_entry *entry = fork_find();
-  uint64_t mask = entry ? entry->mask : 0;
+/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
+   there; 0: not known, and its labels are lost. */
+static void fork_clean(int32_t parent_tid) {
   for (uint32_t i = 0; i < FORK_THREADS; i++) fork_entries[i].thread = 0; /* the other forking threads are not here */
   onstack_action_after_fork();
   onstack_slots_after_fork();
+  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
+  if (fork_mark) onstack_publish(fork_mark, FORK_KNOWN);
+}
+
+static void fork_child(void) {
+  fork_entry *entry = fork_find();
+  uint64_t mask = entry ? entry->mask : 0;
+  /* A sink that forks is in the middle of our own work, which the child must not go on with. */
+  bool follows = entry && !onstack_slots_in_sink(entry->tid);
+  fork_clean(entry ? entry->tid : 0);
+  if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
+
+void onstack_fork_mend(void) {
+  uint32_t expected = FORK_FRESH;
+  if (!fork_mark || onstack_observe(fork_mark) == FORK_KNOWN) return;
+  if (onstack_cas(fork_mark, &expected, FORK_MENDING))
+    fork_clean(0);
+  else
+    while (onstack_observe(fork_mark) != FORK_KNOWN) sched_yield();
+}
+
+void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
   if (registered) return 0;
+  if (!fork_mark) fork_make_mark();
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;

@@ -11,4 +11,14 @@
 /* Registers the handlers once. Under the control lock. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_fork_prepare(void);
 
+/* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
+   was called inside a sink. Always the same function. */
+ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
+
+/*
+ * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
+ * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
+ */
+ONSTACK_INTERNAL void onstack_fork_mend(void);
+
 #endif

@@ -119,8 +119,4 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
   if (layout.known) go->layout = layout;
 }
 
-#else
-
-void onstack_go_layout_read(onstack_go_runtime *go) { (void)go; }
-
 #endif

@@ -3,7 +3,9 @@
 
 #include "control/go_layout.h"
 #include "control/go_pclntab.h"
+#include "control/loader.h"
 #include "handler/code_map.h"
+#include "handler/pc_cache.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -43,6 +45,11 @@ typedef struct go_object_list {
 
 static uint64_t go_seen_adds, go_seen_subs; /* under the map lock */
 static bool go_seen_any;
+
+/* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
+   at again, so many times, until it can be read. */
+#define GO_LOOKS 50u
+static uint32_t go_looks;
 
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
@@ -142,6 +149,9 @@ static const struct {
     {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
     {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
     {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
+#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
+    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
+#endif
     {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
@@ -176,18 +186,19 @@ static bool go_find_text(const go_object *object, const go_sections *sections, o
   return text->low < text->high && go_is_loaded(object, text->low, text->high - text->low);
 }
 
-static void go_inspect_object(const go_object *object) {
+/* False: it has Go's tables, but they could not be read. */
+static bool go_inspect_object(const go_object *object) {
   go_sections sections;
   onstack_go_pclntab table;
   onstack_go_runtime go;
   uint32_t count = onstack_code.go_count;
-  if (!go_find_sections(object, &sections)) return;
+  if (!go_find_sections(object, &sections)) return true;
   for (uint32_t i = 0; i < count; i++)
-    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return;
+    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return true;
   memset(&go, 0, sizeof(go));
-  if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return;
-  if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return;
-  if (!go_find_text(object, &sections, &table, &go.text)) return;
+  if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return true;
+  if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return false;
+  if (!go_find_text(object, &sections, &table, &go.text)) return false;
   go.functions = (onstack_go_functions){table.base + table.functions,
                                         table.base + table.functions,
                                         table.base + table.pc_values,
@@ -199,15 +210,24 @@ static void go_inspect_object(const go_object *object) {
   onstack_go_layout_read(&go);
   onstack_code.go[count] = go;
   onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */
+  /* What a handler remembers of this code is from before: described by nothing. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  return true;
 }
 
 void onstack_go_runtime_refresh(void) {
   /* Go shared libraries are never unloaded (the runtime does not support it), so entries stay good. */
   go_object_list list = {.objects = malloc(GO_OBJECTS * sizeof(go_object))};
   if (!list.objects) return;
-  dl_iterate_phdr(go_copy_object, &list);
-  for (uint32_t i = 0; i < list.count; i++) go_inspect_object(&list.objects[i]);
-  go_seen_any = true;
+  if (!onstack_loader_each(go_copy_object, &list)) {
+    free(list.objects);
+    return;
+  }
+  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
+  bool settled = true;
+  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
+  go_seen_any = settled || ++go_looks >= GO_LOOKS;
+  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
   go_seen_adds = list.adds;
   go_seen_subs = list.subs;
   free(list.objects);

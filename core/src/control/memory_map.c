@@ -52,25 +52,33 @@ static void map_parse_line(map_parser *parser) {
   parser->visit(parser->data, &mapping);
 }
 
-int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+/* Returns the bytes read, or -errno. */
+static long map_read(const char *path, map_parser *parser) {
   char buffer[4096];
-  map_parser parser = {.length = 0, .visit = visit, .data = data};
-  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return (int)file;
-  long got;
+  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0), got, total = 0;
+  if (file < 0) return file;
   for (;;) {
     got = onstack_sys_call3(SYS_read, file, (long)buffer, sizeof(buffer));
     if (got == -EINTR) continue;
     if (got <= 0) break;
+    total += got;
     for (long i = 0; i < got; i++) {
       if (buffer[i] == '\n') {
-        map_parse_line(&parser);
-        parser.length = 0;
-      } else if (parser.length < sizeof(parser.line) - 1) {
-        parser.line[parser.length++] = buffer[i];
+        map_parse_line(parser);
+        parser->length = 0;
+      } else if (parser->length < sizeof(parser->line) - 1) {
+        parser->line[parser->length++] = buffer[i];
       }
     }
   }
   onstack_sys_call1(SYS_close, file);
+  return got < 0 ? got : total;
+}
+
+int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+  map_parser parser = {.length = 0, .visit = visit, .data = data};
+  long got = map_read("/proc/self/maps", &parser);
+  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  if (got == 0) got = map_read("/proc/thread-self/maps", &parser);
   return got < 0 ? (int)got : 0;
 }

@@ -2,6 +2,7 @@
 #include "control/modules.h"
 
 #include "base/sys.h"
+#include "control/loader.h"
 #include "control/rule_table.h"
 #include "control/threads.h"
 #include "handler/pc_cache.h"
@@ -98,16 +99,14 @@ static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
  * refuses the call altogether (seccomp), a plain copy: then only a dlclose in this very moment can hurt.
  */
 static size_t module_read(uint64_t address, void *out, size_t size) {
-  struct {
-    uint64_t base, length;
-  } local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
-  long got = onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
+  long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
   if (got >= 0) return (size_t)got;
   uint8_t byte = 0;
   remote.base = (uint64_t)(uintptr_t)&byte;
   local.base = (uint64_t)(uintptr_t)out;
   local.length = remote.length = 1;
-  if (onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0) == 1) return 0;
+  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 1) return 0;
   memcpy(out, (const void *)(uintptr_t)address, size);
   return size;
 }
@@ -144,7 +143,7 @@ static const onstack_rule_table *module_derive(const module_entry *entry) {
   uint8_t *copy = size ? malloc(size) : NULL;
   if (!copy) return NULL;
   onstack_cfi_section section = {.bytes = copy, .size = module_read(address, copy, size), .address = address};
-  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base);
+  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
   free(copy);
   return table;
 }
@@ -161,7 +160,8 @@ static void modules_publish(void) {
   onstack_store_relaxed(&onstack_modules.turn, onstack_modules.turn + 1); /* odd: a walk meanwhile finds no rules */
   onstack_fence_publish();
   for (uint32_t i = 0; i < modules_known.count; i++) {
-    const onstack_module *from = &modules_known.entries[i].module;
+    const module_entry *entry = &modules_known.entries[i];
+    const onstack_module *from = &entry->module;
     onstack_module *to = &onstack_modules.modules[count];
     if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
     onstack_store_relaxed(&to->low, from->low);
@@ -169,12 +169,13 @@ static void modules_publish(void) {
     onstack_store_relaxed(&to->base, from->base);
     onstack_store_relaxed(&to->table, from->table);
     onstack_store_relaxed(&to->number, from->number);
+    onstack_store_relaxed(&to->pending, (uint32_t)(entry->section_header && !entry->tried));
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
   onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
   /* After the map: a handler with the new epoch finds only what the new map names. */
-  onstack_publish(&onstack_pc_epoch, onstack_pc_epoch + 1);
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
 }
 
 static void modules_retire(const onstack_rule_table *table) {
@@ -241,12 +242,12 @@ static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
 
 static void modules_look(void) {
   module_list now = {0};
-  dl_iterate_phdr(module_peek, &now);
+  if (!onstack_loader_each(module_peek, &now)) return;
   if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
   module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
   if (!fresh.entries) return;
   fresh.names = malloc(MODULES_NAME_BYTES);
-  dl_iterate_phdr(module_copy, &fresh);
+  onstack_loader_each(module_copy, &fresh);
   modules_take_over(&fresh);
   free(fresh.names);
 }
@@ -276,8 +277,12 @@ static module_entry *modules_next(size_t *size) {
 
 static void modules_free_retired(void) {
   if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
-  for (uint32_t i = 0; i < modules_retired_count; i++) onstack_rule_table_free(modules_retired[i]);
-  modules_retired_count = 0;
+  /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
+  while (modules_retired_count > 0) {
+    const onstack_rule_table *table = modules_retired[modules_retired_count - 1];
+    onstack_publish(&modules_retired_count, modules_retired_count - 1);
+    onstack_rule_table_free(table);
+  }
 }
 
 bool onstack_modules_refresh(size_t budget_bytes) {
@@ -286,16 +291,17 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while (budget_bytes > 0 && (entry = modules_next(&size)) && (spent == 0 || spent + size <= budget_bytes)) {
+  while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
     entry->module.table = module_derive(entry);
     entry->tried = true;
     spent += size + 1;
     derived = true;
   }
+  bool missing = entry != NULL;
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);
-  return entry != NULL;
+  return missing;
 }
 
 void onstack_modules_after_fork(void) {

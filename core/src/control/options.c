@@ -7,9 +7,10 @@
 #include <signal.h>
 #include <string.h>
 
-/* The structure of version 0.1, the first and so far the shortest. */
+/* The first structure, and so far the shortest: up to sink_data. */
 #define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(sizeof(onstack_options) == OPTIONS_SIZE_0_1, "options grow at the end, and the old size stays known");
+_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
+               "options grow at the end, and the old sizes stay known");
 
 #define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
 #define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
@@ -32,10 +33,10 @@ static int options_copy(const onstack_options *from, onstack_options *to) {
   memset(to, 0, sizeof(*to));
   to->size = sizeof(*to);
   if (!from) return 0;
-  if (from->size < OPTIONS_SIZE_0_1) return ONSTACK_E_OPTIONS;
+  if (from->size < OPTIONS_SIZE_0_1 || from->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
   for (size_t i = sizeof(*to); i < from->size; i++)
     if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
-  memcpy(to, from, sizeof(*to));
+  memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
@@ -48,7 +49,9 @@ static int options_check_switches(const onstack_options *options) {
   if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
       options->fork > ONSTACK_FORK_FOLLOW)
     return ONSTACK_E_OPTIONS;
-  if (options->clock == ONSTACK_CLOCK_WALL || options->fork == ONSTACK_FORK_FOLLOW) return ONSTACK_E_UNSUPPORTED;
+  /* Asked for and never called would be a silent loss. */
+  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
+  if (options->thread_filter && options->clock != ONSTACK_CLOCK_WALL) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -62,6 +65,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
     return 0;
   }
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
+  if (custom->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
   for (size_t i = sizeof(*custom); i < custom->size; i++)
     if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
@@ -101,6 +105,12 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
   settings->restore = options.restore ? options.restore : ONSTACK_RESTORE_EXACT;
+  settings->resumed = false;
+  settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
+  settings->fork_sink_data = options.fork_sink_data;
+  settings->clock = options.clock ? options.clock : ONSTACK_CLOCK_CPU;
+  settings->thread_filter = options.thread_filter;
+  settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;
   settings->sink_data = options.sink_data;
   return 0;

@@ -9,7 +9,7 @@
 #define RULE_MAX 65535u     /* distinct rules; row 16-bit number. Number 0 is "no rule" */
 
 typedef struct rule_builder {
-  uint64_t base;
+  uint64_t base, high; /* of the object; functions elsewhere are left out */
   bool failed; /* memory */
   onstack_cfi_function *functions;
   size_t function_count, function_room;
@@ -43,7 +43,7 @@ static bool rule_grow(rule_builder *builder, void *array_pointer, uint32_t count
 
 static bool rule_note_function(void *data, const onstack_cfi_function *function) {
   rule_builder *builder = data;
-  if (function->low < builder->base || function->high - builder->base > UINT32_MAX) return true;
+  if (function->low < builder->base || function->high > builder->high) return true;
   if (builder->function_count == builder->function_room) {
     size_t room = builder->function_room ? builder->function_room * 2 : 1024;
     onstack_cfi_function *grown = realloc(builder->functions, room * sizeof(*grown));
@@ -185,11 +185,12 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   return table;
 }
 
-const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base) {
+const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high) {
   rule_builder builder;
   const onstack_rule_table *table = NULL;
   memset(&builder, 0, sizeof(builder));
   builder.base = base;
+  builder.high = high - base > UINT32_MAX ? base + UINT32_MAX : high;
   onstack_cfi_each(section, rule_note_function, &builder);
   if (builder.function_count > 0) {
     rule_sort_functions(&builder);

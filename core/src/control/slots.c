@@ -5,13 +5,14 @@
 #include "control/action.h"
 #include "control/choose.h"
 #include "control/code_map.h"
-#include "control/fork.h"
 #include "control/go_runtime.h"
+#include "control/loader.h"
 #include "control/modules.h"
 #include "control/pin.h"
 #include "control/threads.h"
+#include "control/ticker.h"
 #include "control/vdso.h"
-#include "handler/clock_cpu.h"
+#include "handler/clock.h"
 #include "handler/memory_pipe.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
  * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
  * largest.
  */
-#define SLOT_POPULATE ((size_t)1 << 20) /* of a larger buffer only so much is made resident at once */
+#define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
 #endif
@@ -62,7 +63,6 @@ void onstack_control_unlock(void) {
 /* Everything that the first start of the process does, and later ones find done. */
 static int slots_prepare(void) {
   int result = onstack_threads_prepare();
-  if (result == 0) result = onstack_fork_prepare();
   if (result == 0) onstack_pin_self();
   return result;
 }
@@ -76,13 +76,13 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  size_t used = onstack_ring_bytes(bytes, settings->depth, settings->label_bytes);
-  madvise(has->memory, used < SLOT_POPULATE ? used : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
 
 /* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
 static int slot_check_host(const onstack_settings *settings) {
+  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
   onstack_code_map_refresh(NULL);
   if (!onstack_go_runtime_is_present()) return 0;
   if (!settings->on_stack) return ONSTACK_E_OPTIONS;
@@ -97,6 +97,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->generation++;
   slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
+  slot->clock = settings->clock;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
@@ -105,7 +106,8 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
-  slot->sink_tid = slot->drain_tid = 0;
+  slot->sink_tid = slot->drain_tid = slot->ticker_tid = 0;
+  slot->ticker = false;
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
@@ -128,19 +130,30 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
+/* The process tick finds threads without a list; the wall clock and the ticker would be silent. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  int result = onstack_threads_arm_all(slot, settings);
+  return slot->clock == ONSTACK_CLOCK_WALL || slot->ticker ? result : 0;
+}
+
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_clock_cpu_create_process(slot);
-  if (result < 0) return result;
+  int result = onstack_clock_create_process(slot);
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
+  slot->ticker = result < 0;
+  if (slot->ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
-    onstack_clock_cpu_stop_process(slot);
+    onstack_clock_stop_process(slot);
     return result;
   }
   onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. */
-  onstack_threads_arm_all(slot);
-  result = onstack_clock_cpu_start_process(slot);
+  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. In a child of
+     fork there is one, which the process tick finds, or the consumer's first scan. */
+  result = settings->resumed ? 0 : slot_arm(slot, settings);
+  if (result == 0) result = onstack_clock_start_process(slot);
   if (result < 0) onstack_slot_quiet(slot, settings);
   return result;
 }
@@ -148,7 +161,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
-  onstack_clock_cpu_stop_process(slot);
+  onstack_clock_stop_process(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
@@ -161,10 +174,17 @@ void onstack_slot_give_back(onstack_slot *slot) {
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_store_relaxed(&slot->drain_tid, 0);
+  onstack_store_relaxed(&slot->ticker_tid, 0);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
     if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
   onstack_memory_pipe_close();
+}
+
+bool onstack_slots_in_sink(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == tid) return true;
+  return false;
 }
 
 void onstack_slots_after_fork(void) {
@@ -183,7 +203,7 @@ void onstack_slots_after_fork(void) {
     slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
-    slot->drain_tid = slot->sink_tid = 0;
+    slot->drain_tid = slot->sink_tid = slot->ticker_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
   onstack_timers_held = 0;
@@ -191,5 +211,6 @@ void onstack_slots_after_fork(void) {
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_memory_pipe_after_fork();
   onstack_code_map_after_fork();
+  onstack_loader_after_fork();
   onstack_modules_after_fork();
 }

@@ -28,6 +28,9 @@ ONSTACK_INTERNAL void onstack_slot_quiet(onstack_slot *slot, const onstack_setti
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
 
+/* True if this thread is inside a sink (tid: of the thread). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_slots_in_sink(int32_t tid);
+
 /* Sampling is over in the child of a fork: no timer exists there, no other thread. Async-signal-safe, no lock. */
 ONSTACK_INTERNAL void onstack_slots_after_fork(void);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/threads.h"
 
-#include "handler/clock_cpu.h"
+#include "base/exceptions.h"
+#include "handler/clock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,9 +13,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+
+#define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
 
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
@@ -59,42 +63,66 @@ static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   onstack_thread_write_end(record);
 }
 
-/* Our drain threads, of every session: they block the signal and would only collect pending ticks. */
+/* Our own threads, of every session: they block the signal and would only collect pending ticks. */
 static bool threads_is_own(uint32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid) return true;
+    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid ||
+        onstack_load_relaxed(&onstack_slots[i].ticker_tid) == (int32_t)tid)
+      return true;
   return false;
 }
 
-void onstack_threads_arm_all(onstack_slot *slot) {
-  DIR *directory = opendir("/proc/self/task");
-  struct dirent *entry;
-  if (!directory) return; /* no /proc: the process tick finds the threads one by one */
-  while ((entry = readdir(directory))) {
-    uint64_t name[2];
-    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-    if (tid == 0 || threads_is_own(tid) || onstack_thread_find(&slot->threads, tid)) continue;
-    onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-    if (!record) continue;
-    if (threads_read_name(tid, name)) threads_set_name(record, name);
-    onstack_clock_cpu_arm(slot, record, tid);
-  }
-  closedir(directory);
+/* The host's function: it may be asked under the control lock, so what it starts or stops is refused (CONTEXT). */
+static bool threads_is_wanted(const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char text[17] = {0};
+  if (!settings->thread_filter) return true;
+  memcpy(text, name, 16);
+  return settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
 }
 
-bool onstack_threads_need_scan(void) {
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) return;
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  if (threads_is_wanted(settings, tid, name))
+    onstack_clock_arm(slot, record, tid);
+  else
+    onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
+}
+
+int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+  DIR *directory = opendir("/proc/self/task");
+  struct dirent *entry;
+  uint32_t listed = 0;
+  if (!directory) return -errno;
+  for (errno = 0; (entry = readdir(directory)); errno = 0) {
+    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+    listed += tid != 0;
+    if (tid == 0 || (!settings->own_threads && threads_is_own(tid)) || onstack_thread_find(&slot->threads, tid)) continue;
+    threads_adopt(slot, settings, tid);
+  }
+  int result = -errno;
+  closedir(directory);
+  return result < 0 || listed > 0 ? result : -ENOENT;
+}
+
+bool onstack_threads_need_scan(const onstack_settings *settings) {
   struct utsname system;
   unsigned major, minor;
+  if (settings->clock == ONSTACK_CLOCK_WALL) return true;
   if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
   return major < 6 || (major == 6 && minor < 4);
 }
 
-void onstack_threads_arm_new(onstack_slot *slot) {
+void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->scanning, 1u);
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
   /* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_threads_arm_all(slot);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING)
+    onstack_threads_arm_all(slot, settings);
   onstack_dekker_store(&slot->scanning, 0u);
 }
 
@@ -112,7 +140,7 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
 static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)slot;
   (void)tid;
-  onstack_clock_cpu_disarm(record);
+  onstack_clock_disarm(record);
 }
 
 /*
@@ -154,13 +182,39 @@ bool onstack_threads_all_idle(void) {
 
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;
-  onstack_clock_cpu_disarm(record);
+  onstack_clock_disarm(record);
   onstack_thread_release(&slot->threads, record);
 }
 
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
-/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc. */
+static bool threads_blocks(uint32_t tid, int32_t signal) {
+  char path[48], text[4096];
+  unsigned long long mask = 0;
+  snprintf(path, sizeof(path), "/proc/self/task/%u/status", tid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;
+  ssize_t got = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  return !line || sscanf(line, "SigBlk: %llx", &mask) != 1 || (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+/*
+ * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
+ * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
+ */
+static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
+  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
+  onstack_clock_disarm(record);
+  onstack_clock_arm(&onstack_slots[slot->index], record, tid);
+  onstack_store_relaxed(&record->ticked, 1u); /* its name is another one, too */
+}
+
+/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
+   the threads that have samples: of ten thousand there are not many within a second. */
 static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t name[2];
   if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
@@ -168,11 +222,30 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     threads_release(slot, record, tid);
     return;
   }
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
   onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
+  if (onstack_load_relaxed(&record->ticked) == 0) {
+    threads_doubt(slot, record, tid);
+    return;
+  }
+  onstack_store_relaxed(&record->ticked, 0u); /* before the look: a tick meanwhile brings another one */
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
+
+bool onstack_threads_are_all_ours(uint32_t others) {
+  struct stat tasks;
+  char path[8];
+  nlink_t own = others;
+  if (stat("/proc/self/task", &tasks) != 0) return false; /* it has one link for each thread, and two more */
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    own += onstack_load_relaxed(&onstack_slots[i].drain_tid) != 0;
+    own += onstack_load_relaxed(&onstack_slots[i].ticker_tid) != 0;
+  }
+  if (tasks.st_nlink != 2 + own + 1) return false;
+  /* The other one is the first thread, always listed; when it has ended it has no program any more. */
+  return readlink("/proc/self/exe", path, sizeof(path)) < 0 && errno == ENOENT;
+}
 
 uint64_t onstack_threads_count(const onstack_slot *slot) {
   uint64_t count = 0;

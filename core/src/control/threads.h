@@ -3,6 +3,7 @@
 #ifndef ONSTACK_CONTROL_THREADS_H
 #define ONSTACK_CONTROL_THREADS_H
 
+#include "control/options.h"
 #include "handler/slot.h"
 
 /* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
@@ -11,17 +12,18 @@ ONSTACK_INTERNAL int onstack_threads_prepare(void);
 /* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
 ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 
-/* Gives every thread of /proc/self/task a timer, but our own. Before the process tick runs. */
-ONSTACK_INTERNAL void onstack_threads_arm_all(onstack_slot *slot);
+/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
+   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
+ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
 
 /*
- * Gives a timer to threads that have none yet. Needed where the process tick does not find them: before Linux 6.4 the
+ * Gives a timer to threads that have none yet. Needed where no process tick finds them: on the wall clock, and before Linux 6.4 the
  * kernel hands a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c,
  * complete_signal; changed for posix timers in 6.4). There new threads are found late, and short ones missed.
  * The consumer of the slot only.
  */
-ONSTACK_INTERNAL bool onstack_threads_need_scan(void);
-ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot);
+ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
+ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings);
 
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
@@ -43,6 +45,13 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 
 /* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
+
+/*
+ * True if nothing is left of the process but our own threads, `others` more that are ours as well, and a first thread
+ * that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
+ * /proc, or beside another library's thread. Any thread.
+ */
+ONSTACK_INTERNAL bool onstack_threads_are_all_ours(uint32_t others);
 
 /* Records in use. Any thread. */
 ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "drain/deliver.h"
 
+#include "base/exceptions.h"
 #include "base/sys.h"
+#include "handler/proof.h"
 
 #include <string.h>
 
 static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, onstack_sink sink, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
   char name[sizeof(entry->thread_name) + 1];
   memcpy(name, entry->thread_name, sizeof(entry->thread_name));
   name[sizeof(entry->thread_name)] = 0;
@@ -22,8 +25,18 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, ons
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
+      .clock = slot->clock,
   };
   return sink(data, &sample) == 0;
+}
+
+/* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
+static void deliver_prove(onstack_slot *slot, onstack_ring_entry *entry) {
+  if (!slot->copy_works) return;
+  uint32_t believed = onstack_proof_check(entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count);
+  if (believed == entry->frame_count) return;
+  entry->frame_count = believed;
+  entry->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
 }
 
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry) {
@@ -42,6 +55,7 @@ uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data,
   uint32_t generation = onstack_load_relaxed(&slot->generation);
   while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
+      deliver_prove(slot, entry);
       /* Before the sink: it may fork, and look at the statistics. */
       deliver_count(counters, entry);
       onstack_tally_add(tally, entry, onstack_ring_found(&slot->ring, entry));

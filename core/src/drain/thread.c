@@ -7,12 +7,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#define DRAIN_THREAD_NAME "onstack-drain"
 static const struct onstack_timespec drain_interval = {0, 100000000};
 
 static void *drain_thread_main(void *argument) {
   onstack_drain_thread *drain = argument;
-  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)DRAIN_THREAD_NAME);
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)drain->name);
   if (drain->unblocked_signal) {
     onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
@@ -25,6 +24,9 @@ static void *drain_thread_main(void *argument) {
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
+  /* Not if it is somebody else's by now: in the child of a sink that forked and returned. */
+  int32_t self = onstack_sys_gettid();
+  onstack_cas(drain->tid, &self, 0);
   return NULL;
 }
 
@@ -43,9 +45,16 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   return 0;
 }
 
-void onstack_drain_thread_stop(onstack_drain_thread *drain) {
+void onstack_drain_thread_dismiss(onstack_drain_thread *drain) {
   onstack_publish(&drain->quit, 1u);
   onstack_exchange(drain->wake, 1u);
   onstack_sys_futex_wake(drain->wake);
-  pthread_join(drain->thread, NULL);
+}
+
+void onstack_drain_thread_stop(onstack_drain_thread *drain) {
+  onstack_drain_thread_dismiss(drain);
+  if (pthread_equal(pthread_self(), drain->thread))
+    drain->work(drain->data);
+  else
+    pthread_join(drain->thread, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The drain thread: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
+/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
 #ifndef ONSTACK_DRAIN_THREAD_H
 #define ONSTACK_DRAIN_THREAD_H
 
@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 typedef struct onstack_drain_thread {
+  const char *name; /* at most 15 bytes, "onstack-..." */
   pthread_t thread;
   uint32_t *wake; /* futex word that the handler sets to 1 */
   int32_t *tid;   /* where the thread's id goes once it runs */
@@ -20,7 +21,11 @@ typedef struct onstack_drain_thread {
 /* Starts it with every signal blocked; returns when *tid is known. 0 or -errno. Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
-/* Lets it finish and joins it. No `work` runs or begins after this. */
+/* Lets it finish, without waiting. */
+ONSTACK_INTERNAL void onstack_drain_thread_dismiss(onstack_drain_thread *drain);
+
+/* Lets it finish and joins it; on that very thread (an exit handler that libc runs there) does its last round. No `work`
+   runs or begins after this. */
 ONSTACK_INTERNAL void onstack_drain_thread_stop(onstack_drain_thread *drain);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/action.h"
 
+#include "handler/copy.h"
+
 #include <ucontext.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
@@ -13,26 +15,39 @@ static ONSTACK_HANDLER onstack_kernel_sigset action_interrupted_mask(const ucont
   return *(const onstack_kernel_sigset *)(const void *)&context->uc_sigmask;
 }
 
+/* The alternate stack that the thread had when the signal came; outside of it: the interrupted stack. */
+static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, uint64_t sp) {
+  return sp - (uint64_t)(uintptr_t)context->uc_stack.ss_sp < context->uc_stack.ss_size;
+}
+
 /*
  * Contexts that are being forwarded right now, by any thread, and to which level. An owner that chains to us brings the
- * same ucontext in again while it is under way, further down the stack: then it is the next level's turn, and when there
- * is none it is a circle. At the same depth or above, the note is a left-over of an owner that left by siglongjmp, and
- * is taken over. A full table leaves the newest forward unguarded.
+ * same ucontext in again while it is under way, further down the stack, or on the interrupted stack when it was called
+ * there: then it is the next level's turn, and when there is none it is a circle. Elsewhere the note is a left-over of an
+ * owner that left by siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
  */
 #define ACTION_IN_FLIGHT 64u
 static struct {
   uint64_t context;
-  uint64_t frame; /* this and `level` are written by the thread whose context it is */
+  uint64_t frame; /* this and the next two are written by the thread whose context it is */
   uint32_t level;
+  bool switched; /* the owner runs on the interrupted stack */
 } action_in_flight[ACTION_IN_FLIGHT];
 
+static ONSTACK_HANDLER bool action_is_under_way(uint32_t place, const void *context, uint64_t frame) {
+  if (action_in_flight[place].switched) return !action_is_on_alternate(context, frame);
+  return frame < action_in_flight[place].frame;
+}
+
 /* The level that this context goes to now; *place is where that is noted, or ACTION_IN_FLIGHT. */
-static ONSTACK_HANDLER uint32_t action_enter_flight(uint64_t context, uint64_t frame, uint32_t *place) {
+static ONSTACK_HANDLER uint32_t action_enter_flight(const void *from, uint64_t frame, uint32_t *place) {
+  const uint64_t context = (uint64_t)(uintptr_t)from;
   for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
     *place = i;
-    if (frame < action_in_flight[i].frame) return ++action_in_flight[i].level;
+    if (action_is_under_way(i, from, frame)) return ++action_in_flight[i].level;
     action_in_flight[i].frame = frame;
+    action_in_flight[i].switched = false;
     return action_in_flight[i].level = 0;
   }
   for (*place = 0; *place < ACTION_IN_FLIGHT; (*place)++) {
@@ -42,6 +57,7 @@ static ONSTACK_HANDLER uint32_t action_enter_flight(uint64_t context, uint64_t f
       continue;
     action_in_flight[*place].frame = frame;
     action_in_flight[*place].level = 0;
+    action_in_flight[*place].switched = false;
     break;
   }
   return 0;
@@ -56,13 +72,90 @@ static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t level) 
     action_in_flight[place].level = level - 1;
 }
 
+#define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
+
+typedef struct action_delivery {
+  const struct onstack_kernel_sigaction *found;
+  siginfo_t *info;
+  void *context;
+  int signal;
+} action_delivery;
+
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_deliver(
+    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
+  if (found->flags & (uint64_t)SA_SIGINFO)
+    ((action_info)(uintptr_t)found->handler)(signal, info, context);
+  else
+    ((action_plain)(uintptr_t)found->handler)(signal);
+}
+
+/*
+ * On the interrupted stack. A signal that comes meanwhile and has SA_ONSTACK must not begin at the top of the alternate
+ * stack, where the frames are that we came from, down to `used`: it gets what is left below them, if that is enough for
+ * anything, or comes here.
+ */
+static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(const action_delivery *to, uint64_t used) {
+  stack_t whole, rest;
+  onstack_sys_call2(SYS_sigaltstack, 0, (long)&whole);
+  uint64_t left = used - (uint64_t)(uintptr_t)whole.ss_sp;
+  bool ours = !(whole.ss_flags & SS_DISABLE) && left < whole.ss_size;
+  rest = whole;
+  if (left >= ACTION_ALTERNATE_LEAST)
+    rest.ss_size = left;
+  else
+    rest.ss_flags = SS_DISABLE;
+  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  action_deliver(to->found, to->signal, to->info, to->context);
+  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
+}
+
+/* Calls action_deliver_here(to, our stack pointer) on the stack that ends at `sp`. */
+void onstack_action_switch_stack(const action_delivery *to, uint64_t sp) __attribute__((visibility("hidden")));
+__asm__(".pushsection .text\n"
+        ".type onstack_action_switch_stack, %function\n"
+        "onstack_action_switch_stack:\n.cfi_startproc\n"
+#if defined(__x86_64__)
+        "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"
+        "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
+        "mov %rsi, %rsp\nmov %rbp, %rsi\ncall action_deliver_here\n"
+        "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+#elif defined(__aarch64__)
+        "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"
+        "mov x29, sp\n.cfi_def_cfa_register x29\n"
+        "mov sp, x1\nmov x1, x29\nbl action_deliver_here\n"
+        "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+#endif
+        ".cfi_endproc\n.size onstack_action_switch_stack, . - onstack_action_switch_stack\n.popsection\n");
+
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found,
+                                                    int signal, siginfo_t *info, void *context) {
+  const action_delivery to = {found, info, context, signal};
+  onstack_action_switch_stack(&to, stack);
+}
+
+/*
+ * Without SA_ONSTACK the kernel would have called the owner on the interrupted stack, and it may need more than an
+ * alternate stack has: one with room for 128 frames overflows the 8 KiB of a Rust thread. 0: it runs where we are.
+ */
+static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *found, const ucontext_t *context,
+                                                 uint64_t frame) {
+#if defined(__x86_64__)
+  uint64_t sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128; /* the red zone */
+#elif defined(__aarch64__)
+  uint64_t sp = context->uc_mcontext.sp;
+#endif
+  if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
+  return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
+}
+
 /*
  * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
  * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
- * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
+ * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed. The same holds for the
+ * stack.
  */
-static ONSTACK_HANDLER void action_call(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info,
-                                        void *context) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_call(
+    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context, uint64_t stack) {
   onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
   if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
@@ -70,10 +163,10 @@ static ONSTACK_HANDLER void action_call(const struct onstack_kernel_sigaction *f
   bool narrower = (wanted & everything) != everything;
   onstack_kernel_sigset ours = 0;
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
-  if (found->flags & (uint64_t)SA_SIGINFO)
-    ((action_info)(uintptr_t)found->handler)(signal, info, context);
+  if (stack)
+    action_deliver_on(stack, found, signal, info, context);
   else
-    ((action_plain)(uintptr_t)found->handler)(signal);
+    action_deliver(found, signal, info, context);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
@@ -86,21 +179,64 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
-ONSTACK_HANDLER void onstack_action_forward(int signal, siginfo_t *info, void *context) {
+ONSTACK_HANDLER bool onstack_action_is_passing(const void *context) {
+  uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
+    if (onstack_load_relaxed(&action_in_flight[i].context) == (uint64_t)(uintptr_t)context)
+      return action_is_under_way(i, context, frame);
+  return false;
+}
+
+/* To the next level; false: there is none. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info,
+                                                                             void *context) {
   onstack_action *action = &onstack_actions[signal];
+  const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   uint32_t place;
-  uint32_t level = action_enter_flight((uint64_t)(uintptr_t)context, (uint64_t)(uintptr_t)__builtin_frame_address(0),
-                                       &place);
+  uint32_t level = action_enter_flight(context, frame, &place);
   onstack_found *found = level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->levels[level]) : NULL;
-  if (level > 0 && !found) {
-    onstack_add_relaxed(&action->looped, (uint64_t)1);
-  } else if (!action_takes_signals(found)) {
-    if (level == 0) onstack_add_relaxed(&action->swallowed, (uint64_t)1);
-  } else {
-    /* Counted once for each signal, at the first level. */
-    if (level == 0) onstack_add_relaxed(&action->forwarded, (uint64_t)1);
-    if (level == 0 && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
-    action_call(&found->action, signal, info, context);
-  }
+  bool takes = action_takes_signals(found);
+  /* Counted once for each signal, at the first level. */
+  if (level == 0) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
+  if (level == 0 && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
+  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
+  if (takes) action_call(&found->action, signal, info, context, stack);
+  if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
   action_leave_flight(place, level);
+  return found || level == 0;
+}
+
+/*
+ * The copy that knows better than this one what is below: the one that is passing this very signal on already, through
+ * an owner that chains to us; or, when no session is here any more, one that has some, since an owner can leave without
+ * our seeing it. NULL: none.
+ */
+static ONSTACK_HANDLER const onstack_copy *action_better(const onstack_copy *other, int signal, const void *context) {
+  if (other->is_passing(context)) return other;
+  return onstack_copy_runs(&onstack_copy_self, signal) || !onstack_copy_runs(other, signal) ? NULL : other;
+}
+
+ONSTACK_HANDLER bool onstack_action_pass(int signal, siginfo_t *info, void *context) {
+  return action_pass(signal, info, context);
+}
+
+/* Another copy's tick: true. Else *better is the one that knows better. */
+static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context,
+                                               const onstack_copy **better) {
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]); /* pairs with copies_add */
+    if (!other) break;
+    if (other->take(signal, info, context)) return true;
+    if (!*better) *better = action_better(other, signal, context);
+  }
+  return false;
+}
+
+/* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
+ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context) {
+  const onstack_copy *better = NULL;
+  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context, &better)) return;
+  if (better && better->pass(signal, info, context)) return;
+  if (!action_pass(signal, info, context)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
 }

@@ -31,8 +31,12 @@ typedef struct onstack_found {
  */
 #define ONSTACK_ACTION_LEVELS 3u
 
+/* Other copies of the library read the first four members, and write three of them when they hand over (copy.h). */
 typedef struct onstack_action {
+  onstack_found *installed; /* how ours was installed last; NULL: no session uses the signal (dekker) */
   onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* from the first on; NULL: no more */
+  uint32_t visited; /* a newer owner came under this run: its own timers may outlive its profile */
+  uint32_t handed;  /* `levels` are news from a copy that stood above and has stopped */
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
@@ -42,8 +46,12 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
-/* Passes a foreign signal to the action that was found, under the mask that its owner asked for. Signal-safe as far
-   as the owner's handler is. */
+/* A signal that is no tick of ours: another copy's tick, or passed to the action that was found, under the mask that its
+   owner asked for. Signal-safe as far as the owner's handler is. */
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context);
+
+/* Members of onstack_copy, see there. */
+ONSTACK_INTERNAL bool onstack_action_pass(int signal, siginfo_t *info, void *context);
+ONSTACK_INTERNAL bool onstack_action_is_passing(const void *context);
 
 #endif

@@ -49,7 +49,7 @@ typedef struct onstack_go_special {
   onstack_code_range body;
   uint32_t treatment; /* ONSTACK_GO_* */
   uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP is good. 0: not known */
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
 
 /* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
@@ -58,6 +58,7 @@ typedef struct onstack_go_layout {
   uint32_t g_m;
   uint32_t sched_sp; /* g.sched */
   uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only */
   uint32_t m_curg;
   uint32_t g_labels; /* set by the host, see handler/go_labels.h; 0: not known */
   bool known;

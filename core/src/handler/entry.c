@@ -8,8 +8,10 @@
 #include "handler/entry.h"
 
 #include "handler/action.h"
-#include "handler/clock_cpu.h"
+#include "handler/clock.h"
+#include "handler/copy.h"
 #include "handler/go_labels.h"
+#include "handler/labels.h"
 #include "handler/registers.h"
 #include "handler/slot.h"
 
@@ -74,7 +76,8 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.thread = record;
   memory.asked = false;
   memory.copy_works = slot->copy_works;
-  memory.page_low = memory.page_high = memory.low = memory.high = 0;
+  memory.page_low = memory.page_high = memory.other_low = memory.other_high = 0;
+  memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
   if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
   onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
@@ -87,7 +90,7 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   return result;
 }
 
-/* The goroutine's labels: the first runtime that has a goroutine on this thread. */
+/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
   onstack_memory memory;
   uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
@@ -98,6 +101,10 @@ static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, on
     entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + entry->label_bytes,
+                                        slot->ring.label_room - entry->label_bytes);
+  entry->label_bytes += result & ~ONSTACK_LABELS_CUT;
+  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
 }
 
 /* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
@@ -114,11 +121,11 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->time_ns = entry_now_ns(slot);
   entry->tid = (int32_t)tid;
   entry->weight = weight;
-  entry->label_bytes = 0;
   entry->flags = 0;
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
   entry->truncation = result.truncation;
+  onstack_ring_settle(&slot->ring, entry);
   if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
   if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
     onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
@@ -149,6 +156,7 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, info);
   onstack_store_relaxed(&record->unanswered, 0u);
+  onstack_store_relaxed(&record->ticked, 1u);
   if (entry_has_room(slot, context))
     entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
   else
@@ -165,7 +173,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
   onstack_thread_write_end(record);
-  onstack_clock_cpu_arm(slot, record, tid);
+  onstack_clock_arm(slot, record, tid);
   return record;
 }
 
@@ -184,7 +192,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
     if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, info));
     return;
   }
-  if (armed && !onstack_clock_cpu_revive(slot, record, tid)) return;
+  if (armed && !onstack_clock_revive(slot, record, tid)) return;
   if (!record && !onstack_dekker_load(&slot->scanning)) record = entry_adopt(slot, tid);
   uint32_t weight = entry_count_ticks(slot, info);
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
@@ -230,11 +238,19 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
 #endif
 #define ENTRY_TRAMPOLINE(name)                                                                                         \
   ".balign 16\n"                                                                                                       \
-  ".ascii \"onstack-handler1\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
+  ".quad onstack_copy_self - .\n.quad 0\n.ascii \"" ONSTACK_COPY_MARK "\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
   ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"                                                                       \
   ".size " name ", . - " name "\n"
 __asm__(".pushsection .text\n" ENTRY_TRAMPOLINE("onstack_handler_trampoline")
             ENTRY_TRAMPOLINE("onstack_handler_other_trampoline") ".popsection\n");
+
+/* Flat, so that the entry below stays the only caller of what it calls, which is then no frame more on the signal stack. */
+__attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+  entry_tick tick;
+  if (!entry_recognize(info, &tick)) return false;
+  entry_tick_of(&tick, signal, info, context);
+  return true;
+}
 
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
   entry_tick tick;

@@ -19,18 +19,9 @@ typedef struct go_label {
   go_text key, value;
 } go_label;
 
-typedef struct go_vector {
-  uint64_t base, length;
-} go_vector;
-
-static ONSTACK_HANDLER bool go_copy(const go_vector *local, const go_vector *remote, uint32_t count, uint64_t bytes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, count, (long)remote, count, 0) ==
-         (long)bytes;
-}
-
 static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
-  go_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
-  return onstack_address_plausible(address) && go_copy(&local, &remote, 1, bytes);
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
 }
 
 ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
@@ -59,9 +50,10 @@ static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *ou
   uint64_t bytes = key->length + value->length;
   if (bytes + 2 > room) return 0;
   uint8_t *second = out + key->length + 1;
-  go_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
-  go_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
-  if (!go_copy(local, remote, value->length > 0 ? 2 : 1, bytes)) return 0;
+  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  uint32_t parts = value->length > 0 ? 2 : 1;
+  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
   if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
   second[-1] = second[value->length] = 0;
   return (uint32_t)bytes + 2;

@@ -94,15 +94,29 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
   return true;
 }
 
-ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
-                                        uint64_t *sp) {
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, curg, curg_m, stack[2];
   if (!layout->known) return false;
   if (!go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return false;
   if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
   if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
+  *at = (onstack_go_point){0, 0, 0};
+  if (curg == 0) return true;
   if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
-  if (!go_read(memory, curg + layout->sched_sp, sp) || !go_read(memory, curg + layout->sched_pc, pc)) return false;
-  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - *sp);
+  if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
+#if defined(__aarch64__)
+  if (!go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
+#endif
+  return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
 }
+
+#if defined(__aarch64__)
+ONSTACK_HANDLER uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, sp;
+  if (!layout->known || !go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0)) return 0;
+  return go_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
+}
+#endif

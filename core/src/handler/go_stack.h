@@ -24,6 +24,13 @@ ONSTACK_INTERNAL bool onstack_go_frame_at(const onstack_go_runtime *go, uint64_t
  */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp);
 
+/* Where a goroutine waits: what its g.sched says. */
+typedef struct onstack_go_point {
+  uint64_t pc; /* behind a call, of morestack; 0: the thread has given up its goroutine already */
+  uint64_t sp;
+  uint64_t lr; /* arm64: who called the function that holds pc, which has no frame yet; else 0 */
+} onstack_go_point;
+
 /*
  * Where the goroutine waits whose stack this thread is growing or preempting: inside runtime.newstack, which morestack
  * called on g0. True only if all of this holds: the layout is known, the thread's g is m.g0, m.curg is a goroutine of
@@ -34,7 +41,12 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t
  * the same return addresses; g.sched.bp is adjusted before the words that it points to are copied, so it is not used.
  * Signal-safe.
  */
-ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *pc,
-                                         uint64_t *sp);
+ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
+
+#if defined(__aarch64__)
+/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
+   thread is in C. 0: not known. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go);
+#endif
 
 #endif

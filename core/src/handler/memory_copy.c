@@ -7,23 +7,16 @@
 #include "base/sys.h"
 #include "handler/memory.h"
 
-struct memory_copy_vector {
-  uint64_t base;
-  uint64_t length;
-};
-
 ONSTACK_HANDLER bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]) {
-  struct memory_copy_vector local = {(uint64_t)(uintptr_t)words, 16};
-  struct memory_copy_vector remote = {address, 16};
-  /* getpid by system call: the child of a raw clone must not read its parent. */
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)&remote, 1, 0) == 16;
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, 16}, remote = {address, 16};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 16;
 }
 
 ONSTACK_HANDLER uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words) {
-  struct memory_copy_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
-  struct memory_copy_vector remote[ONSTACK_COPY_MANY];
-  for (uint32_t i = 0; i < count; i++) remote[i] = (struct memory_copy_vector){addresses[i], 8};
-  long got = onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)&local, 1, (long)remote, (long)count, 0);
+  struct onstack_vector local = {(uint64_t)(uintptr_t)words, (uint64_t)count * 8};
+  struct onstack_vector remote[ONSTACK_COPY_MANY];
+  for (uint32_t i = 0; i < count; i++) remote[i] = (struct onstack_vector){addresses[i], 8};
+  long got = onstack_sys_process_vm_readv(&local, 1, remote, count);
   /* A word that is readable in part counts as not readable (man process_vm_readv: partial transfers end at whole
      elements, and an element is not split here by a page that is missing behind it, but rounding down costs nothing). */
   return got > 0 ? (uint32_t)got / 8 : 0;

@@ -22,18 +22,52 @@ static bool probe_self_test(const void *good, const void *bad) {
   return probe_is_readable((uint64_t)(uintptr_t)good) && !probe_is_readable((uint64_t)(uintptr_t)bad);
 }
 
-static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  if (address < memory->low || address + 16 > memory->high)
-    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
-  uint64_t low = address & ~(ONSTACK_PAGE - 1);
-  uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+static ONSTACK_HANDLER bool probe_pages(const onstack_memory *memory, uint64_t low, uint64_t high) {
   for (uint64_t page = low; page < high; page += ONSTACK_PAGE) {
     if (page >= memory->page_low && page < memory->page_high) continue;
     if (!probe_is_readable(page)) return false;
   }
-  /* Frames go up the stack: let the proven part grow when the new page touches it. */
-  if (low > memory->page_high || low < memory->page_low) memory->page_low = low;
-  memory->page_high = high;
+  return true;
+}
+
+/* In the mapping of another stack of this thread, as safe as the one that is walked. Go's g is in the heap that its
+   goroutine's stack comes from, which Go never unmaps. */
+static ONSTACK_HANDLER bool probe_is_beside(const onstack_memory *memory, uint64_t address) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
+    if (address >= memory->ranges[i].low && address + 16 <= memory->ranges[i].high) return true;
+  return false;
+}
+
+/* Neither in the proven part nor right above it. */
+static ONSTACK_HANDLER bool probe_is_elsewhere(const onstack_memory *memory, uint64_t page) {
+  return page > memory->page_high || page < memory->page_low;
+}
+
+static ONSTACK_HANDLER void probe_turn(onstack_memory *memory) {
+  uint64_t low = memory->page_low, high = memory->page_high;
+  memory->page_low = memory->other_low;
+  memory->page_high = memory->other_high;
+  memory->other_low = low;
+  memory->other_high = high;
+}
+
+static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  bool walked = address >= memory->low && address + 16 <= memory->high;
+  if (!walked && !probe_is_beside(memory, address))
+    return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
+  uint64_t low = address & ~(ONSTACK_PAGE - 1);
+  uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
+  if (walked && probe_is_elsewhere(memory, low)) probe_turn(memory);
+  if (!probe_pages(memory, low, high)) return false;
+  if (walked) {
+    /* Frames go up the stack: let the proven part grow when the new page touches it. */
+    if (probe_is_elsewhere(memory, low)) {
+      memory->page_low = low;
+      memory->page_high = high;
+    } else if (high > memory->page_high) {
+      memory->page_high = high;
+    }
+  }
   words[0] = *(const volatile uint64_t *)(uintptr_t)address;
   words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
   return true;

@@ -15,9 +15,12 @@
 
 #define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
 
+/* The lowest bit of a value: no call has been seen in front of this return address yet (handler/proof.h). */
+#define ONSTACK_PC_UNPROVEN 1u
+
 typedef struct onstack_pc_entry {
   uint64_t check;
-  uint64_t value; /* an address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
+  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
 } onstack_pc_entry;
 
 ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];

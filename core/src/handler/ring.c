@@ -1,62 +1,96 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/ring.h"
 
+#include "base/sys.h"
+
+#include <time.h>
+
+_Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
+
 static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
-  return (onstack_ring_entry *)(void *)(ring->entries + (size_t)(position & ring->mask) * ring->stride);
+  return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
+}
+
+static ONSTACK_HANDLER uint32_t ring_granules(uint32_t frames, uint32_t label_bytes) {
+  uint32_t bytes = (uint32_t)sizeof(onstack_ring_entry) + frames * (uint32_t)(sizeof(uint64_t) + 1) + label_bytes;
+  return (bytes + ONSTACK_RING_GRANULE - 1) / ONSTACK_RING_GRANULE;
 }
 
 uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
-  uint32_t bytes = (uint32_t)(sizeof(onstack_ring_entry) + (size_t)depth * (sizeof(uint64_t) + 1)) + label_room;
-  return (bytes + ONSTACK_CACHE_LINE - 1) & ~(uint32_t)(ONSTACK_CACHE_LINE - 1);
+  return ring_granules(depth, label_room) * ONSTACK_RING_GRANULE;
 }
 
-static uint32_t ring_count(size_t bytes, uint32_t stride) {
-  uint32_t count = 1;
-  while ((size_t)count * 2 * stride <= bytes && count < (1u << 30)) count *= 2;
-  return count;
-}
-
-size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room) {
-  uint32_t stride = onstack_ring_stride(depth, label_room);
-  return (size_t)ring_count(bytes, stride) * stride;
+/* Another one for each use of the memory. The top bit is set, so that no word of zeroed memory is a mark: positions do
+   not get there. */
+static uint64_t ring_new_key(const onstack_ring *ring) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)ring ^ ((uint64_t)now.seconds << 32) ^ (uint64_t)now.nanoseconds;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) | (uint64_t)1 << 63;
 }
 
 void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
-  ring->entries = memory;
-  ring->stride = onstack_ring_stride(depth, label_room);
+  uint32_t granules = 1;
+  while ((size_t)granules * 2 * ONSTACK_RING_GRANULE <= bytes && granules < (1u << 30)) granules *= 2;
+  ring->memory = memory;
+  ring->key = ring_new_key(ring);
+  ring->mask = granules - 1;
+  ring->most = ring_granules(depth, label_room);
   ring->depth = depth;
   ring->label_room = label_room;
-  ring->mask = ring_count(bytes, ring->stride) - 1;
   ring->tail = 0;
   ring->head = 0;
 }
 
-/* The first position of the round that `position` belongs to. */
-static ONSTACK_HANDLER uint64_t ring_round(const onstack_ring *ring, uint64_t position) {
-  return position & ~(uint64_t)ring->mask;
+/* Granules that would lie between `tail` and an entry in one piece. */
+static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail) {
+  uint64_t left = ring->mask + 1 - (tail & ring->mask);
+  return left < ring->most ? left : 0;
+}
+
+static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
+  onstack_publish(&entry->mark, position ^ ring->key); /* pairs with the observe in onstack_ring_front */
 }
 
 ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
-  uint64_t tail = onstack_load_relaxed(&ring->tail);
+  uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
   for (;;) {
-    onstack_ring_entry *entry = ring_entry_at(ring, tail);
-    int64_t lag = (int64_t)(onstack_observe(&entry->turn) - ring_round(ring, tail)); /* pairs with release */
-    if (lag < 0) return NULL; /* still filled from one round ago: full */
-    if (lag > 0) {            /* another producer was here */
-      tail = onstack_load_relaxed(&ring->tail);
-      continue;
-    }
-    /* Lock-free: a failed swap means that another producer has advanced; the number of rounds is bounded by the
-       number of threads in their handlers at this moment. */
-    if (onstack_cas(&ring->tail, &tail, tail + 1)) {
-      *position = tail;
-      return entry;
-    }
+    gap = ring_gap(ring, tail);
+    uint64_t end = tail + gap + ring->most;
+    int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
+    if (used > (int64_t)ring->mask + 1) return NULL;
+    /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
+       the number of threads in their handlers at this moment. A tail that has gone and come back is as good as before. */
+    if (onstack_cas(&ring->tail, &tail, end)) break;
   }
+  if (gap > 0) {
+    onstack_ring_entry *skipped = ring_entry_at(ring, tail);
+    skipped->granules = (uint32_t)gap | ONSTACK_RING_GAP;
+    ring_mark(ring, skipped, tail);
+  }
+  onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
+  entry->capacity = ring->depth;
+  entry->label_bytes = 0;
+  *position = tail + gap;
+  return entry;
+}
+
+ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
+  const volatile uint8_t *from = onstack_ring_found(ring, entry);
+  entry->capacity = entry->frame_count;
+  volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
+  if (to == from) return;
+  for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
 }
 
 ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  onstack_publish(&entry->turn, ring_round(ring, position) + 1); /* pairs with the observe in onstack_ring_front */
+  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
+  uint64_t end = position + ring->most;
+  /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
+  entry->granules = onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most;
+  ring_mark(ring, entry, position);
 }
 
 ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
@@ -65,13 +99,17 @@ ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
 }
 
 onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
-  uint64_t head = onstack_load_relaxed(&ring->head);
-  onstack_ring_entry *entry = ring_entry_at(ring, head);
-  return onstack_observe(&entry->turn) == ring_round(ring, head) + 1 ? entry : NULL;
+  for (;;) {
+    uint64_t head = onstack_load_relaxed(&ring->head);
+    onstack_ring_entry *entry = ring_entry_at(ring, head);
+    if (onstack_observe(&entry->mark) != (head ^ ring->key)) return NULL;
+    if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
+    onstack_ring_release(ring, entry);
+  }
 }
 
 void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
   uint64_t head = onstack_load_relaxed(&ring->head);
-  onstack_publish(&entry->turn, ring_round(ring, head) + ring->mask + 1); /* pairs with the observe in onstack_ring_claim */
-  onstack_store_relaxed(&ring->head, head + 1);
+  uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
+  onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
 }

@@ -2,9 +2,15 @@
 /*
  * The sample ring: many producers (signal handlers on any thread), one consumer at a time (drain thread or poll).
  *
- * A bounded queue with a turn number in each entry. A producer claims an entry with one compare-and-swap, fills it
- * in place, and publishes it; it never waits: a full ring is a dropped sample. A producer that is descheduled between
- * claim and publish holds up the consumer at that entry, not other producers.
+ * Entries are as long as their stack. A producer claims room for the largest one by one compare-and-swap on `tail`,
+ * fills the entry in place, gives back what it did not need (if nobody has claimed behind it meanwhile; else the entry
+ * stays as long as it was), and publishes. It never waits: a full ring is a dropped sample. A producer that is
+ * descheduled between claim and publish holds up the consumer at that entry, not other producers.
+ *
+ * Positions count granules up for ever. An entry is filled when its first word is its position, disguised by the ring's
+ * key: so whatever lies there from earlier rounds, or from a claim that was given back, is no such word, and nothing has
+ * to be cleared. An entry lies in one piece: what is left before the end of the memory is a gap to be
+ * skipped.
  *
  * Must not know: sessions, signals, who consumes.
  */
@@ -14,9 +20,11 @@
 #include "base/atomics.h"
 #include "base/defs.h"
 
+#define ONSTACK_RING_GRANULE 64u     /* bytes; the unit of positions, and of where entries begin */
+#define ONSTACK_RING_GAP 0x80000000u /* in `granules`: no entry, to be skipped */
+
 typedef struct onstack_ring_entry {
-  uint64_t turn; /* first position of a round: free in that round; that + 1: filled. Positions count up for ever,
-                    so fresh zero pages are an empty ring and none of them is touched before it is used */
+  uint64_t mark; /* the position under the key: filled; anything else: not yet */
   uint64_t time_ns;
   uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
   int32_t tid;
@@ -25,49 +33,55 @@ typedef struct onstack_ring_entry {
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
   uint32_t flags;       /* ONSTACK_SAMPLE_* */
-  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then room for labels */
+  uint32_t capacity;    /* frames that there is room for */
+  uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
+  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {
-  uint8_t *entries;
-  uint32_t stride; /* bytes of an entry */
-  uint32_t mask;   /* number of entries - 1; a power of two */
-  uint32_t depth;  /* frames an entry has room for */
+  uint8_t *memory;
+  uint64_t key;
+  uint32_t mask;  /* granules - 1; a power of two */
+  uint32_t most;  /* granules of the largest entry */
+  uint32_t depth; /* frames that a claimed entry has room for */
   uint32_t label_room;
-  uint8_t pad0[ONSTACK_CACHE_LINE - 24];
+  uint8_t pad0[ONSTACK_CACHE_LINE - 32];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
-  uint64_t head; /* next position to consume; the consumer writes, producers read it as a hint of the fill level */
+  uint64_t head; /* next position to consume; the consumer publishes, producers observe */
   uint8_t pad2[ONSTACK_CACHE_LINE - 8];
 } onstack_ring;
 
-/* Bytes that an entry with `depth` frames and `label_room` bytes of labels takes. */
+/* Bytes of the largest entry with `depth` frames and `label_room` bytes of labels. */
 ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room);
 
-/* Bytes that a ring in `bytes` bytes of memory really uses: its number of entries is a power of two. */
-ONSTACK_INTERNAL size_t onstack_ring_bytes(size_t bytes, uint32_t depth, uint32_t label_room);
-
-/* Lays a ring over `bytes` bytes of zeroed memory (at least two strides); the memory stays the caller's. Start only. */
+/* Lays a ring over memory (at least two strides; the largest power of two of it is used), which stays the caller's.
+   Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth,
                                         uint32_t label_room);
 
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
                                                                                  onstack_ring_entry *entry) {
-  return (uint8_t *)(entry->frames + ring->depth);
+  (void)ring;
+  return (uint8_t *)(entry->frames + entry->capacity);
 }
 
 static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
                                                                                onstack_ring_entry *entry) {
-  return (char *)(entry->frames + ring->depth) + ring->depth;
+  return (char *)onstack_ring_found(ring, entry) + entry->capacity;
 }
 
-/* Claims an entry; NULL when the ring is full. *position goes to onstack_ring_publish. Signal-safe. */
+/* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
+   Signal-safe. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
+
+/* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
+ONSTACK_INTERNAL void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry);
 
 /* Hands a filled entry to the consumer. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position);
 
-/* True when more than half of the entries wait: time to wake the consumer. Signal-safe; a hint. */
+/* True when more than half of the ring waits: time to wake the consumer. Signal-safe; a hint. */
 ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
 
 /* The oldest filled entry, or NULL. It stays claimed until onstack_ring_release. Consumer only. */

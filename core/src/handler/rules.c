@@ -46,6 +46,7 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
   copy.base = onstack_load_relaxed(&module->base);
   copy.table = onstack_load_relaxed(&module->table);
   copy.number = onstack_load_relaxed(&module->number);
+  copy.pending = onstack_load_relaxed(&module->pending);
   onstack_fence_observe();
   if (onstack_load_relaxed(&onstack_modules.turn) != turn) return false;
   if (address - copy.low >= copy.high - copy.low) return false;

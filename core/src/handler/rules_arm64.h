@@ -127,9 +127,34 @@ static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) {
   return cursor->sp - cursor->fp - 8 <= 16;
 }
 
+/* Inside morestack on the goroutine's stack: x3 holds who called the function that LR returns to, and that function has
+   no frame yet. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_grower(rules_cursor *cursor) {
+  uint64_t caller;
+  if (!rules_read_register(cursor, 3, &caller)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = cursor->lr;
+  cursor->lr = onstack_address_strip(caller);
+  cursor->by_table = true;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* In mcall, morestack or gogo before the change of stacks. LR is the caller's until they call save_g. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cursor) {
+  bool called = onstack_code_go_treatment(cursor->go, cursor->lr - 1) == cursor->treatment;
+  if (cursor->treatment == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
+  if (called) return cursor->treatment == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
 /* No frame: the caller is in LR. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
   uint64_t link[2];
+  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
+      cursor->treatment == ONSTACK_GO_RESUMES)
+    return rules_step_go_leaving(cursor);
   /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
   if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
       link[0] == cursor->sp - 8)
@@ -139,13 +164,36 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *curso
   return RULES_STEP_OK;
 }
 
+/*
+ * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
+ * (control/go_layout_arm64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it in
+ * what was stored, and at the end in SP.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  uint64_t sp, pair[2];
+  if (!special || special->switch_at == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->pc - special->body.low > special->switch_at) {
+    sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+    if (sp == 0) sp = cursor->sp;
+  } else if (!rules_read_register(cursor, 2, &sp)) {
+    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
+  if (sp != cursor->sp && !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
   uint64_t pair[2];
   if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
   if (frame->depth == 0) return rules_step_go_leaf(cursor);
-  /* Neither the goroutine's SP nor its x29 is in a register that we have, until they are stored for the call. */
-  if (cursor->treatment == ONSTACK_GO_BY_G) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->treatment == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
   uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
   onstack_truncation why = rules_check_cfa(cursor, cfa);
   if (why != RULES_STEP_OK) return why;
@@ -188,6 +236,28 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cur
   cursor->lr = onstack_address_strip(pair[0]);
   cursor->sp += 16;
   cursor->exact = true;
+  return RULES_STEP_OK;
+}
+
+/* A caller on a goroutine whose stack is being moved. Depth 0 is the one that called morestack, before it made a frame. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  uint64_t pair[2];
+  if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) || frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (frame.depth == 0) {
+    if (cursor->lr == 0) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    cursor->pc = cursor->lr;
+    cursor->lr = 0;
+    return RULES_STEP_OK;
+  }
+  uint64_t cfa = cursor->sp + (uint64_t)frame.depth;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp - 8, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = pair[0];
+  cursor->fp_unknown = false;
+  cursor->pc = onstack_address_strip(pair[1]);
   return RULES_STEP_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/address.h"
 #include "handler/code_map.h"
 #include "handler/memory.h"
+#include "handler/pc_cache.h"
 #include "handler/rules.h"
 #include "handler/unwinder.h"
 
@@ -26,6 +27,17 @@
 #define RULES_GO_BELOW 0u
 #endif
 
+/*
+ * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
+ */
+#define RULES_UNTOLD (1u << 1)      /* code in no module that has rules */
+#define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
+#define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
+#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | treatment, all << 1 */
+#define RULES_PACKED 0x20000u
+_Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
+_Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
+
 typedef struct rules_cursor {
   onstack_memory *memory;
   uint64_t pc, sp, fp, bx, lr;
@@ -40,10 +52,32 @@ typedef struct rules_cursor {
   uint32_t treatment; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
+  bool pending;   /* the module that holds pc will have rules; its frame pointers may be anything */
   bool described; /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
-  uint32_t unproven; /* the first frame whose return address has not been seen behind a call yet; 0: none */
+  bool unproven; /* pc is a return address that has not been seen behind a call yet */
 } rules_cursor;
+
+static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
+  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->treatment)) << 1;
+}
+
+static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
+  value &= ~(uint64_t)ONSTACK_PC_UNPROVEN;
+  cursor->rule = NULL;
+  cursor->go = NULL;
+  cursor->described = cursor->pending = false;
+  if (value >= RULES_PACKED) {
+    cursor->rule = (const onstack_rule *)(uintptr_t)value;
+  } else if (value >= RULES_GO_FIRST << 1) {
+    uint64_t go = (value >> 1) - RULES_GO_FIRST;
+    cursor->go = &onstack_code.go[go >> 8];
+    cursor->treatment = (uint32_t)(go & 0xff);
+  } else {
+    cursor->described = value == RULES_UNDESCRIBED;
+    cursor->pending = value == RULES_PENDING;
+  }
+}
 
 static ONSTACK_HANDLER bool rules_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
   /* The pair below the address: its second word. So the last word of a stack can be read as well. */

@@ -29,6 +29,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
   return RULES_STEP_OK;
 }
 
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor);
+
 #if defined(__aarch64__)
 #include "handler/rules_arm64.h"
 #else
@@ -57,26 +59,27 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *curs
   cursor->exact = false;
   return RULES_STEP_OK;
 }
-#endif
 
 /* A caller on a goroutine whose stack is being moved. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
-#if defined(__x86_64__)
   onstack_go_frame frame;
   if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
     return rules_step_go_frame(cursor, &frame);
-#else
-  (void)cursor;
-#endif
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
+#endif
 
 /* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
   if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &cursor->pc, &cursor->sp))
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits))
     return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (!rules_enter_stack(cursor, cursor->sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
   cursor->by_table = true;
   cursor->fp_unknown = true;
   cursor->exact = false; /* sched.pc is where the call of morestack returns to */

@@ -37,6 +37,7 @@ typedef struct onstack_slot {
   uint32_t index;
   int32_t signal;
   uint64_t period_ns;
+  uint32_t clock;       /* ONSTACK_CLOCK_* */
   uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes; /* the unwinder's need plus ours */
   uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
@@ -45,6 +46,8 @@ typedef struct onstack_slot {
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
   int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
   bool copy_works;
+  bool ticker; /* no timers: control/ticker.h */
+  int32_t ticker_tid;
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;

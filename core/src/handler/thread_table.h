@@ -25,6 +25,8 @@
 #define ONSTACK_THREAD_RANGES 3u
 #define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
 #define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
+#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/ticker.h sends the ticks */
+#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
 typedef struct onstack_stack_range {
@@ -40,7 +42,7 @@ typedef struct onstack_thread {
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
   uint32_t next_range; /* the range that is replaced next; housekeeping only */
-  uint32_t reserved;
+  uint32_t ticked;     /* 1: its timer has ticked since housekeeping looked at its name last */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */

@@ -3,6 +3,7 @@
 
 #include "base/address.h"
 #include "handler/code_map.h"
+#include "handler/proof.h"
 #include "handler/rules.h"
 #include "handler/unwinder.h"
 
@@ -10,6 +11,9 @@ ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
 
 /* A thread pointer further up than this is not taken for the top of this stack. */
 #define TRACEBACK_STACK ((uint64_t)256 << 20)
+
+/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
+#define TRACEBACK_DEPTH 64u
 
 /* Asked for bounds where none are known; nobody answers, and the walk reads by copy there. */
 static onstack_thread traceback_nobody;
@@ -27,7 +31,8 @@ static ONSTACK_HANDLER void traceback_memory(onstack_memory *memory, uint64_t sp
   memory->thread = &traceback_nobody;
   memory->asked = false;
   memory->copy_works = onstack_traceback.copy_works;
-  memory->page_low = memory->page_high = memory->low = memory->high = 0;
+  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->low = memory->high = 0;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
   memory->ranges[0] = traceback_bounds(sp);
   onstack_memory_enter_stack(memory, sp);
@@ -49,10 +54,15 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
   onstack_dekker_add(&onstack_traceback.inside, 1u); /* before any table is looked up; see control/modules.c */
   if (onstack_observe(&onstack_traceback.ready)) {
     traceback_memory(&memory, from->sp);
-    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity};
+    uint8_t found[TRACEBACK_DEPTH];
+    if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+    onstack_walk walk = {
+        .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
     onstack_walk_result result = onstack_unwinder_rules.run(&walk);
-    taken = traceback_take(frames, result.frame_count);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
+    taken = traceback_take(frames, believed);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
+      onstack_store_relaxed(&onstack_traceback.stale, 1u);
   }
   onstack_dekker_sub(&onstack_traceback.inside, 1u);
   return taken;

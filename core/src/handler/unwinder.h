@@ -23,7 +23,7 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *found; /* one ONSTACK_BY_* a frame; what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {

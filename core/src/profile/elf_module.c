@@ -24,6 +24,8 @@ static int elf_module_open_path(onstack_elf_file *file, const char *path, const 
 static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping *mapping) {
   const onstack_elf_build_id *id = &mapping->build_id;
   if (mapping->main && elf_module_open_path(file, "/proc/self/exe", id) == 0) return 0;
+  /* Where the first thread has ended before the others. */
+  if (mapping->main && elf_module_open_path(file, "/proc/thread-self/exe", id) == 0) return 0;
   if (onstack_profile_mapping_is_file(mapping)) {
     if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
     return elf_module_open_path(file, mapping->path, id);

@@ -56,7 +56,8 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
 }
 
 /* False when the table is given up. */
-static bool elf_symbol_offer(elf_symbol_scan *scan, const onstack_elf_symbol *symbol) {
+static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
+  elf_symbol_scan *scan = data;
   uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
   for (size_t i = elf_query_lower_bound(scan->queries, scan->count, symbol->value); i < scan->count; i++) {
@@ -74,16 +75,17 @@ static bool elf_symbol_offer(elf_symbol_scan *scan, const onstack_elf_symbol *sy
   return true;
 }
 
-static int elf_symbols_stream(elf_symbol_scan *scan) {
-  uint64_t left = scan->table->bytes / sizeof(onstack_elf_symbol);
-  uint64_t offset = scan->table->offset;
+int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
+                             bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data) {
+  uint64_t left = table->bytes / sizeof(onstack_elf_symbol);
+  uint64_t offset = table->offset;
   onstack_elf_symbol *symbols = malloc(ONSTACK_ELF_SYMBOLS_AT_ONCE * sizeof(*symbols));
   if (symbols == NULL) return -ENOMEM;
   bool go_on = true;
   while (go_on && left > 0) {
     size_t some = left < ONSTACK_ELF_SYMBOLS_AT_ONCE ? (size_t)left : ONSTACK_ELF_SYMBOLS_AT_ONCE;
-    go_on = onstack_elf_read(scan->file, offset, symbols, some * sizeof(*symbols));
-    for (size_t i = 0; go_on && i < some; i++) go_on = elf_symbol_offer(scan, &symbols[i]);
+    go_on = onstack_elf_read(file, offset, symbols, some * sizeof(*symbols));
+    for (size_t i = 0; go_on && i < some; i++) go_on = visit(data, &symbols[i]);
     left -= some;
     offset += some * sizeof(*symbols);
   }
@@ -154,6 +156,6 @@ int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, 
   if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;
   for (size_t i = 0; i < count; i++) queries[i].rank = 0;
-  int error = elf_symbols_stream(&scan);
+  int error = onstack_elf_symbols_each(file, scan.table, elf_symbol_offer, &scan);
   return error != 0 ? error : elf_symbols_take_names(&scan, names);
 }

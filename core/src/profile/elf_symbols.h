@@ -30,6 +30,13 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type,
                                               onstack_elf_query *queries, size_t count, onstack_profile_arena *names);
 
+/*
+ * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
+ * any further. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
+                                              bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data);
+
 /* How good a name a symbol is for the code that it covers; 0: it is no function. */
 ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/maps.h"
 
+#include "base/atomics.h"
+
 #include <stdlib.h>
 #include <string.h>
 #ifdef __linux__
@@ -158,7 +160,7 @@ onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *prev
   return NULL;
 }
 
-bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return --maps->references == 0; }
+bool onstack_profile_maps_drop(onstack_profile_maps *maps) { return onstack_release_was_last(&maps->references); }
 
 void onstack_profile_maps_free(onstack_profile_maps *maps) {
   onstack_profile_arena_release(&maps->arena);

@@ -49,7 +49,8 @@ typedef struct onstack_profile_maps {
 ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous,
                                                                  bool keep_retired);
 
-/* Reference counts are under the profile's lock; true: it was the last, the caller frees the set (outside the lock). */
+/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+   while (onstack_profile_take under a writer), so counts are atomic. */
 ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
 ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
 

@@ -35,13 +35,22 @@ static int maps_text_read_all(int descriptor, char **text) {
   return -ENOMEM;
 }
 
-int onstack_maps_text_read(char **text) {
-  *text = NULL;
-  int descriptor = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+static int maps_text_read_file(const char *path, char **text) {
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return -errno;
   int error = maps_text_read_all(descriptor, text);
   close(descriptor);
   return error;
+}
+
+int onstack_maps_text_read(char **text) {
+  *text = NULL;
+  int error = maps_text_read_file("/proc/self/maps", text);
+  if (error != 0 || (*text)[0] != '\0') return error;
+  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  free(*text);
+  *text = NULL;
+  return maps_text_read_file("/proc/thread-self/maps", text);
 }
 
 /* A number in hexadecimal or decimal, then exactly `after`. */

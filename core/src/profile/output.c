@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/output.h"
 
+#include "base/exceptions.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@ int onstack_profile_output_open(onstack_profile_output *output, onstack_writer w
 }
 
 static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
+  ONSTACK_STOP_EXCEPTIONS;
   if (output->error != 0 || length == 0) return;
   if (output->writer(output->data, bytes, length) != 0) output->error = ONSTACK_E_OUTPUT;
 }

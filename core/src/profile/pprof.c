@@ -57,9 +57,10 @@ static uint64_t pprof_main_period(const onstack_profile_view *view) {
 
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
+  const char *clock = report->view.wall ? "wall" : "cpu";
   int error = pprof_write_value_type(writer, pprof_profile_sample_type, "samples", "count");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, "cpu", "nanoseconds");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, "cpu", "nanoseconds");
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, clock, "nanoseconds");
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, clock, "nanoseconds");
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;
   onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);

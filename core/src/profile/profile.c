@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/profile.h"
 
+#include "base/atomics.h"
 #include "profile/sized.h"
 
 #include <errno.h>
@@ -140,6 +141,7 @@ static int profile_count(onstack_profile *profile, const onstack_profile_stack *
   if (profile->stacks == NULL) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
+  profile->stacks->cpu |= sample->clock != ONSTACK_CLOCK_WALL;
   profile->samples++;
   profile->ticks += sample->weight;
   profile->time_ns += sample->weight * sample->period_ns;
@@ -165,6 +167,43 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   return error;
 }
 
+/* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
+static void profile_move(onstack_profile *from, onstack_profile *to) {
+  onstack_profile empty = *to;
+  to->stacks = from->stacks;
+  to->maps = from->maps;
+  to->maps_stale = from->maps_stale;
+  to->maps_read_ns = from->maps_read_ns;
+  to->start_ns = from->start_ns;
+  to->start_unix_ns = from->start_unix_ns;
+  to->samples = from->samples;
+  to->ticks = from->ticks;
+  to->time_ns = from->time_ns;
+  from->stacks = NULL;
+  from->maps = empty.maps;
+  from->maps_stale = empty.maps_stale;
+  from->maps_read_ns = empty.maps_read_ns;
+  from->start_ns = empty.start_ns;
+  from->start_unix_ns = empty.start_unix_ns;
+  from->samples = from->ticks = from->time_ns = 0;
+}
+
+ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
+  if (out == NULL) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  const onstack_profile_options options = {.size = sizeof(options),
+                                           .thread_names = profile->thread_names ? ONSTACK_ON : ONSTACK_OFF,
+                                           .thread_ids = profile->thread_ids ? ONSTACK_ON : ONSTACK_OFF,
+                                           .max_stacks = (uint32_t)profile->max_stacks};
+  int error = onstack_profile_new(&options, out);
+  if (error != 0) return error;
+  pthread_mutex_lock(&profile->lock);
+  profile_move(profile, *out);
+  pthread_mutex_unlock(&profile->lock);
+  return 0;
+}
+
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
   if (profile == NULL) return;
   pthread_mutex_lock(&profile->lock);
@@ -177,6 +216,22 @@ ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
   pthread_mutex_unlock(&profile->lock);
   if (stacks != NULL) onstack_profile_stacks_free(stacks);
   profile_free_maps(old);
+}
+
+/* What a thread that is not here may have been changing is left to itself. A set of mappings is never changed, and the
+   pointer to it by one store: that one is good as it is. */
+ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
+  if (profile == NULL) return;
+  bool sound = pthread_mutex_trylock(&profile->lock) == 0;
+  onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
+  profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
+  profile->stacks = NULL;
+  profile->samples = profile->ticks = profile->time_ns = 0;
+  profile->maps_stale = true;
+  profile->maps_read_ns = 0;
+  profile_restart_clock(profile);
+  if (stacks != NULL) onstack_profile_stacks_free(stacks);
 }
 
 ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
@@ -205,7 +260,8 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_v
   view->count = profile->stacks->count;
   view->overflow = profile->stacks->overflow;
   view->stacks = profile->stacks;
-  view->stacks->references++;
+  view->wall = !profile->stacks->cpu;
+  onstack_retain(&view->stacks->references);
   return 0;
 }
 
@@ -216,7 +272,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
   int error = profile_copy_stacks(profile, view);
   if (error == 0) {
     view->maps = profile->maps;
-    view->maps->references++;
+    onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = profile_clock_ns(CLOCK_MONOTONIC) - (int64_t)profile->start_ns;
   }

@@ -22,6 +22,7 @@ typedef struct onstack_profile_view {
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */
   bool thread_names;
+  bool wall; /* all samples are from the wall clock */
   int64_t start_unix_ns;
   int64_t duration_ns; /* since then */
 } onstack_profile_view;

@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-/* No structure of ours will ever be longer: a larger number is an uninitialised field, and its tail must not be
-   read. */
-#define ONSTACK_SIZED_LIMIT 4096u
-
 int onstack_profile_sized_copy(void *known, size_t known_bytes, const void *given) {
   uint32_t size;
   memcpy(&size, given, sizeof(size));

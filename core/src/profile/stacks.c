@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/stacks.h"
 
+#include "base/atomics.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,7 @@ onstack_profile_stacks *onstack_profile_stacks_new(void) {
   return stacks;
 }
 
-bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return --stacks->references == 0; }
+bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return onstack_release_was_last(&stacks->references); }
 
 void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SYMBOL_INDEX_AT_ONCE 1024u
 #define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
 #define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
 #define SYMBOL_INDEX_PAGE ((uint64_t)65536) /* a multiple of every page size */
@@ -58,7 +57,8 @@ static const char *symbol_name(const symbol_reader *reader, uint32_t offset) {
   return version == NULL ? name : onstack_profile_arena_text(&symbol_names, name, (size_t)(version - name));
 }
 
-static bool symbol_add(symbol_reader *reader, const onstack_elf_symbol *symbol) {
+static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
+  symbol_reader *reader = data;
   uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
   if (rank == 0 || symbol->value > UINT32_MAX) return true;
   const char *name = symbol_name(reader, symbol->name);
@@ -71,21 +71,6 @@ static bool symbol_add(symbol_reader *reader, const onstack_elf_symbol *symbol) 
   reader->entries[reader->count++] =
       (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), name};
   return true;
-}
-
-static bool symbol_read_all(symbol_reader *reader) {
-  uint64_t left = reader->table->bytes / sizeof(onstack_elf_symbol), offset = reader->table->offset;
-  onstack_elf_symbol *symbols = malloc(SYMBOL_INDEX_AT_ONCE * sizeof(*symbols));
-  bool good = symbols != NULL;
-  while (good && left > 0) {
-    size_t some = left < SYMBOL_INDEX_AT_ONCE ? (size_t)left : SYMBOL_INDEX_AT_ONCE;
-    good = onstack_elf_read(reader->file, offset, symbols, some * sizeof(*symbols));
-    for (size_t i = 0; good && i < some; i++) good = symbol_add(reader, &symbols[i]);
-    left -= some;
-    offset += some * sizeof(*symbols);
-  }
-  free(symbols);
-  return good;
 }
 
 static int symbol_compare(const void *a, const void *b) {
@@ -104,7 +89,7 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
   reader.names = symbol_map_names(file, names);
   reader.names_bytes = names->bytes;
   if (reader.names == NULL) return;
-  symbol_read_all(&reader); /* after an error, what was read before it */
+  onstack_elf_symbols_each(file, reader.table, symbol_add, &reader); /* after an error, what was read before it */
   if (reader.count > 1) qsort(reader.entries, reader.count, sizeof(*reader.entries), symbol_compare);
   for (size_t i = 0; i < reader.count; i++) reader.entries[i].bytes >>= 4;
   to->entries = reader.entries;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/symbolize.h"
 
+#include "base/exceptions.h"
 #include "profile/elf_module.h"
 #include "profile/elf_symbols.h"
 
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 
 int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
   if (symbolizer == NULL || table->count == 0) return 0;
   int result = symbolizer(data, table->addresses, table->count, table);
   return result != 0 ? result : table->error;

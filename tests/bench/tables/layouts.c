@@ -50,7 +50,7 @@ static table8 *make_table8(const onstack_rule_table *table, size_t *bytes, int c
   if (!made || !rows || !first_row) return NULL;
   for (uint32_t chunk = 0; chunk < table->chunk_count; chunk++)
     for (uint32_t i = table->first_row[chunk]; i < table->first_row[chunk + 1]; i++)
-      rows[i] = (row8){(uint32_t)(chunk * CHUNK) + table->rows[i].offset, pack(&table->rules[table->rows[i].rule])};
+      rows[i] = (row8){(uint32_t)(chunk * CHUNK) | table->rows[i].offset, pack(&table->rules[table->rows[i].rule])};
   memcpy(first_row, table->first_row, (table->chunk_count + 1) * sizeof *first_row);
   *made = (table8){table->row_count, table->chunk_count, chunked ? first_row : NULL, rows};
   *bytes = table->row_count * sizeof *rows + (chunked ? (table->chunk_count + 1) * sizeof *first_row : 0);
@@ -84,39 +84,35 @@ static uint64_t look_up_rows8(const void *made, uint64_t offset) {
   return (packed & 15) == ONSTACK_CFA_NONE ? 0 : (packed & 15) + (uint64_t)(packed >> 4 & 0x3ffff) * 16;
 }
 
-/* ---- four bytes a row, and a finer index: where the rows of each KiB begin ---- */
+/* ---- four bytes a row with as coarse an index as the row's 16 bits allow: where the rows of each 64 KiB begin ---- */
 
-#define GRANULE_BITS 10u
+#define COARSE_BITS 16u
 
-typedef struct fine4 {
+typedef struct coarse4 {
   const onstack_rule_table *table;
   uint32_t count;
   uint32_t first_row[]; /* count + 1 */
-} fine4;
+} coarse4;
 
-static void *make_rows4_fine(const onstack_rule_table *table, size_t *bytes) {
-  uint32_t count = table->chunk_count << (ONSTACK_RULE_CHUNK_BITS - GRANULE_BITS), row = 0;
+static void *make_rows4_coarse(const onstack_rule_table *table, size_t *bytes) {
+  uint32_t within = 1u << (COARSE_BITS - ONSTACK_RULE_CHUNK_BITS);
+  uint32_t count = (table->chunk_count + within - 1) / within;
   size_t index_bytes = (count + (size_t)1) * sizeof(uint32_t);
-  fine4 *made = malloc(sizeof *made + index_bytes);
+  coarse4 *made = malloc(sizeof *made + index_bytes);
   if (!made) return NULL;
-  *made = (fine4){table, count};
-  for (uint32_t chunk = 0, granule = 0; chunk < table->chunk_count; chunk++)
-    for (uint64_t start = 0; start < CHUNK; start += 1u << GRANULE_BITS) {
-      if (row < table->first_row[chunk]) row = table->first_row[chunk];
-      while (row < table->first_row[chunk + 1] && table->rows[row].offset < start) row++;
-      made->first_row[granule++] = row;
-    }
+  *made = (coarse4){table, count};
+  for (uint32_t chunk = 0; chunk < count; chunk++) made->first_row[chunk] = table->first_row[chunk * within];
   made->first_row[count] = table->row_count;
   *bytes = table->bytes + index_bytes - (table->chunk_count + (size_t)1) * sizeof(uint32_t); /* in its place */
   return made;
 }
 
-static uint64_t look_up_rows4_fine(const void *made, uint64_t offset) {
-  const fine4 *fine = made;
-  const onstack_rule_table *table = fine->table;
-  uint64_t granule = offset >> GRANULE_BITS;
-  if (granule >= fine->count) return 0;
-  uint32_t low = fine->first_row[granule], high = fine->first_row[granule + 1];
+static uint64_t look_up_rows4_coarse(const void *made, uint64_t offset) {
+  const coarse4 *coarse = made;
+  const onstack_rule_table *table = coarse->table;
+  uint64_t chunk = offset >> COARSE_BITS;
+  if (offset >> ONSTACK_RULE_CHUNK_BITS >= table->chunk_count) return 0;
+  uint32_t low = coarse->first_row[chunk], high = coarse->first_row[chunk + 1];
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (table->rows[middle].offset <= (uint16_t)offset) low = middle + 1;
@@ -127,7 +123,7 @@ static uint64_t look_up_rows4_fine(const void *made, uint64_t offset) {
 
 const layout layouts[] = {
     {"rows4", make_rows4, look_up_rows4},
-    {"rows4-fine", make_rows4_fine, look_up_rows4_fine},
+    {"rows4-coarse", make_rows4_coarse, look_up_rows4_coarse},
     {"rows8", make_rows8, look_up_rows8},
     {"rows8-chunked", make_rows8_chunked, look_up_rows8},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * PROGRAM LAYOUT tables library=NAME: what a rule table costs to make and to look up in. LAYOUT: rows4 (onstack's),
- * rows4-fine, rows8, rows8-chunked. Prints figures as the other programs do.
+ * rows4-coarse, rows8, rows8-chunked. Prints figures as the other programs do.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static const onstack_rule_table *derive(const section *from) {
     onstack_rule_table_free(table);
     uint64_t begin = bench_thread_cpu_ns();
     onstack_cfi_section cfi = {.bytes = from->bytes, .size = from->size, .address = from->address};
-    table = onstack_rule_table_derive(&cfi, from->base);
+    table = onstack_rule_table_derive(&cfi, from->base, from->text_high);
     times[i] = (double)(bench_thread_cpu_ns() - begin) / 1e6;
     if (!table) bench_fail("no table could be made");
   }
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
   static const char setting[] = "library=";
   const layout *way = argc == 4 ? find_layout(argv[1]) : NULL;
   if (!way || strcmp(argv[2], "tables") != 0 || strncmp(argv[3], setting, sizeof setting - 1) != 0) {
-    fprintf(stderr, "usage: %s rows4|rows4-fine|rows8|rows8-chunked tables library=FILE\n", argv[0]);
+    fprintf(stderr, "usage: %s rows4|rows4-coarse|rows8|rows8-chunked tables library=FILE\n", argv[0]);
     return BENCH_EXIT_USAGE;
   }
   section from;

@@ -20,6 +20,7 @@ pub const ONSTACK_E_OUTPUT: i32 = -4102;
 pub const ONSTACK_E_UNSUPPORTED: i32 = -4103;
 pub const ONSTACK_E_VERSION: i32 = -4104;
 pub const ONSTACK_E_CONTEXT: i32 = -4105;
+pub const ONSTACK_E_CLOCK: i32 = -4106;
 pub const ONSTACK_TRUNCATED_NOT: u32 = 0;
 pub const ONSTACK_TRUNCATED_DEPTH: u32 = 1;
 pub const ONSTACK_TRUNCATED_UNREADABLE: u32 = 2;
@@ -63,7 +64,7 @@ pub struct onstack_sample {
     pub label_bytes: u32,
     pub labels: *const ::core::ffi::c_char,
     pub flags: u32,
-    pub reserved: u32,
+    pub clock: u32,
 }
 pub type onstack_sink = ::core::option::Option<
     unsafe extern "C" fn(
@@ -130,6 +131,17 @@ pub struct onstack_options {
     pub custom_unwinder: *const onstack_unwinder,
     pub sink: onstack_sink,
     pub sink_data: *mut ::core::ffi::c_void,
+    pub fork_sink_data: ::core::option::Option<
+        unsafe extern "C" fn(sink_data: *mut ::core::ffi::c_void) -> *mut ::core::ffi::c_void,
+    >,
+    pub thread_filter: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            tid: i32,
+            thread_name: *const ::core::ffi::c_char,
+        ) -> ::core::ffi::c_int,
+    >,
+    pub thread_filter_data: *mut ::core::ffi::c_void,
 }
 extern "C" {
     pub fn onstack_options_init(options: *mut onstack_options, size: usize) -> ::core::ffi::c_int;
@@ -186,6 +198,7 @@ pub struct onstack_stats {
     pub looped: u64,
     pub unwinder: *const ::core::ffi::c_char,
     pub reader: *const ::core::ffi::c_char,
+    pub clock: *const ::core::ffi::c_char,
 }
 extern "C" {
     pub fn onstack_session_stats(
@@ -219,6 +232,15 @@ extern "C" {
         data: *mut ::core::ffi::c_void,
     ) -> ::core::ffi::c_int;
 }
+extern "C" {
+    pub fn onstack_thread_label_set(
+        key: *const ::core::ffi::c_char,
+        value: *const ::core::ffi::c_char,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_thread_labels_clear();
+}
 #[repr(C)]
 #[derive(Debug)]
 pub struct onstack_profile {
@@ -251,6 +273,15 @@ extern "C" {
 }
 extern "C" {
     pub fn onstack_profile_clear(profile: *mut onstack_profile);
+}
+extern "C" {
+    pub fn onstack_profile_take(
+        profile: *mut onstack_profile,
+        out: *mut *mut onstack_profile,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_profile_after_fork(profile: *mut onstack_profile);
 }
 extern "C" {
     pub fn onstack_profile_totals(

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+#include "session.h"
+
+#include "base/exceptions.h"
+#include "control/action.h"
+#include "control/code_map.h"
+#include "control/fork.h"
+#include "control/modules.h"
+#include "control/slots.h"
+#include "control/threads.h"
+#include "handler/code_map.h"
+
+#define SESSION_TEND_NS 1000000000u  /* reaping, names, stack bounds again */
+#define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
+#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
+#define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
+                                        ten thousand stacks are 30 ms */
+
+#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
+#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
+
+/* Bytes of .eh_frame that are derived between two looks at the ring. */
+#define SESSION_RULES_BUDGET ((size_t)1 << 20)
+
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
+static void session_scan(onstack_session *session, uint64_t now) {
+  if ((!session->needs_scan && !session->slot->ticker) || now < session->next_scan_ns) return;
+  onstack_threads_arm_new(session->slot, &session->settings);
+  uint64_t took = session_now_ns() - now;
+  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
+}
+
+/* What the handler may not do itself. Under the consumer lock. */
+static void session_tend(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  uint64_t now = session_now_ns();
+  bool wants_rules = session->settings.unwinder->needs_rules;
+  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+  session_scan(session, now);
+  bool due = now - session->tended_ns >= SESSION_TEND_NS;
+  if (onstack_control_try_lock()) {
+    onstack_action_tend(session->settings.signal);
+    if (due) onstack_action_calm(session->settings.signal);
+    onstack_control_unlock();
+  }
+  if (due) {
+    session->tended_ns = now;
+    onstack_threads_tend(slot);
+  }
+  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
+  bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
+  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
+  if (!due && !stale && !wanted) return;
+  now = session_now_ns();
+  onstack_code_map_refresh(slot);
+  session->refreshed_ns = session_now_ns();
+  session->look_ns = session->refreshed_ns - now;
+}
+
+/* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
+static int session_sink(void *data, const onstack_sample *sample) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_session *session = data;
+  int result = session->settings.sink(session->settings.sink_data, sample);
+  onstack_fork_mend();
+  return result;
+}
+
+/* The first turn of a child that follows. Under the consumer lock, as a sink call. */
+static void session_ask_child(onstack_session *session) {
+  ONSTACK_STOP_EXCEPTIONS;
+  session->child_is_new = false;
+  if (!session->settings.fork_sink_data) return;
+  onstack_store_relaxed(&session->slot->sink_tid, onstack_sys_gettid());
+  session->settings.sink_data = session->settings.fork_sink_data(session->settings.sink_data);
+  onstack_store_relaxed(&session->slot->sink_tid, 0);
+}
+
+uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+  if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
+  uint32_t handed = onstack_deliver(session->slot, session->settings.sink ? session_sink : NULL, session, max,
+                                    &session->delivered, &session->tally);
+  /* A sink that forked and returned in the child: nothing here is ours any more. */
+  if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
+  return handed;
+}
+
+/* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
+   then does with the session, it does on one of them. */
+static void session_let_go(onstack_session *session) {
+  onstack_drain_thread_dismiss(&session->drain);
+  if (session->slot->ticker) onstack_drain_thread_dismiss(&session->ticking);
+}
+
+/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
+   an idle process is left asleep. */
+static uint64_t session_next_look(onstack_session *session) {
+  uint64_t now = session_now_ns();
+  if (session->needs_rules) return 0;
+  /* A round that a sample's wish brought early saw too little time to judge by. */
+  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
+  struct timespec used;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  uint64_t cpu = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  session->process_cpu_ns = cpu;
+  session->judged_ns = now;
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours(0)) session_let_go(session);
+  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+}
+
+uint64_t onstack_session_drain_work(void *data) {
+  onstack_session *session = data;
+  if (!session_is_here(session)) {
+    onstack_publish(&session->drain.quit, 1u);
+    return SESSION_LOOK_IDLE_NS;
+  }
+  pthread_mutex_lock(&session->consumer_lock);
+  while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  uint64_t pause = session_next_look(session);
+  pthread_mutex_unlock(&session->consumer_lock);
+  return pause;
+}

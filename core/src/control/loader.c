@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/loader.h"
+
+#include "base/atomics.h"
+
+static uint32_t loader_inside; /* threads of ours in a call */
+static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_dekker_add(&loader_inside, 1u);
+  dl_iterate_phdr(visit, data);
+  onstack_dekker_sub(&loader_inside, 1u);
+  return true;
+}
+
+void onstack_loader_after_fork(void) {
+  if (onstack_load_relaxed(&loader_inside) == 0) return;
+  onstack_store_relaxed(&loader_lost, 1u);
+  onstack_store_relaxed(&loader_inside, 0u);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/clock.h"
+
+#include "base/sys.h"
+#include "onstack/onstack.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer. Both come at
+   rate 1/T of the thread's CPU time, so eight in a row do not happen by chance to a living timer. */
+#define CLOCK_DOUBT 8u
+
+/* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
+ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
+
+/* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
+ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ slot->generation;
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return x % slot->period_ns + 1;
+}
+
+static ONSTACK_HANDLER struct onstack_timespec clock_timespec(uint64_t nanoseconds) {
+  return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
+}
+
+static ONSTACK_HANDLER bool clock_take_quota(void) {
+  if (onstack_add_relaxed(&onstack_timers_held, 1u) < onstack_load_relaxed(&onstack_timers_allowed)) return true;
+  onstack_sub_relaxed(&onstack_timers_held, 1u);
+  return false;
+}
+
+static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *timer) {
+  struct onstack_kernel_sigevent event;
+  event.value = cookie;
+  event.signal = signal;
+  event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
+  event.tid = (int32_t)tid;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
+  return onstack_sys_timer_create(clock, &event, timer);
+}
+
+/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. EINVAL:
+   there is no such timer, and its number may be somebody else's by now. */
+static ONSTACK_HANDLER void clock_end(int32_t timer) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int result = onstack_sys_timer_delete(timer);
+  if (result < 0 && result != -EINVAL) onstack_sys_timer_settime(timer, &never);
+}
+
+static ONSTACK_HANDLER void clock_delete(int32_t timer) {
+  if (timer == ONSTACK_THREAD_BY_TICKER) return;
+  clock_end(timer);
+  onstack_sub_relaxed(&onstack_timers_held, 1u);
+}
+
+ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  int32_t timer = ONSTACK_THREAD_UNARMED;
+  uint64_t cookie = onstack_thread_cookie(record, slot->generation);
+  if (slot->ticker) {
+    onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
+    onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
+    return;
+  }
+  bool quota = clock_take_quota();
+  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+  if (!quota || clock_create(clock, slot->signal, tid, cookie, &timer) < 0) {
+    if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
+    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
+    return;
+  }
+  /* The id is known to the record before the timer can tick: a tick is checked against it. */
+  onstack_publish(&record->timer, timer);
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns),
+                                           clock_timespec(onstack_clock_random(slot, record, tid))};
+  if (onstack_sys_timer_settime(timer, &spec) < 0) {
+    /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
+    onstack_clock_disarm(record);
+    return;
+  }
+  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
+}
+
+ONSTACK_HANDLER void onstack_clock_disarm(onstack_thread *record) {
+  int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
+  if (timer >= 0) clock_delete(timer);
+}
+
+ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  int32_t timer = onstack_load_relaxed(&record->timer);
+  if (timer < 0 || onstack_add_relaxed(&record->unanswered, 1u) + 1 < CLOCK_DOUBT) return false;
+  onstack_store_relaxed(&record->unanswered, 0u);
+  struct onstack_kernel_itimerspec spec;
+  if (onstack_sys_timer_gettime(timer, &spec) < 0) return false;
+  /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
+  if (spec.value.seconds != 0 || spec.value.nanoseconds != 0) return false;
+  onstack_clock_disarm(record);
+  onstack_clock_arm(slot, record, tid);
+  return true;
+}
+
+/* A filter may let timers be made but not set, or not deleted: that is to be known before one ticks that nobody stops. */
+static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int32_t timer = -1;
+  int result = clock_create(clock, signal, tid, 0, &timer);
+  if (result < 0) return result;
+  result = onstack_sys_timer_settime(timer, &never);
+  int deleted = onstack_sys_timer_delete(timer);
+  return result < 0 ? result : deleted;
+}
+
+/* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
+int onstack_clock_create_process(onstack_slot *slot) {
+  int32_t timer = -1;
+  onstack_publish(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
+  if (slot->clock == ONSTACK_CLOCK_WALL) /* none is needed, but the answer is */
+    return clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
+  uint64_t cookie = onstack_thread_cookie(slot->threads.process, slot->generation);
+  int result = clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
+  if (result == 0) result = clock_create(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0, cookie, &timer);
+  onstack_publish(&slot->threads.process->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
+  return result;
+}
+
+int onstack_clock_start_process(onstack_slot *slot) {
+  if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(slot->period_ns)};
+  return onstack_sys_timer_settime(onstack_load_relaxed(&slot->threads.process->timer), &spec);
+}
+
+void onstack_clock_stop_process(onstack_slot *slot) {
+  int32_t timer = onstack_exchange(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
+  if (timer >= 0) clock_end(timer);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Who ticks: a POSIX timer for each thread, made by raw system calls so that any thread of the process can be given one
+ * without its cooperation, from start (all that exist) and later.
+ *
+ * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
+ * its signal goes to a running thread (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a
+ * timer, in the handler, whose first expiry is uniform in (0, T], so that short-lived threads are neither over- nor
+ * under-counted.
+ *
+ * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
+ * process-wide timer.
+ */
+#ifndef ONSTACK_HANDLER_CLOCK_H
+#define ONSTACK_HANDLER_CLOCK_H
+
+#include "handler/slot.h"
+
+/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
+ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
+
+/* A number in (0, period]. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
+
+/* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
+ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+/* Deletes a record's timer, if it has one. Start, stop and housekeeping. Signal-safe. */
+ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
+
+/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
+   replaces it. True if it did (the thread counts as new). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+/* Creates the process-wide timer, and starts it. Created before any thread is armed, so that the threads cannot use up
+   what the kernel allows; started after, so that no handler claims a record meanwhile. 0 or -errno. Start only. */
+ONSTACK_INTERNAL int onstack_clock_create_process(onstack_slot *slot);
+ONSTACK_INTERNAL int onstack_clock_start_process(onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_clock_stop_process(onstack_slot *slot);
+
+#endif

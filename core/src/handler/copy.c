@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/copy.h"
+
+#include "handler/entry.h"
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = onstack_handler_take,
+    .pass = onstack_action_pass,
+    .is_passing = onstack_action_is_passing,
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_COPY_H
+#define ONSTACK_HANDLER_COPY_H
+
+#include "handler/action.h"
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
+   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+#define ONSTACK_COPY_MARK "onstack-handler2"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* Passes a foreign signal to the next level below this copy; false where there is none. As safe as that owner. */
+  bool (*pass)(int signal, siginfo_t *info, void *context);
+  /* Is that signal on its way through `pass` at this moment? Signal-safe. */
+  bool (*is_passing)(const void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->installed) != NULL;
+}
+
+#endif

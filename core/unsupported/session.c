@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Sessions where there are none: systems other than Linux, so far. What needs no ticks (options, profiles of samples that
+ * come from elsewhere, error texts) works as everywhere; a start is refused and leaves nothing behind, so no session ever
+ * exists, and no other function can be given one.
+ */
+#include "onstack/onstack.h"
+
+/* The structure of version 0.1, the shortest that ever was; control/options.c has the same number. */
+#define OPTIONS_SIZE_0_1 ((size_t)64)
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  for (size_t i = 0; i < size; i++) ((uint8_t *)options)[i] = 0;
+  options->size = (uint32_t)size;
+  return 0;
+}
+
+int onstack_session_start(const onstack_options *options, onstack_session **out) {
+  (void)options;
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
+int onstack_session_stop(onstack_session *session) {
+  (void)session;
+  return ONSTACK_E_OPTIONS;
+}
+
+int onstack_session_free(onstack_session *session) { return session ? ONSTACK_E_OPTIONS : 0; }
+
+int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
+  (void)session, (void)max_samples;
+  return ONSTACK_E_OPTIONS;
+}
+
+int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {
+  (void)session, (void)stats;
+  return ONSTACK_E_OPTIONS;
+}
+
+int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
+                            void *data) {
+  (void)session, (void)visit, (void)data;
+  return ONSTACK_E_OPTIONS;
+}
+
+int onstack_thread_label_set(const char *key, const char *value) {
+  (void)key, (void)value;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
+void onstack_thread_labels_clear(void) {}

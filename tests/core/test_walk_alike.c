@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Reader `probe` takes most frames on the walker's short way (handler/rules_hot.h), reader `copy` none: both must find the
+   same stack, however deep they may go. */
+#include "control/code_map.h"
+#include "control/modules.h"
+#include "handler/pc_cache.h"
+#include "handler/registers.h"
+#include "handler/rules.h"
+#include "handler/traceback.h"
+#include "handler/unwinder.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define DEPTH 128
+
+typedef struct walked {
+  onstack_walk_result result;
+  uint64_t frames[DEPTH];
+  uint8_t found[DEPTH];
+} walked;
+
+static onstack_thread nobody;
+
+static void walk(const onstack_reader *reader, const onstack_registers *from, uint32_t capacity, walked *out) {
+  pthread_attr_t attributes;
+  void *low;
+  size_t size;
+  pthread_getattr_np(pthread_self(), &attributes);
+  pthread_attr_getstack(&attributes, &low, &size);
+  pthread_attr_destroy(&attributes);
+  onstack_memory memory = {.reader = reader, .thread = &nobody, .copy_works = true};
+  memory.ranges[0].low = (uint64_t)(uintptr_t)low;
+  memory.ranges[0].high = (uint64_t)(uintptr_t)low + size;
+  onstack_memory_enter_stack(&memory, from->sp);
+  onstack_walk job = {
+      .registers = from, .memory = &memory, .frames = out->frames, .capacity = capacity, .found = out->found};
+  memset(out, 0xee, sizeof(*out));
+  out->result = onstack_unwinder_rules.run(&job);
+}
+
+static void compare(void) {
+  ucontext_t context;
+  onstack_registers from;
+  walked by_copy, by_probe;
+  getcontext(&context);
+  onstack_registers_from(&from, &context);
+  for (uint32_t capacity = 1; capacity <= DEPTH; capacity += capacity < 8 ? 1 : 17) {
+    walk(&onstack_reader_copy, &from, capacity, &by_copy);
+    walk(&onstack_reader_probe, &from, capacity, &by_probe);
+    cr_assert_eq(by_copy.result.frame_count, by_probe.result.frame_count);
+    cr_assert_eq(by_copy.result.truncation, by_probe.result.truncation);
+    uint32_t count = by_copy.result.frame_count;
+    cr_assert_arr_eq(by_copy.frames, by_probe.frames, count * sizeof(uint64_t));
+    /* Marks differ when the first of them has just been the first to meet an address; what they mark may not. */
+    for (uint32_t i = 0; i + 1 < count; i++) cr_assert_eq(by_copy.found[i] & 0x7f, by_probe.found[i] & 0x7f);
+  }
+  cr_assert_eq(by_copy.result.truncation, ONSTACK_TRUNCATED_NOT);
+  cr_assert_gt(by_copy.result.frame_count, 20);
+}
+
+/* Frames of many sizes, with and without a frame pointer, over several pages. */
+static __attribute__((noinline)) int deep(int n, void (*at_end)(void)) {
+  volatile char room[400];
+  room[n % 400] = (char)n;
+  if (n == 0) {
+    at_end();
+    return room[0];
+  }
+  return deep(n - 1, at_end) + room[n % 400];
+}
+
+static __attribute__((noinline)) int wide(int n, void (*at_end)(void)) {
+  volatile char room[n * 100 + 16]; /* a frame pointer, since its size is not known */
+  room[0] = (char)n;
+  return (n == 0 ? deep(12, at_end) : wide(n - 1, at_end)) + room[0];
+}
+
+static void prove_all(void) {
+  for (size_t i = 0; i < ONSTACK_PC_CACHE_ENTRIES; i++) {
+    onstack_pc_entry *entry = &onstack_pc_cache[i];
+    uint64_t value = entry->value;
+    if (!(value & ONSTACK_PC_UNPROVEN)) continue;
+    uint64_t pc = entry->check ^ onstack_pc_mix(0, value, onstack_pc_epoch);
+    onstack_pc_remember(pc, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, onstack_pc_epoch);
+  }
+}
+
+Test(walk_alike, both_ways_find_the_same_stack) {
+  cr_assert_eq(onstack_traceback_prepare(), 0);
+  wide(9, compare); /* new addresses: the short way is not taken */
+  prove_all();
+  wide(9, compare); /* known ones: taken wherever it can be */
+}
+
+/* This program has frame pointers, but that cannot be known of it. */
+Test(walk_alike, before_rules_are_derived_a_stack_is_cut_and_not_guessed) {
+  ucontext_t context;
+  onstack_registers from;
+  walked early, late;
+  getcontext(&context);
+  onstack_registers_from(&from, &context);
+  cr_assert_eq(onstack_code_map_refresh(NULL), 0);
+  cr_assert(onstack_modules_refresh(0), "tables are missing");
+  walk(&onstack_reader_probe, &from, DEPTH, &early);
+  cr_assert_eq(early.result.truncation, ONSTACK_TRUNCATED_NO_RULE);
+  cr_assert_eq(early.result.frame_count, 1);
+  while (onstack_modules_refresh((size_t)1 << 20)) continue;
+  walk(&onstack_reader_probe, &from, DEPTH, &late);
+  cr_assert_eq(late.result.truncation, ONSTACK_TRUNCATED_NOT);
+  cr_assert_gt(late.result.frame_count, 4);
+}
