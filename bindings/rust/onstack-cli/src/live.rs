@@ -7,49 +7,59 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end.
+/// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end; then
+/// a line `onstack.module ...` for each library that cut stacks may follow.
 #[derive(Default)]
-pub struct Status(BTreeMap<String, String>);
+pub struct Status {
+    counters: BTreeMap<String, String>,
+    modules: Vec<String>,
+}
 
 impl Status {
     pub fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let words = text.strip_prefix("onstack.stats").unwrap_or_default().split_whitespace();
-        let pairs = words.filter_map(|word| word.split_once('='));
-        Self(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+        let mut lines = text.lines();
+        let first = lines.next().and_then(|line| line.strip_prefix("onstack.stats")).unwrap_or_default();
+        let pairs = first.split_whitespace().filter_map(|word| word.split_once('='));
+        Self {
+            counters: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            modules: lines.filter(|line| line.starts_with("onstack.module ")).map(str::to_owned).collect(),
+        }
     }
 
     fn number(&self, key: &str) -> u64 {
-        self.0.get(key).and_then(|value| value.parse().ok()).unwrap_or(0)
+        self.counters.get(key).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
     pub fn is_known(&self) -> bool {
-        !self.0.is_empty()
+        !self.counters.is_empty()
     }
 
     fn dropped(&self) -> u64 {
-        self.0
+        self.counters
             .keys()
             .filter(|key| key.starts_with("dropped_") && *key != "dropped_sink")
             .map(|key| self.number(key))
             .sum()
     }
 
-    /// The comment of the profile.
-    pub fn comment(&self) -> String {
-        self.0.iter().fold("onstack.stats".to_owned(), |text, (key, value)| format!("{text} {key}={value}"))
+    /// The comments of the profile.
+    pub fn comments(&self) -> Vec<String> {
+        let counters = self.counters.iter();
+        let first = counters.fold("onstack.stats".to_owned(), |text, (key, value)| format!("{text} {key}={value}"));
+        std::iter::once(first).chain(self.modules.iter().cloned()).collect()
     }
 
     /// Samples, rate, drops and time.
     pub fn line(&self, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64();
         if !self.is_known() {
-            return format!("{seconds:.0} s");
+            return format!("{seconds:.1} s");
         }
         let ticks = self.number("recorded");
         let rate = ticks as f64 / seconds.max(0.001);
         let dropped = self.dropped();
-        format!("{ticks} ticks, {rate:.0} a second, {dropped} dropped, {seconds:.0} s")
+        format!("{ticks} ticks, {rate:.0} a second, {dropped} dropped, {seconds:.1} s")
     }
 }
 

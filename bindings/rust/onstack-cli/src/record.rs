@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, process, thread};
 
 use clap::Args;
-use onstack::Profile;
+use onstack::{Profile, Summary};
 
 use crate::failure::{write, Failure};
 use crate::live::{Live, Status};
@@ -22,12 +22,15 @@ use crate::{preload, program};
 #[command(after_help = "The program's own exit code is passed on (128 + N when signal N ended it). \
 127: no such program; 126: it cannot be profiled like this; 1: there is no profile; 2: wrong arguments")]
 pub struct Arguments {
-    /// Ticks a second of each thread's CPU time, 1 to 10000
+    /// Ticks a second of the clock, 1 to 10000
     #[arg(short = 'F', long, value_name = "HERTZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
     /// Where the profile goes, in pprof's format
     #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz")]
     output: PathBuf,
+    /// What a tick is of: cpu, the CPU time of each thread, or wall, real time, of threads that wait too
+    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = ["cpu", "wall"])]
+    clock: String,
     /// How stacks are found: rules, frame_pointer or pc_only
     #[arg(long, value_name = "NAME", value_parser = ["rules", "frame_pointer", "pc_only"])]
     unwinder: Option<String>,
@@ -74,6 +77,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut command = Command::new(&path);
     command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded).env("ONSTACK_PROFILE", &raw);
     command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string()).env("ONSTACK_STATUS", &status);
+    // One file has room for one process; what its children would write is left out.
+    command.env("ONSTACK_FORK", "stop").env("ONSTACK_CLOCK", &arguments.clock);
     match &arguments.unwinder {
         Some(name) => command.env("ONSTACK_UNWINDER", name),
         None => command.env_remove("ONSTACK_UNWINDER"),
@@ -117,21 +122,39 @@ fn finish(
     let bytes = fs::read(raw).map_err(|_| {
         let how = match ended.signal() {
             Some(number) => format!("signal {number} ended it before the profile was written"),
-            None => "it must end by `exit` or by returning from `main`; `_exit` and `exec` write nothing".into(),
+            None => "it wrote none; what it said above may tell why".into(),
         };
         Failure::new(program, format!("left no profile: {how}"))
     })?;
     let mut profile = Profile::read(&bytes[..]).map_err(|error| Failure::new(raw, error))?;
     if status.is_known() && profile.summary().counters.is_empty() {
-        profile.add_comment(&status.comment());
+        status.comments().iter().for_each(|comment| profile.add_comment(comment));
     }
+    // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
+    profile.symbolize();
     let mut output = Vec::new();
     profile.write_pprof(&mut output).map_err(|error| Failure::new(&arguments.output, error))?;
     write(Some(&arguments.output), &output)?;
     if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), arguments.output.display());
+        advise(&profile.summary());
     }
     Ok(())
+}
+
+/// What a person should know at once about the profile: that it is empty, or which library cut many of its stacks.
+fn advise(summary: &Summary) {
+    if summary.total == 0 {
+        eprintln!(
+            "onstack: no samples: the program used less CPU time than lies between two ticks, or left it to children, \
+             which are not recorded"
+        );
+    }
+    let samples = summary.counters.get("samples").and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    // A few cut stacks change no picture.
+    for module in summary.losses.iter().filter(|module| module.lost * 50 >= samples.max(1)) {
+        eprintln!("onstack: {} of {samples} stacks were cut in {module}", module.lost);
+    }
 }
 
 fn code(ended: ExitStatus) -> ExitCode {

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,17 +36,31 @@ impl Interval {
 
 pub(crate) struct Collector {
     threads: Threads,
-    /// Held by the sink while it counts, and for an exchange of pointers; never while names are looked up.
-    current: Mutex<Interval>,
+    /// Of this process, once it was asked for: see [`Collector::current`].
+    current: AtomicPtr<Current>,
     blocked: Vec<Range<u64>>,
     blocked_ticks: AtomicU64,
+}
+
+/// What one process has.
+struct Current {
+    process: u32,
+    /// Held by the sink while it counts, and for an exchange of pointers; never while names are looked up.
+    interval: Mutex<Interval>,
+}
+
+impl Current {
+    fn new(threads: Threads) -> Result<*mut Self> {
+        let interval = Mutex::new(Interval::new(threads)?);
+        Ok(Box::into_raw(Box::new(Self { process: std::process::id(), interval })))
+    }
 }
 
 impl Collector {
     /// `blocklist`: parts of names of files; samples whose leaf lies in one of them are left out.
     pub(crate) fn new(threads: Threads, blocklist: &[String]) -> Result<Arc<Self>> {
         let blocked = if blocklist.is_empty() { Vec::new() } else { modules::code_of(blocklist) };
-        let current = Mutex::new(Interval::new(threads)?);
+        let current = AtomicPtr::new(Current::new(threads)?);
         Ok(Arc::new(Self { threads, current, blocked, blocked_ticks: AtomicU64::new(0) }))
     }
 
@@ -55,20 +69,38 @@ impl Collector {
         (Some(sink), Arc::as_ptr(self).cast_mut().cast())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Interval> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    /// In the child of a fork what the parent had is left where it is, since a thread that is not there may hold its lock,
+    /// and the child begins anew.
+    fn current(&self) -> Result<&Current> {
+        loop {
+            let current = self.current.load(Ordering::Acquire);
+            // SAFETY: made by `Current::new`; one of this process is freed by drop alone, others never.
+            let found = unsafe { &*current };
+            if found.process == std::process::id() {
+                return Ok(found);
+            }
+            let new = Current::new(self.threads)?;
+            if self.current.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+            }
+        }
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, Interval>> {
+        Ok(self.current()?.interval.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What there is; counting goes on in it.
-    pub(crate) fn look(&self) -> Interval {
-        self.lock().clone()
+    pub(crate) fn look(&self) -> Result<Interval> {
+        Ok(self.lock()?.clone())
     }
 
     /// What there is; counting goes on in an empty one.
     pub(crate) fn take(&self) -> Result<Interval> {
         // Made before the lock is held: it reads the process's mappings.
         let empty = Interval::new(self.threads)?;
-        Ok(std::mem::replace(&mut *self.lock(), empty))
+        Ok(std::mem::replace(&mut *self.lock()?, empty))
     }
 
     pub(crate) fn blocked_ticks(&self) -> u64 {
@@ -87,6 +119,18 @@ unsafe extern "C" fn sink(data: *mut c_void, sample: *const sys::onstack_sample)
             return 0;
         }
     }
+    let Ok(interval) = collector.lock() else { return 1 };
     // SAFETY: the core's sample, during its call.
-    unsafe { collector.lock().aggregate.count(sample) }
+    unsafe { interval.aggregate.count(sample) }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let current = *self.current.get_mut();
+        // SAFETY: made by `Current::new`, and nobody else is left.
+        if unsafe { (*current).process } == std::process::id() {
+            // SAFETY: as above; the parent's is not freed, because the lock in it may be held.
+            drop(unsafe { Box::from_raw(current) });
+        }
+    }
 }

@@ -6,24 +6,23 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use addr2line::Loader;
 use object::{Object, ReadCache};
+
+use crate::dwarf::Elf;
+
+/// What reads a few headers of a file without mapping it.
+#[cfg(target_pointer_width = "64")]
+type Headers<'a> = object::read::elf::ElfFile64<'a, object::NativeEndian, &'a ReadCache<File>>;
+#[cfg(target_pointer_width = "32")]
+type Headers<'a> = object::read::elf::ElfFile32<'a, object::NativeEndian, &'a ReadCache<File>>;
 
 /// Where distributions put debug files.
 const ROOT: &str = "/usr/lib/debug";
 
-/// Opens the debug information for a program or library; nothing where there is none.
-pub(crate) fn open(path: &Path) -> Option<Loader> {
-    let debug = locate(path)?;
-    match supplement(&debug) {
-        Some(supplement) => Loader::new_with_sup(&debug, Some(supplement)).ok(),
-        None => Loader::new(&debug).ok(),
-    }
-}
-
-fn locate(path: &Path) -> Option<PathBuf> {
+/// The file that has the debug information for a program or library; nothing where there is none.
+pub(crate) fn locate(path: &Path) -> Option<PathBuf> {
     let cache = ReadCache::new(File::open(path).ok()?);
-    let file = object::File::parse(&cache).ok()?;
+    let file = Headers::parse(&cache).ok()?;
     if file.has_debug_symbols() || file.section_by_name(".debug_line").is_some() {
         return Some(path.to_owned());
     }
@@ -56,7 +55,7 @@ fn by_link(root: &Path, real: &Path, name: &OsStr) -> Vec<PathBuf> {
 fn build_id_is(path: &Path, id: &[u8]) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let cache = ReadCache::new(file);
-    let Ok(file) = object::File::parse(&cache) else { return false };
+    let Ok(file) = Headers::parse(&cache) else { return false };
     matches!(file.build_id(), Ok(Some(found)) if found == id)
 }
 
@@ -66,9 +65,7 @@ fn fits(path: &Path, id: Option<&[u8]>) -> bool {
 }
 
 /// What several debug files share lies in one more file (dwz).
-fn supplement(debug: &Path) -> Option<PathBuf> {
-    let cache = ReadCache::new(File::open(debug).ok()?);
-    let file = object::File::parse(&cache).ok()?;
+pub(crate) fn supplement(debug: &Path, file: &Elf<'_>) -> Option<PathBuf> {
     let (name, id) = file.gnu_debugaltlink().ok().flatten()?;
     let named = Path::new(OsStr::from_bytes(name));
     let beside = debug.parent().map(|directory| directory.join(named));
@@ -92,7 +89,7 @@ mod tests {
 
     #[test]
     fn files_without_debug_information_have_none() {
-        assert!(open(Path::new("/dev/null")).is_none());
-        assert!(open(Path::new("/nowhere")).is_none());
+        assert!(locate(Path::new("/dev/null")).is_none());
+        assert!(locate(Path::new("/nowhere")).is_none());
     }
 }

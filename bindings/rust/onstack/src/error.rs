@@ -33,6 +33,8 @@ pub enum Error {
     Version,
     /// Called from inside a sink or an unwinder.
     Context,
+    /// Nothing here can tick: timers are refused, and signals of a thread of ours do not arrive either.
+    Clock,
     /// A system call failed.
     Os(io::Error),
     /// The profile holds no samples, so there is nothing to draw.
@@ -58,6 +60,7 @@ impl Error {
             sys::ONSTACK_E_UNSUPPORTED => Error::Unsupported,
             sys::ONSTACK_E_VERSION => Error::Version,
             sys::ONSTACK_E_CONTEXT => Error::Context,
+            sys::ONSTACK_E_CLOCK => Error::Clock,
             -4095..=-1 => Error::Os(io::Error::from_raw_os_error(-code)),
             other => Error::Unknown(other),
         }
@@ -76,6 +79,7 @@ impl Error {
             Error::Unsupported => sys::ONSTACK_E_UNSUPPORTED,
             Error::Version => sys::ONSTACK_E_VERSION,
             Error::Context => sys::ONSTACK_E_CONTEXT,
+            Error::Clock => sys::ONSTACK_E_CLOCK,
             Error::Unknown(code) => *code,
             Error::Os(_) | Error::Empty | Error::Input(_) => return None,
         })
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_code_of_the_core_has_a_word_and_comes_back() {
-        for code in sys::ONSTACK_E_CONTEXT..=sys::ONSTACK_E_FREQUENCY {
+        for code in sys::ONSTACK_E_CLOCK..=sys::ONSTACK_E_FREQUENCY {
             let error = Error::from_code(code);
             assert!(!matches!(error, Error::Unknown(_)), "{code}");
             assert_eq!(error.code(), Some(code));

@@ -11,7 +11,8 @@ use crate::aggregate::Threads;
 use crate::collector::{Collector, Interval};
 use crate::error::{Error, Result};
 use crate::labels;
-use crate::options::{Clock, Options, Restore};
+use crate::losses::{self, ModuleStats};
+use crate::options::{Clock, Fork, Options, Restore};
 use crate::profile::Profile;
 use crate::report::ReportBuilder;
 use crate::session::Handle;
@@ -55,8 +56,20 @@ impl ProfilerGuardBuilder {
         max_depth: u32;
         /// See [`Options::buffer_bytes`].
         buffer_bytes: u32;
+        /// See [`Options::label_bytes`]. Labels of threads are in [`ProfilerGuard::profile`] and
+        /// [`ProfilerGuard::take_profile`]; a [`Report`](crate::Report) has no place for them.
+        label_bytes: u32;
+        /// See [`Options::fork`].
+        fork: Fork;
         /// See [`Options::unwinder`].
         unwinder: &str;
+    }
+
+    /// See [`Options::thread_filter`].
+    #[must_use]
+    pub fn thread_filter(mut self, accepts: impl Fn(i32, &str) -> bool + Send + Sync + 'static) -> Self {
+        self.options = self.options.thread_filter(accepts);
+        self
     }
 
     /// Leaves samples out whose interrupted instruction lies in a file whose name contains one of these, as `libc`. Only
@@ -106,7 +119,7 @@ impl ProfilerGuardBuilder {
         let (sink, data) = collector.sink();
         let options = self.options.to_sys(sink, data)?;
         // SAFETY: the collector is dropped by `free_with` after the handle was freed.
-        let handle = unsafe { Handle::start(&options) }?;
+        let handle = unsafe { Handle::start(options) }?;
         Ok(ProfilerGuard {
             inner: Some((handle, collector)),
             frequency: self.options.frequency_or_default(),
@@ -168,7 +181,7 @@ impl ProfilerGuard<'_> {
     /// # Errors
     /// Only where memory runs out.
     pub fn profile(&self) -> Result<Profile> {
-        self.write(&self.collector().look(), true)
+        self.write(&self.collector().look()?, true)
     }
 
     /// As [`ProfilerGuard::profile`], and profiling goes on with an empty one: what continuous profilers want. Every sample
@@ -198,6 +211,9 @@ impl ProfilerGuard<'_> {
         let mut profile = Profile::decode(&bytes)?;
         labels::add(&mut profile.message, &self.labels);
         profile.add_comment(&self.stats()?.comment());
+        // A report is worth more than its remarks.
+        let modules = self.modules().unwrap_or_default();
+        losses::comments(&modules).iter().for_each(|comment| profile.add_comment(comment));
         Ok(profile)
     }
 
@@ -207,6 +223,15 @@ impl ProfilerGuard<'_> {
     /// Only those of a core that does not fit this crate.
     pub fn stats(&self) -> Result<Stats> {
         self.parts().0.stats()
+    }
+
+    /// How stacks were followed through each program and library, those that lost most first: it tells which one to build
+    /// in another way ([`ModuleStats::advice`]).
+    ///
+    /// # Errors
+    /// Only where memory runs out.
+    pub fn modules(&self) -> Result<Vec<ModuleStats>> {
+        self.parts().0.modules()
     }
 
     /// Ends sampling. Samples and counters stay until the guard is dropped.

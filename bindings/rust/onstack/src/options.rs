@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be chosen about a session, in the types of Rust.
 
-use std::ffi::{c_int, c_void, CString};
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::mem::size_of;
-use std::ptr;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::{fmt, ptr};
 
 use onstack_sys as sys;
 
@@ -16,8 +18,33 @@ pub enum Clock {
     /// The CPU time of each thread.
     #[default]
     Cpu,
-    /// Real time. Not in this version: [`Error::Unsupported`].
+    /// Real time: threads that wait are sampled as well. Each tick ends poll, epoll_wait, nanosleep and their like with
+    /// EINTR, which the program must be able to bear.
     Wall,
+}
+
+type Accepts = dyn Fn(i32, &str) -> bool + Send + Sync;
+
+/// Which threads the wall clock samples.
+#[derive(Clone)]
+pub(crate) struct ThreadFilter(Arc<Accepts>);
+
+impl fmt::Debug for ThreadFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ThreadFilter")
+    }
+}
+
+/// What happens in a child of `fork`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fork {
+    /// The child has no session; it may start one.
+    #[default]
+    Stop,
+    /// The child goes on by itself: with counters and samples of its own, from zero. A sink of one's own works on the
+    /// child's copy of what it holds, where locks may look taken by threads that are not there.
+    Follow,
 }
 
 /// What is left of the signal's action once the last session has stopped, if nobody has installed a newer one.
@@ -45,6 +72,9 @@ pub struct Options {
     signal: Option<c_int>,
     max_depth: Option<u32>,
     buffer_bytes: Option<u32>,
+    label_bytes: u32,
+    fork: Fork,
+    thread_filter: Option<ThreadFilter>,
     unwinder: Option<String>,
 }
 
@@ -110,6 +140,26 @@ impl Options {
         self
     }
 
+    /// Room for labels in a sample, at most 4,096 bytes; 0, and so none, unless set. See
+    /// [`thread_label`](crate::thread_label()).
+    pub fn label_bytes(mut self, bytes: u32) -> Self {
+        self.label_bytes = bytes;
+        self
+    }
+
+    /// What happens in a child of `fork`; it has no session unless set.
+    pub fn fork(mut self, fork: Fork) -> Self {
+        self.fork = fork;
+        self
+    }
+
+    /// Which threads are sampled, by number and name, with [`Clock::Wall`]; all unless set. Asked once a thread, when it is
+    /// found, and must not wait. On another clock the start answers [`Error::Options`].
+    pub fn thread_filter(mut self, accepts: impl Fn(i32, &str) -> bool + Send + Sync + 'static) -> Self {
+        self.thread_filter = Some(ThreadFilter(Arc::new(accepts)));
+        self
+    }
+
     /// The unwinder's name: `rules` (default), `frame_pointer` or `pc_only`.
     pub fn unwinder(mut self, name: impl Into<String>) -> Self {
         self.unwinder = Some(name.into());
@@ -146,6 +196,11 @@ impl Options {
             Restore::Exact => sys::ONSTACK_RESTORE_EXACT,
             Restore::Ignore => sys::ONSTACK_RESTORE_IGNORE,
         } as sys::onstack_restore;
+        raw.fork = match self.fork {
+            Fork::Stop => sys::ONSTACK_FORK_STOP,
+            Fork::Follow => sys::ONSTACK_FORK_FOLLOW,
+        } as sys::onstack_fork;
+        raw.label_bytes = self.label_bytes;
         raw.on_stack = switch(self.on_stack);
         raw.threads = switch(self.threads);
         raw.own_threads = switch(self.own_threads);
@@ -155,13 +210,28 @@ impl Options {
         let unwinder = self.unwinder.as_deref().map(CString::new).transpose();
         let unwinder = unwinder.map_err(|_| Error::Unwinder)?;
         raw.unwinder = unwinder.as_ref().map_or(ptr::null(), |name| name.as_ptr());
-        Ok(SysOptions { raw, _unwinder: unwinder })
+        let filter = self.thread_filter.clone().map(Box::new);
+        if let Some(filter) = &filter {
+            raw.thread_filter = Some(accepts);
+            raw.thread_filter_data = (&**filter as *const ThreadFilter).cast_mut().cast();
+        }
+        Ok(SysOptions { raw, filter, _unwinder: unwinder })
     }
 }
 
-/// The core's options together with what they point to; the core copies both while it starts.
+unsafe extern "C" fn accepts(data: *mut c_void, tid: i32, name: *const c_char) -> c_int {
+    // SAFETY: the filter that the session's handle keeps, and a NUL-terminated name that lives during the call.
+    let (filter, name) = unsafe { (&*data.cast::<ThreadFilter>(), CStr::from_ptr(name)) };
+    // A panic must not go through the core; the thread is sampled then.
+    let accepted = catch_unwind(AssertUnwindSafe(|| (filter.0)(tid, &name.to_string_lossy())));
+    c_int::from(accepted.unwrap_or(true))
+}
+
+/// The core's options together with what they point to; the core copies the text while it starts.
 pub(crate) struct SysOptions {
     pub(crate) raw: sys::onstack_options,
+    /// Asked as long as the session lives.
+    pub(crate) filter: Option<Box<ThreadFilter>>,
     _unwinder: Option<CString>,
 }
 

@@ -2,6 +2,8 @@
 //! A profile in pprof's format: ours or another's, from memory or from a file.
 
 use std::fmt;
+#[cfg(feature = "flamegraph")]
+use std::io::BufWriter;
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
@@ -58,6 +60,13 @@ impl Profile {
     /// [`Error::Input`] with the number of the first line that is something else, or when there are no stacks.
     pub fn from_folded(text: &str) -> Result<Self> {
         Ok(Self { message: folded::parse(text)? })
+    }
+
+    /// Looks up lines and inlined functions, and names where there are none, in the debug information of the files that the
+    /// profile names, for a profile of another process on this machine. Files of another build than the one that ran are
+    /// not asked, and what has a source file already stays as it is.
+    pub fn symbolize(&mut self) {
+        crate::offline::complete(&mut self.message);
     }
 
     /// Writes the profile in pprof's format, compressed by gzip, for a file `*.pb.gz`.
@@ -142,7 +151,11 @@ impl Profile {
         if lines.is_empty() {
             return Err(Error::Empty);
         }
-        inferno::flamegraph::from_lines(options, lines.iter().map(String::as_str), writer).map_err(Error::Output)
+        // It writes each tag by itself, some hundred thousand of them.
+        let mut writer = BufWriter::new(writer);
+        inferno::flamegraph::from_lines(options, lines.iter().map(String::as_str), &mut writer)
+            .and_then(|()| writer.flush())
+            .map_err(Error::Output)
     }
 
     /// When the samples began; nothing where the profile does not say.

@@ -61,7 +61,7 @@ impl<'a> ReportBuilder<'a> {
     /// # Errors
     /// Only where memory runs out.
     pub fn build(&self) -> Result<Report> {
-        self.resolved(&self.guard.collector().look())
+        self.resolved(&self.guard.collector().look()?)
     }
 
     /// As [`ReportBuilder::build`], and sampling goes on with an empty report. Every sample is in exactly one of the
@@ -78,7 +78,7 @@ impl<'a> ReportBuilder<'a> {
     /// # Errors
     /// Only where memory runs out.
     pub fn build_unresolved(&self) -> Result<UnresolvedReport> {
-        let interval = self.guard.collector().look();
+        let interval = self.guard.collector().look()?;
         let profile = self.guard.write(&interval, false)?;
         let timing = self.timing(&interval);
         let data = resolve::unresolved(&profile.message, timing.start_time);

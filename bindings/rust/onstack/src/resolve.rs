@@ -125,7 +125,11 @@ pub(crate) fn context(message: ProfileMessage) -> Context {
             ..*mapping
         })
         .collect();
-    let constant = |label: &&crate::message::Label| !matches!(message.text(label.key), "thread" | "thread_id");
+    // Labels of threads differ from sample to sample, and a report has no place for them.
+    let constant = |label: &&crate::message::Label| {
+        !matches!(message.text(label.key), "thread" | "thread_id")
+            && message.sample.iter().all(|sample| sample.label.contains(label))
+    };
     let shared = message.sample.first().map_or(&[][..], |sample| &sample.label);
     let labels = shared
         .iter()

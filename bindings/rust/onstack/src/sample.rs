@@ -48,7 +48,7 @@ impl Truncation {
         (sys::ONSTACK_TRUNCATED_STACK_SWITCH, Truncation::StackSwitch),
         (sys::ONSTACK_TRUNCATED_BY_DESIGN, Truncation::ByDesign),
         (sys::ONSTACK_TRUNCATED_UNWINDER, Truncation::Unwinder),
-        (9, Truncation::NoRule),
+        (sys::ONSTACK_TRUNCATED_NO_RULE, Truncation::NoRule),
     ];
 
     fn from_code(code: u32) -> Self {
@@ -108,6 +108,26 @@ impl<'a> Sample<'a> {
     pub fn frames(&self) -> &'a [u64] {
         // SAFETY: the core says how many there are, and they live as long as the sample.
         unsafe { slice::from_raw_parts(self.raw.frames, self.raw.frame_count as usize) }
+    }
+
+    /// Labels that the sample carries, key and value: those of a goroutine, then those of the thread.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let bytes: &'a [u8] = if self.raw.labels.is_null() {
+            &[]
+        } else {
+            // SAFETY: the core says how many bytes there are, and they live as long as the sample.
+            unsafe { slice::from_raw_parts(self.raw.labels.cast(), self.raw.label_bytes as usize) }
+        };
+        let mut texts = bytes.strip_suffix(b"\0").map(|texts| texts.split(|&byte| byte == 0));
+        std::iter::from_fn(move || {
+            let texts = texts.as_mut()?;
+            Some((texts.next()?, texts.next()?))
+        })
+    }
+
+    /// Whether there were more labels than the session has room for.
+    pub fn labels_were_cut(&self) -> bool {
+        self.raw.flags & sys::ONSTACK_SAMPLE_LABELS_CUT != 0
     }
 
     /// Whether the stack reaches its root, and if not, why.

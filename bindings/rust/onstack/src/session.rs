@@ -13,7 +13,8 @@ use std::{fmt, mem};
 use onstack_sys as sys;
 
 use crate::error::{check, Result};
-use crate::options::{Options, SysOptions};
+use crate::losses::ModuleStats;
+use crate::options::{Options, SysOptions, ThreadFilter};
 use crate::sample::Sample;
 use crate::stats::Stats;
 
@@ -23,7 +24,7 @@ thread_local! {
 }
 
 /// A handle of the core; its owner ends it by [`Handle::free_with`].
-pub(crate) struct Handle(NonNull<sys::onstack_session>);
+pub(crate) struct Handle(NonNull<sys::onstack_session>, Option<Box<ThreadFilter>>);
 
 // SAFETY: the core allows all of its session functions from any thread and takes its own locks.
 unsafe impl Send for Handle {}
@@ -33,11 +34,11 @@ unsafe impl Sync for Handle {}
 impl Handle {
     /// # Safety
     /// The sink in `options` stays callable with its data until this handle has been freed.
-    pub(crate) unsafe fn start(options: &SysOptions) -> Result<Self> {
+    pub(crate) unsafe fn start(options: SysOptions) -> Result<Self> {
         let mut session = ptr::null_mut();
         // SAFETY: the options are filled in, and what they point to lives during the call; the sink is the caller's.
         check(unsafe { sys::onstack_session_start(&options.raw, &mut session) })?;
-        Ok(Self(NonNull::new(session).expect("a start that succeeds gives a handle")))
+        Ok(Self(NonNull::new(session).expect("a start that succeeds gives a handle"), options.filter))
     }
 
     pub(crate) fn stop(&self) -> Result<()> {
@@ -53,6 +54,11 @@ impl Handle {
     pub(crate) fn stats(&self) -> Result<Stats> {
         // SAFETY: the handle is live.
         unsafe { Stats::read(self.0.as_ptr()) }
+    }
+
+    pub(crate) fn modules(&self) -> Result<Vec<ModuleStats>> {
+        // SAFETY: the handle is live.
+        unsafe { ModuleStats::read(self.0.as_ptr()) }
     }
 
     /// Frees the session and hands `data`, which its sink uses, to the caller's drop only when that worked. Where it is
@@ -71,7 +77,7 @@ impl Handle {
         // SAFETY: the handle is live and given up here.
         let freed = unsafe { sys::onstack_session_free(self.0.as_ptr()) };
         if freed < 0 {
-            mem::forget(data);
+            mem::forget((data, self.1));
         }
     }
 }
@@ -188,7 +194,7 @@ impl Session {
         let data = Arc::as_ptr(&state).cast_mut().cast::<c_void>();
         let options = options.to_sys(Some(sink), data)?;
         // SAFETY: the state is dropped by `free_with` after the handle was freed.
-        let handle = unsafe { Handle::start(&options) }?;
+        let handle = unsafe { Handle::start(options) }?;
         Ok(Self { inner: Some((handle, state)) })
     }
 
@@ -220,6 +226,15 @@ impl Session {
     /// Only those of a core that does not fit this crate.
     pub fn stats(&self) -> Result<Stats> {
         self.handle().stats()
+    }
+
+    /// How stacks were followed through each program and library, those that lost most first. Counts samples that the
+    /// sink has had.
+    ///
+    /// # Errors
+    /// [`Error::Context`](crate::Error::Context) inside a sink.
+    pub fn modules(&self) -> Result<Vec<ModuleStats>> {
+        self.handle().modules()
     }
 
     /// Whether the closure has panicked.

@@ -65,8 +65,10 @@ pub struct Stats {
     pub looped: u64,
     /// The unwinder in use.
     pub unwinder: String,
-    /// How stacks are read: `probe`, `copy` or `none`.
+    /// How stacks are read: `probe`, `copy`, `pipe` or `none`.
     pub reader: String,
+    /// What ticks: `cpu`, `wall`, or `cpu-ticker` where timers are refused.
+    pub clock: String,
 }
 
 impl Stats {
@@ -78,7 +80,8 @@ impl Stats {
     /// For a profile's comment: `key=value`, as [`Summary`](crate::Summary) reads them.
     pub(crate) fn comment(&self) -> String {
         let mut text = format!(
-            "{COUNTERS} unwinder={} reader={} period_ns={}",
+            "{COUNTERS} clock={} unwinder={} reader={} period_ns={}",
+            self.clock,
             self.unwinder,
             self.reader,
             self.period.as_nanos()
@@ -140,13 +143,15 @@ impl Stats {
             unwinder: unsafe { text(raw.unwinder) },
             // SAFETY: as above.
             reader: unsafe { text(raw.reader) },
+            // SAFETY: as above.
+            clock: unsafe { text(raw.clock) },
         })
     }
 }
 
 /// # Safety
 /// `pointer` is null or a NUL-terminated string that lives during the call.
-unsafe fn text(pointer: *const c_char) -> String {
+pub(crate) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }

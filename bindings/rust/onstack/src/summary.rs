@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::amount::Amount;
+use crate::losses::{self, ModuleStats};
 use crate::message::ProfileMessage;
 use crate::stacks::{is_named, Stacks};
 
@@ -28,6 +29,8 @@ pub struct Summary {
     pub deepest: usize,
     /// Counters of the sessions, where the profile carries them: ours do.
     pub counters: BTreeMap<String, String>,
+    /// What cut stacks, where the profile says so: the file that lost most first, with an [advice](ModuleStats::advice).
+    pub losses: Vec<ModuleStats>,
     /// What the numbers mean, as `cpu`.
     pub value_type: String,
     /// Their unit, as `nanoseconds`.
@@ -47,6 +50,7 @@ impl Summary {
             value_type: value_type.into(),
             unit: unit.into(),
             counters: counters(profile),
+            losses: losses::of_comments(profile.comment.iter().map(|&index| profile.text(index))),
             ..Self::default()
         };
         let (mut threads, mut files): (HashMap<String, i64>, HashMap<String, i64>) = Default::default();
@@ -117,6 +121,10 @@ impl fmt::Display for Summary {
                 writeln!(f, "{:>18}  {} more", "", sums.len() - 10)?;
             }
         }
+        if !self.losses.is_empty() {
+            writeln!(f, "samples cut behind code of a file, and what helps")?;
+        }
+        self.losses.iter().try_for_each(|module| writeln!(f, "{:>18}  {module}", module.lost))?;
         if self.counters.is_empty() {
             return writeln!(f, "counters: none in this profile (those of onstack carry them)");
         }

@@ -4,34 +4,37 @@
 //!
 //! Lives for one report: debug information of a large program takes much memory, and reports are rare.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void, CString};
 use std::mem::size_of;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::slice;
 
-use addr2line::Loader;
+use addr2line::gimli;
 use onstack_sys as sys;
 
-use crate::debug_file;
 use crate::demangle::demangle;
+use crate::dwarf::{self, DebugInfo, Storage};
 use crate::modules::{self, Module};
 
 pub(crate) struct Symbolizer {
     modules: Vec<Module>,
     #[cfg(feature = "perfmaps")]
     generated: crate::perf_map::PerfMap,
-    /// By index of `modules`; nothing for a file that cannot be read or has no debug information to offer.
-    loaders: HashMap<usize, Option<Loader>>,
 }
 
 /// A function at an address, as the core takes it.
-struct Line {
-    name: Option<CString>,
-    system_name: CString,
-    file: Option<CString>,
-    line: i64,
+pub(crate) struct Line {
+    pub(crate) name: Option<CString>,
+    pub(crate) system_name: CString,
+    pub(crate) file: Option<CString>,
+    pub(crate) line: i64,
+}
+
+/// The answer to one call of the core.
+struct Answer<'a> {
+    addresses: &'a [u64],
+    table: *mut sys::onstack_symbol_table,
 }
 
 impl Symbolizer {
@@ -40,7 +43,6 @@ impl Symbolizer {
             modules: modules::loaded(),
             #[cfg(feature = "perfmaps")]
             generated: crate::perf_map::PerfMap::of_this_process(),
-            loaders: HashMap::new(),
         }
     }
 
@@ -49,44 +51,96 @@ impl Symbolizer {
         (Some(symbolize), (self as *mut Self).cast())
     }
 
-    /// The functions at an address, the innermost inlined one first; none when debug information does not name all.
-    fn lines(&mut self, address: u64) -> Option<Vec<Line>> {
-        let Some(index) = self.modules.iter().position(|module| module.contains(address)) else {
-            return self.generated_line(address).map(|line| vec![line]);
-        };
-        let module = &self.modules[index];
-        let loader = self.loaders.entry(index).or_insert_with(|| debug_file::open(&module.path));
-        let (loader, address) = (loader.as_ref()?, address.wrapping_sub(module.bias));
-        let mut frames = loader.find_frames(address).ok()?;
-        let mut lines = Vec::new();
-        while let Some(frame) = frames.next().ok()? {
-            let function = frame.function?;
-            let system_name = function.raw_name().ok()?;
-            let location = frame.location.as_ref();
-            lines.push(Line {
-                name: demangle(&system_name).and_then(|name| CString::new(name).ok()),
-                system_name: CString::new(system_name.as_bytes()).ok()?,
-                file: location.and_then(|l| l.file).and_then(|file| CString::new(file).ok()),
-                line: location.and_then(|l| l.line).map_or(0, i64::from),
-            });
+    /// Module by module, so that debug information of one is in memory at a time, and each in the order of addresses, so
+    /// that what lies together is read together.
+    fn answer(&self, answer: &Answer<'_>) -> c_int {
+        let module_of = |address| self.modules.iter().position(|module| module.contains(address));
+        let mut order: Vec<(Option<usize>, u64, usize)> =
+            answer.addresses.iter().enumerate().map(|(index, &address)| (module_of(address), address, index)).collect();
+        order.sort_unstable();
+        let mut rest = &order[..];
+        while let Some(&(module, ..)) = rest.first() {
+            let (these, others) = rest.split_at(rest.partition_point(|(other, ..)| *other == module));
+            let result = match module {
+                Some(module) => answer.by_debug_information(&self.modules[module], these),
+                None => self.by_generated_names(answer, these),
+            };
+            if result < 0 {
+                return result;
+            }
+            rest = others;
         }
-        let holder = lines.last_mut()?;
-        if holder.name.is_none() {
-            holder.complete(loader.find_symbol(address));
-        }
-        Some(lines)
+        0
     }
 
     #[cfg(feature = "perfmaps")]
-    fn generated_line(&self, address: u64) -> Option<Line> {
-        let system_name = CString::new(self.generated.find(address)?).ok()?;
-        Some(Line { name: None, system_name, file: None, line: 0 })
+    fn by_generated_names(&self, answer: &Answer<'_>, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
+        let line = |address| {
+            let system_name = CString::new(self.generated.find(address)?).ok()?;
+            Some(vec![Line { name: None, system_name, file: None, line: 0 }])
+        };
+        answer.each(wanted, line)
     }
 
     #[cfg(not(feature = "perfmaps"))]
-    fn generated_line(&self, _address: u64) -> Option<Line> {
-        None
+    fn by_generated_names(&self, _: &Answer<'_>, _: &[(Option<usize>, u64, usize)]) -> c_int {
+        0
     }
+}
+
+impl Answer<'_> {
+    fn by_debug_information(&self, module: &Module, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
+        let storage = Storage::default();
+        // Debug information of other people's making: a panic over it costs names, not the report.
+        match catch_unwind(AssertUnwindSafe(|| DebugInfo::open(&module.path, &storage))) {
+            Ok(Some(info)) => self.each(wanted, |address| lines(&info, address.wrapping_sub(module.bias))),
+            _ => 0,
+        }
+    }
+
+    fn each(&self, wanted: &[(Option<usize>, u64, usize)], lines: impl Fn(u64) -> Option<Vec<Line>>) -> c_int {
+        for &(_, address, index) in wanted {
+            let Ok(Some(lines)) = catch_unwind(AssertUnwindSafe(|| lines(address))) else { continue };
+            for line in &lines {
+                // SAFETY: the table is the one of this call.
+                let result = unsafe { add(self.table, index, line) };
+                if result < 0 {
+                    return result;
+                }
+            }
+        }
+        0
+    }
+}
+
+/// The functions at an address in the file's own terms, the innermost inlined one first; none when debug information
+/// does not name all.
+pub(crate) fn lines(info: &DebugInfo<'_>, address: u64) -> Option<Vec<Line>> {
+    let mut frames = info.frames(address)?;
+    let mut lines = Vec::new();
+    let mut language = None;
+    while let Some(frame) = frames.next().ok()? {
+        let function = frame.function?;
+        let system_name = dwarf::text(&function.name);
+        let location = frame.location.as_ref();
+        language = function.language;
+        lines.push(Line {
+            name: demangle(&system_name).and_then(|name| CString::new(name).ok()),
+            system_name: CString::new(system_name.as_bytes()).ok()?,
+            file: location.and_then(|l| l.file).and_then(|file| CString::new(file).ok()),
+            line: location.and_then(|l| l.line).map_or(0, i64::from),
+        });
+    }
+    let holder = lines.last_mut()?;
+    if holder.name.is_none() && has_manglings(language) {
+        holder.complete(info.nearest_symbol(address));
+    }
+    Some(lines)
+}
+
+/// Names of C are whole in debug information, and reading a symbol table costs more than all else for a library of it.
+fn has_manglings(language: Option<gimli::DwLang>) -> bool {
+    !matches!(language, Some(gimli::DW_LANG_C | gimli::DW_LANG_C89 | gimli::DW_LANG_C99 | gimli::DW_LANG_C11))
 }
 
 impl Line {
@@ -145,22 +199,9 @@ unsafe extern "C" fn symbolize(
     if count == 0 {
         return 0;
     }
-    // SAFETY: the data is the `Symbolizer` given to this write, which nobody else uses meanwhile.
-    let symbolizer = unsafe { &mut *data.cast::<Symbolizer>() };
-    // SAFETY: the core says how many addresses there are.
-    let addresses = unsafe { slice::from_raw_parts(addresses, count) };
-    for (index, &address) in addresses.iter().enumerate() {
-        // Debug information of other people's making: a panic over it costs one address its name.
-        let Ok(Some(lines)) = catch_unwind(AssertUnwindSafe(|| symbolizer.lines(address))) else { continue };
-        for line in &lines {
-            // SAFETY: the table is the one of this call.
-            let result = unsafe { add(table, index, line) };
-            if result < 0 {
-                return result;
-            }
-        }
-    }
-    0
+    // SAFETY: the data is the `Symbolizer` given to this write; the core says how many addresses there are.
+    let (symbolizer, addresses) = unsafe { (&*data.cast::<Symbolizer>(), slice::from_raw_parts(addresses, count)) };
+    symbolizer.answer(&Answer { addresses, table })
 }
 
 /// # Safety

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{action, alone, own_threads};
-use onstack::{Clock, Error, Options, ProfilerGuard, ProfilerGuardBuilder, Session};
+use onstack::{Error, Options, ProfilerGuard, ProfilerGuardBuilder, Session};
 
 /// The error's word, as `Debug` has it.
 fn word(error: &Error) -> String {
@@ -37,7 +37,7 @@ fn each_wrong_option_has_its_word() {
         ("Signal", new().signal(libc::SIGKILL)),
         ("Signal", new().signal(0)),
         ("Signal", new().signal(65)),
-        ("Unsupported", new().clock(Clock::Wall)),
+        ("Options", new().thread_filter(|_, _| true)),
     ];
     for (expected, options) in cases {
         let error = refused(options.clone());

@@ -243,3 +243,28 @@ fn debug_information_may_lie_in_a_file_of_its_own() {
     std::fs::remove_file(debug).unwrap();
     assert!(!run().status.success(), "names came from elsewhere, so this shows nothing");
 }
+
+#[test]
+fn a_profile_of_addresses_gets_its_names_later() {
+    let _alone = alone();
+    let guard = ProfilerGuardBuilder::default().frequency(250).build().unwrap();
+    let limit = std::time::Instant::now() + Duration::from_secs(20);
+    while guard.stats().unwrap().recorded < 20 {
+        assert!(std::time::Instant::now() < limit);
+        burn(Duration::from_millis(50));
+    }
+    guard.stop().unwrap();
+    let named = guard.profile().unwrap().top();
+    let mut bytes = Vec::new();
+    guard.report().build_unresolved().unwrap().write_pprof(&mut bytes).unwrap();
+    let mut profile = onstack::Profile::read(&bytes[..]).unwrap();
+    assert!(profile.top().entries.iter().all(|entry| !entry.name.contains("heavy")));
+    profile.symbolize();
+    // Those that only a symbol table names have none here.
+    let later = profile.top();
+    let heavy = |top: &onstack::Top| {
+        let found = top.entries.iter().find(|entry| entry.name.ends_with("::heavy"));
+        found.map(|entry| (entry.name.clone(), entry.cum))
+    };
+    assert!(heavy(&later).is_some() && heavy(&later) == heavy(&named), "{later}\n{named}");
+}

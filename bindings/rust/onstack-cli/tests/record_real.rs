@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `onstack record` with the library that `make lib` leaves: real programs, every way in which they end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use onstack::Profile;
+
+fn place(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Without the library nothing can be recorded, and that is said.
+fn library() -> Option<PathBuf> {
+    let named = std::env::var_os("ONSTACK_PRELOAD").map(PathBuf::from);
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../build/lib/libonstack-preload.so");
+    let library = named.unwrap_or(built);
+    if !library.exists() {
+        eprintln!("SKIPPED: {} is not built: `onstack record` was NOT tried on a real program", library.display());
+        return None;
+    }
+    Some(library)
+}
+
+/// Spends half a second in `hot`, then ends as the words in its arguments say.
+fn burner() -> PathBuf {
+    const SOURCE: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+volatile unsigned sum;
+__attribute__((noinline)) void hot(void) { for (unsigned i = 0; i < 1000000; i++) sum += i; }
+static void *work(void *from) {
+  struct timespec now;
+  do {
+    hot();
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  } while (now.tv_sec == 0 && now.tv_nsec < 500000000);
+  return from;
+}
+int main(int count, char **words) {
+  const char *how = count > 1 ? words[1] : "return";
+  if (!strcmp(how, "thread")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_join(thread, NULL);
+  } else {
+    work(NULL);
+  }
+  if (!strcmp(how, "_exit")) _exit(3);
+  if (!strcmp(how, "abort")) abort();
+  if (!strcmp(how, "exec")) execl("/bin/sh", "sh", "-c", "exit 3", (char *)NULL);
+  return 3;
+}
+"#;
+    static ONCE: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    ONCE.get_or_init(|| {
+        let (code, program) = (place("burner.c"), place("burner"));
+        fs::write(&code, SOURCE).unwrap();
+        let built = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&code).status();
+        assert!(built.expect("a C compiler").success());
+        program
+    })
+    .clone()
+}
+
+fn record(library: &Path, output: &Path, program: &[&str]) -> Output {
+    let _ = fs::remove_file(output);
+    Command::new(env!("CARGO_BIN_EXE_onstack"))
+        .args(["record", "-F", "199", "-o"])
+        .arg(output)
+        .arg("--preload")
+        .arg(library)
+        .arg("--")
+        .args(program)
+        .output()
+        .expect("the program runs")
+}
+
+fn read(output: &Path) -> Profile {
+    Profile::read(&fs::read(output).unwrap()[..]).unwrap()
+}
+
+#[test]
+fn programs_are_recorded_however_they_end() {
+    let Some(library) = library() else { return };
+    let burner = burner();
+    for (how, code) in [("return", 3), ("_exit", 3), ("exec", 3), ("thread", 3), ("abort", 128 + 6)] {
+        let output = place(&format!("real-{how}.pb.gz"));
+        let ended = record(&library, &output, &[burner.to_str().unwrap(), how]);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{how}: {said}");
+        let profile = read(&output);
+        let (top, summary) = (profile.top(), profile.summary());
+        let hot = top.get("hot").map_or(0, |entry| entry.flat);
+        assert!(top.share(hot) > 0.8, "{how}: {top}");
+        // Half a second of CPU time, give or take what a loaded machine does to timers.
+        assert!((250_000_000..1_500_000_000).contains(&top.total), "{how}: {top}");
+        assert_eq!(summary.counters.get("unwinder").map(String::as_str), Some("rules"), "{how}: {summary}");
+        let bytes = profile.to_bytes();
+        assert!(String::from_utf8_lossy(&bytes).contains("burner.c"), "{how}: no source files");
+        assert!(said.contains(" ticks, ") && said.contains("wrote "), "{how}: {said}");
+    }
+}
+
+#[test]
+fn a_program_that_does_nothing_has_an_empty_profile_and_the_text_says_why() {
+    let Some(library) = library() else { return };
+    let output = place("nothing.pb.gz");
+    let ended = record(&library, &output, &["true"]);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains("no samples"), "{said}");
+    assert_eq!(read(&output).summary().total, 0);
+}
+
+#[test]
+fn children_are_left_out_and_undisturbed() {
+    let Some(library) = library() else { return };
+    let output = place("shell.pb.gz");
+    let script = format!("{} thread; echo $?; {} exec; echo $?", burner().display(), burner().display());
+    let ended = record(&library, &output, &["sh", "-c", &script]);
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "3\n3\n", "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(read(&output).top().get("hot").is_none());
+}
+
+/// On a terminal a line changes while the program runs; `script` makes the terminal.
+#[test]
+fn a_terminal_sees_the_line_change() {
+    let Some(library) = library() else { return };
+    let output = place("terminal.pb.gz");
+    let long = format!("{0}; {0}; {0}; {0}; {0}; {0}", burner().display());
+    let command = format!(
+        "{} record -o {} --preload {} -- sh -c '{long}'",
+        env!("CARGO_BIN_EXE_onstack"),
+        output.display(),
+        library.display()
+    );
+    let Ok(ended) = Command::new("script").args(["-qec", &command, "/dev/null"]).output() else {
+        eprintln!("SKIPPED: `script` (bsdutils) is not installed: the live line was NOT looked at");
+        return;
+    };
+    let seen = String::from_utf8_lossy(&ended.stdout);
+    assert!(seen.contains("\r\u{1b}[Konstack: "), "{seen:?}");
+    assert!(seen.contains("ticks, "), "{seen:?}");
+}

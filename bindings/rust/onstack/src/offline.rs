@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lines and inlined functions for a profile of another process, out of the files that it names.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+
+use object::{Object, ObjectSegment, ReadCache, SegmentFlags};
+
+use crate::dwarf::{DebugInfo, Storage};
+use crate::message::{Function, Line as MessageLine, Mapping, ProfileMessage};
+use crate::symbolize::{lines, Line};
+
+#[cfg(target_pointer_width = "64")]
+type Header = object::elf::FileHeader64<object::NativeEndian>;
+#[cfg(target_pointer_width = "32")]
+type Header = object::elf::FileHeader32<object::NativeEndian>;
+
+/// Gives places that have no file names, lines and inlined functions, as far as debug information on this machine says
+/// them. A file that is not the one that ran, by its build id, is not asked.
+pub(crate) fn complete(message: &mut ProfileMessage) {
+    let mut functions = Functions::of(message);
+    let with_file: HashSet<u64> =
+        message.function.iter().filter(|function| function.filename != 0).map(|function| function.id).collect();
+    for mapping in message.mapping.clone() {
+        let mut wanted: Vec<(u64, usize)> = message
+            .location
+            .iter()
+            .enumerate()
+            .filter(|(_, location)| location.mapping_id == mapping.id && location.address != 0)
+            .filter(|(_, location)| !location.line.iter().any(|line| with_file.contains(&line.function_id)))
+            .map(|(index, location)| (location.address, index))
+            .collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        wanted.sort_unstable();
+        let path = message.text(mapping.filename).to_owned();
+        let Some(bias) = bias(Path::new(&path), &mapping, message.text(mapping.build_id)) else { continue };
+        let storage = Storage::default();
+        let open = || DebugInfo::open(Path::new(&path), &storage);
+        // As for a live report: a panic over strange debug information costs names.
+        let Ok(Some(info)) = catch_unwind(AssertUnwindSafe(open)) else { continue };
+        for (address, index) in wanted {
+            let found = catch_unwind(AssertUnwindSafe(|| lines(&info, address.wrapping_sub(bias))));
+            if let Ok(Some(found)) = found {
+                message.location[index].line = found.iter().map(|line| functions.line(message, line)).collect();
+            }
+        }
+    }
+}
+
+/// Address in the process less address in the file's own terms; nothing for a file of another build.
+fn bias(path: &Path, mapping: &Mapping, build_id: &str) -> Option<u64> {
+    if !path.is_absolute() {
+        return None;
+    }
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = object::read::elf::ElfFile::<Header, _>::parse(&cache).ok()?;
+    let found: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
+    if found != build_id {
+        return None;
+    }
+    // Two segments may share a page of the file; samples lie in the executable one.
+    let executable = |segment: &object::read::elf::ElfSegment<'_, '_, Header, _>| matches!(segment.flags(), SegmentFlags::Elf { p_flags } if p_flags & object::elf::PF_X != 0);
+    let holds = |segment: &object::read::elf::ElfSegment<'_, '_, Header, _>| {
+        let (start, size) = segment.file_range();
+        // Mappings begin at pages, segments anywhere in one.
+        mapping.file_offset.wrapping_add(PAGE) > start && mapping.file_offset < start.saturating_add(size)
+    };
+    let segment = file.segments().filter(executable).find(holds)?;
+    let from_offset = segment.address().wrapping_sub(segment.file_range().0);
+    Some(mapping.memory_start.wrapping_sub(mapping.file_offset).wrapping_sub(from_offset))
+}
+
+const PAGE: u64 = 4096;
+
+/// The functions that were added, by names and file.
+struct Functions {
+    known: HashMap<(i64, i64, i64), u64>,
+    strings: HashMap<String, i64>,
+    last: u64,
+}
+
+impl Functions {
+    fn of(message: &ProfileMessage) -> Self {
+        let strings = message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64));
+        let last = message.function.iter().map(|function| function.id).max().unwrap_or(0);
+        Self { known: HashMap::new(), strings: strings.collect(), last }
+    }
+
+    fn text(&mut self, message: &mut ProfileMessage, text: &str) -> i64 {
+        *self.strings.entry(text.to_owned()).or_insert_with(|| {
+            message.string_table.push(text.to_owned());
+            message.string_table.len() as i64 - 1
+        })
+    }
+
+    fn line(&mut self, message: &mut ProfileMessage, line: &Line) -> MessageLine {
+        let system_name = self.text(message, &line.system_name.to_string_lossy());
+        let name = line.name.as_ref().map_or(system_name, |name| self.text(message, &name.to_string_lossy()));
+        let filename = line.file.as_ref().map_or(0, |file| self.text(message, &file.to_string_lossy()));
+        let last = &mut self.last;
+        let function_id = *self.known.entry((system_name, name, filename)).or_insert_with(|| {
+            *last += 1;
+            message.function.push(Function { id: *last, name, system_name, filename, ..Function::default() });
+            *last
+        });
+        MessageLine { function_id, line: line.line, ..MessageLine::default() }
+    }
+}

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# What takes the crates' users longer than a test may: benchmarks under each version of criterion, profiled with
+# `--profile-time`; the crate linked to an installed C library; the crates as they would be published.
+# Usage: tests/more.sh [criterion] [system] [package]   (default: all). 77: a part could not be had and was skipped.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD/../..
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/build/rust}
+work=$CARGO_TARGET_DIR/more
+mkdir -p "$work"
+failed=0 skipped=0
+fail() { echo "FAIL $*"; failed=1; }
+
+# A program of its own outside the workspace, as users have it.
+project() { # name, dependencies
+  mkdir -p "$work/$1/src"
+  printf '[package]\nname = "%s"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\n%s\n' "$1" "$2" >"$work/$1/Cargo.toml"
+}
+
+criterion_version() { # 0.6, output, file that it leaves
+  local name=criterion-${1/./_}
+  project "$name" "onstack = { path = \"$PWD/onstack\", features = [\"flamegraph\", \"$name\"] }
+criterion = { version = \"$1\", default-features = false }"
+  cat >"$work/$name/src/main.rs" <<RUST
+use criterion::{criterion_group, criterion_main, Criterion};
+use onstack::criterion::{Output, PProfProfiler};
+
+#[inline(never)]
+fn mixed(rounds: u64) -> u64 {
+    (0..rounds).fold(rounds | 1, |state, _| (state ^ (state >> 7)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+fn bench(criterion: &mut Criterion) {
+    criterion.bench_function("Mixing", |bencher| bencher.iter(|| mixed(std::hint::black_box(20_000))));
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_profiler(PProfProfiler::new(250, $2));
+    targets = bench
+}
+criterion_main!(benches);
+RUST
+  (cd "$work/$name" && cargo build --quiet --release) || { fail "criterion $1: build"; return; }
+  rm -rf "$work/$name/run"
+  mkdir "$work/$name/run"
+  # It wants to be told that it is a benchmark.
+  (cd "$work/$name/run" && CRITERION_HOME=$PWD timeout -k 5 120 "$CARGO_TARGET_DIR/release/$name" --bench --profile-time 2 >log 2>&1) ||
+    { fail "criterion $1: run"; tail -5 "$work/$name/run/log"; return; }
+  grep -qa 'mixed' "$work/$name/run/Mixing/profile/$3" || { fail "criterion $1: $3 does not know what was measured"; return; }
+  echo "ok   criterion $1: $3"
+}
+
+criterion() {
+  criterion_version 0.5 'Output::Flamegraph(None)' flamegraph.svg
+  criterion_version 0.6 'Output::Protobuf' profile.pb
+  criterion_version 0.7 'Output::Flamegraph(None)' flamegraph.svg
+  criterion_version 0.8 'Output::Protobuf' profile.pb
+}
+
+# Found by pkg-config in a directory of its own, and used from there: the program must hold no copy of the core.
+system() {
+  local prefix=$work/prefix
+  command -v pkg-config >/dev/null 2>&1 || { echo "SKIPPED: pkg-config is missing: the feature 'system' was NOT tried"; skipped=1; return; }
+  rm -rf "$prefix"
+  make --no-print-directory -s -C "$root" install PREFIX="$prefix" >"$work/install.log" 2>&1 ||
+    { fail "system: make install"; tail -5 "$work/install.log"; return; }
+  local pc
+  pc=$(dirname "$(find "$prefix" -name onstack.pc | head -1)")
+  project on-system "onstack = { path = \"$PWD/onstack\", features = [\"system\"] }"
+  cat >"$work/on-system/src/main.rs" <<'RUST'
+fn main() {
+    let guard = onstack::ProfilerGuard::new(250).unwrap();
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let mut x = 1u64;
+    while guard.stats().unwrap().recorded < 5 {
+        assert!(std::time::Instant::now() < limit, "no sample within 20 s");
+        (0..100_000).for_each(|_| x = std::hint::black_box(x.wrapping_mul(7)));
+    }
+    guard.stop().unwrap();
+    println!("{} samples", guard.report().build().unwrap().data.len());
+}
+RUST
+  (cd "$work/on-system" && PKG_CONFIG_PATH=$pc cargo build --quiet --release) || { fail "system: build"; return; }
+  local program=$CARGO_TARGET_DIR/release/on-system library
+  readelf -d "$program" | grep -q 'NEEDED.*libonstack\.so' || { fail "system: the program does not ask for libonstack.so"; return; }
+  library=$(dirname "$(find "$prefix" -name libonstack.so | head -1)")
+  LD_LIBRARY_PATH=$library timeout -k 5 60 "$program" || { fail "system: run"; return; }
+  # Without the library there is a text that says what to do.
+  (cd "$work/on-system" && touch src/main.rs && PKG_CONFIG_PATH=/nowhere PKG_CONFIG_LIBDIR=/nowhere \
+    CARGO_TARGET_DIR=$work/on-system/without cargo build --quiet --release >"$work/without.log" 2>&1) && fail "system: built without a library"
+  grep -q 'PKG_CONFIG_PATH' "$work/without.log" || fail "system: no text says what to do without a library"
+  rm -rf "$work/on-system/without"
+  echo "ok   system: linked to an installed library"
+}
+
+package() {
+  tests/check.sh package || failed=1
+}
+
+for part in ${*:-criterion system package}; do "$part"; done
+[ $failed = 0 ] || exit 1
+[ $skipped = 0 ] || exit 77
+echo "rust-more: passed: ${*:-criterion system package}"
