@@ -40,6 +40,15 @@ int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_
   return onstack_profile_write_pprof(profile, &options, onstackgo_on_bytes, (void *)handle);
 }
 
+static int onstackgo_on_module(void *handle, const onstack_module_stats *module) {
+  onstackgoModule((uintptr_t)handle, (onstack_module_stats *)module);
+  return 0;
+}
+
+int onstackgo_modules(onstack_session *session, uintptr_t handle) {
+  return onstack_session_modules(session, onstackgo_on_module, (void *)handle);
+}
+
 int onstackgo_symbol_add(onstack_symbol_table *table, size_t index, const char *name, const char *file, int64_t line,
                          int64_t start_line) {
   onstack_symbol_line added = {

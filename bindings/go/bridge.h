@@ -24,6 +24,9 @@ int onstackgo_options(onstack_options *options, onstack_profile *profile);
 int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns,
                     uintptr_t handle);
 
+/* Calls onstackgoModule with `handle` for each module that samples of the session were in. */
+int onstackgo_modules(onstack_session *session, uintptr_t handle);
+
 /* onstack_symbol_add for strings that live during the call; start_line and line 0: unknown. */
 int onstackgo_symbol_add(onstack_symbol_table *table, size_t index, const char *name, const char *file, int64_t line,
                          int64_t start_line);

@@ -24,6 +24,7 @@ const (
 	ErrUnsupported Error = -4103 // not available on this system or in this build; is also errors.ErrUnsupported
 	ErrVersion     Error = -4104 // header and library do not fit together
 	ErrContext     Error = -4105 // called where it must not be
+	ErrClock       Error = -4106 // nothing here can tick: timers are refused, and signals of a thread do not arrive either
 )
 
 var (

@@ -68,7 +68,9 @@ func compare(t *testing.T, alone, beside guestResult) {
 	if with < without*0.8 || with > without*1.2 {
 		t.Errorf("Go's profile changed: %+v alone, %+v beside ours", alone, beside)
 	}
-	if ours := rate(beside.OurTicks, beside.OurTime); ours < onstack.DefaultRate*0.9 || ours > onstack.DefaultRate*1.1 {
+	// Little more than a second on threads that come and go on a busy machine: as wide as for Go. TestStatsBalance and the core's
+	// test_scale close the books.
+	if ours := rate(beside.OurTicks, beside.OurTime); ours < onstack.DefaultRate*0.8 || ours > onstack.DefaultRate*1.2 {
 		t.Errorf("our profile at %d Hz: %+v", onstack.DefaultRate, beside)
 	}
 }

@@ -95,11 +95,13 @@ func WithUnwinder(name string) Option {
 type Clock uint8
 
 const (
-	ClockCPU  Clock = 1 // CPU time of each thread (default)
-	ClockWall Clock = 2 // real time: threads that wait are sampled as well
+	ClockCPU Clock = 1 // CPU time of each thread (default)
+	// Real time: threads that wait are sampled as well, Go's idle ones too. Each tick ends system calls of native code that
+	// wait (poll, nanosleep) with EINTR, which that code must be able to bear; Go's own does.
+	ClockWall Clock = 2
 )
 
-// WithClock sets the clock. Errors: ErrOptions; ErrUnsupported at Start for a clock that this version does not have.
+// WithClock sets the clock. Errors: ErrOptions; ErrClock at Start where nothing can tick.
 func WithClock(clock Clock) Option {
 	return func(c *config) error {
 		if clock != ClockCPU && clock != ClockWall {

@@ -90,7 +90,7 @@ func (s *profileState) close() error {
 }
 
 // Reset forgets the samples so far, so that the next WriteTo tells what came since. Samples that arrive between a
-// WriteTo and the Reset after it are lost. Errors: ErrClosed.
+// WriteTo and the Reset after it are lost: use TakeTo where reports are to add up. Errors: ErrClosed.
 func (p *Profile) Reset() error {
 	defer runtime.KeepAlive(p)
 	p.session.poll()

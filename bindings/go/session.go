@@ -24,15 +24,16 @@ const labelBytes = 256
 
 // session is a session of the core and the goroutine that empties its buffer. It makes no thread.
 type session struct {
-	quit    chan struct{}
-	done    chan struct{}
-	ending  sync.Once
-	handle  *C.onstack_session // written under mu; nil once stopped
-	mu      sync.RWMutex       // read: the handle is in use; write: it is going away
-	final   Stats              // once stopped
-	stopped time.Time
-	started time.Time
-	labels  bool // samples carry goroutine labels
+	quit         chan struct{}
+	done         chan struct{}
+	ending       sync.Once
+	handle       *C.onstack_session // written under mu; nil once stopped
+	mu           sync.RWMutex       // read: the handle is in use; write: it is going away
+	final        Stats              // once stopped
+	finalModules []ModuleStats      // once stopped
+	stopped      time.Time
+	started      time.Time
+	labels       bool // samples carry goroutine labels
 }
 
 // startSession begins sampling into table, which must outlive the session.
@@ -104,6 +105,7 @@ func (s *session) stop() error {
 	s.stopped = time.Now()
 	err := coreError("stop", int(C.onstack_session_stop(s.handle)))
 	s.final = s.coreStats()
+	s.finalModules = s.coreModules()
 	if freed := coreError("stop", int(C.onstack_session_free(s.handle))); freed != nil {
 		return freed
 	}
@@ -177,6 +179,7 @@ func (s *session) coreStats() Stats {
 		GoroutineLabels: s.labels,
 		Unwinder:        C.GoString(c.unwinder),
 		Reader:          C.GoString(c.reader),
+		Clock:           C.GoString(c.clock),
 	}
 	for reason := range stats.TruncatedBy {
 		stats.TruncatedBy[reason] = uint64(c.truncated_by[reason])

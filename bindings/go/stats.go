@@ -36,7 +36,7 @@ func (t Truncation) String() string {
 //	Ticks == Recorded + Unattributed + DroppedRingFull + DroppedNoStack + DroppedUnwinder + DroppedStopping
 type Stats struct {
 	Running bool
-	Period  time.Duration // CPU time between two ticks of a thread
+	Period  time.Duration // of the clock, between two ticks of a thread
 
 	Ticks     uint64 // recognized as this profile's
 	Recorded  uint64 // ticks whose sample was kept
@@ -69,5 +69,6 @@ type Stats struct {
 	GoroutineLabels bool
 
 	Unwinder string // in use
-	Reader   string // how memory is read: "probe", "copy", "none"
+	Reader   string // how memory is read: "probe", "copy", "pipe", "none"
+	Clock    string // what ticks: "cpu", "wall", or "cpu-ticker" where timers are refused
 }

@@ -115,7 +115,13 @@ func TestStorms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			goroutines := runtime.NumGoroutine()
 			p := start(t, onstack.WithRate(1000))
-			storm(t, time.Now().Add(500*time.Millisecond))
+			// On a busy machine half a second can have a handful of samples, each of many ticks.
+			for limit := time.Now().Add(20 * time.Second); ; {
+				storm(t, time.Now().Add(500*time.Millisecond))
+				if p.Stats().Samples >= 40 || time.Now().After(limit) {
+					break
+				}
+			}
 			if err := p.Stop(); err != nil {
 				t.Fatal(err)
 			}

@@ -27,6 +27,12 @@ func (*Profile) Stop() error { return ErrUnsupported }
 // Close answers ErrUnsupported.
 func (*Profile) Close() error { return ErrUnsupported }
 
+// TakeTo answers ErrUnsupported.
+func (*Profile) TakeTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
+
+// Modules is empty.
+func (*Profile) Modules() []ModuleStats { return nil }
+
 // Reset answers ErrUnsupported.
 func (*Profile) Reset() error { return ErrUnsupported }
 

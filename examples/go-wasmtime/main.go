@@ -60,6 +60,7 @@ func run(w io.Writer, directory string, duration time.Duration, options []onstac
 type profiles struct {
 	files     map[string][]byte
 	stats     onstack.Stats
+	modules   []onstack.ModuleStats
 	ours, gos *profile.Profile
 	compiled  uint64
 	spent     time.Duration // CPU time of the process
@@ -120,7 +121,7 @@ func (p *profiles) collect(session *onstack.Profile, gos []byte) error {
 	if err := session.WriteFolded(&folded); err != nil {
 		return err
 	}
-	p.stats = session.Stats()
+	p.stats, p.modules = session.Stats(), session.Modules()
 	p.files = map[string][]byte{"onstack.pb.gz": ours.Bytes(), "go.pb.gz": gos, "onstack.folded": folded.Bytes()}
 	var err error
 	if p.ours, err = profile.ParseData(ours.Bytes()); err != nil {
@@ -153,6 +154,12 @@ func (p *profiles) report(w io.Writer) error {
 			fmt.Fprintf(w, "  %v: %d", onstack.Truncation(reason), n)
 		}
 	}
-	fmt.Fprintf(w, "\ndebug symbols of the C library: %s\n", libcSymbols(p.ours))
+	fmt.Fprintln(w)
+	for _, module := range p.modules {
+		if module.Lost*100 > s.Samples {
+			fmt.Fprintf(w, "  %d of them in %v\n", module.Lost, module)
+		}
+	}
+	fmt.Fprintf(w, "debug symbols of the C library: %s\n", libcSymbols(p.ours))
 	return nil
 }

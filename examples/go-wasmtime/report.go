@@ -31,7 +31,8 @@ type summary struct {
 	top          []flat
 	total, named time.Duration
 	boundary     time.Duration // in runtime.cgocall, Go's name for whatever native code was called
-	threads      int           // distinct threads that have a name
+	callers      callers
+	threads      int // distinct threads that have a name
 }
 
 func summarize(p *profile.Profile) (summary, error) {
@@ -57,6 +58,7 @@ func summarize(p *profile.Profile) (summary, error) {
 			threads[id[0]] = true
 		}
 	}
+	s.callers = nativeCallers(p, cpuIndex)
 	s.threads = len(threads)
 	for name, cpu := range byName {
 		s.top = append(s.top, flat{name, cpu})
@@ -113,6 +115,8 @@ func printSideBySide(w io.Writer, ours, gos summary, spent time.Duration) {
 		share(gos.named, gos.total))
 	fmt.Fprintf(w, "%-46s %9.1f%%  %12.1f%%\n", "  of these runtime.cgocall: native code unseen", share(ours.boundary, ours.total),
 		share(gos.boundary, gos.total))
+	fmt.Fprintf(w, "%-46s %9.1f%%\n", "native time on goroutines with its Go callers",
+		share(ours.callers.withGo, ours.callers.native))
 	fmt.Fprintf(w, "%-46s %10d  %13d\n", "threads with a name", ours.threads, gos.threads)
 }
 

@@ -11,6 +11,35 @@ import (
 	"github.com/google/pprof/profile"
 )
 
+func TestNativeTimeOfGoroutinesHasItsCallers(t *testing.T) {
+	functions := map[string]*profile.Location{}
+	for name, file := range map[string]string{
+		"malloc": "malloc.c", "wasm": "compile.rs", "runtime.asmcgocall": "asm_amd64.s", "main.f": "main.go", "start_thread": "",
+		"threadentry": "", "std::sys::thread::Thread::new::thread_start": "thread.rs",
+	} {
+		functions[name] = &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name, Filename: file}}}}
+	}
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "cpu"}}}
+	for i, stack := range []string{
+		"malloc wasm runtime.asmcgocall main.f",              // 1: as it should be
+		"main.f",                                             // 2: not native
+		"malloc wasm start_thread",                           // 4: a thread of Rust's
+		"malloc wasm",                                        // 8: lost its callers
+		"malloc threadentry start_thread",                    // 16: a thread of Go's without its callers
+		"runtime.asmcgocall threadentry start_thread",        // 32: the runtime itself
+		"malloc std::sys::thread::Thread::new::thread_start", // 64: another of Rust's
+	} {
+		sample := &profile.Sample{Value: []int64{1 << i}}
+		for _, name := range strings.Fields(stack) {
+			sample.Location = append(sample.Location, functions[name])
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	if c := nativeCallers(p, 0); c != (callers{native: 1 + 8 + 16, withGo: 1}) {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestOnlyFunctionsCountAsNamed(t *testing.T) {
 	library := &profile.Mapping{ID: 1, File: "/usr/lib/libc.so.6"}
 	at := func(cpu int64, name string) *profile.Sample {

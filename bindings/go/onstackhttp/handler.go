@@ -23,7 +23,8 @@ const maxDuration = time.Hour
 // parameters are
 //
 //	seconds  how long, a decimal number up to 3600; default 30
-//	hz       samples per second of CPU time, 1 to 10000; default 99, or what opts say
+//	hz       samples per second of the clock, 1 to 10000; default 99, or what opts say
+//	clock    "cpu" or "wall" (real time: what waits is seen too); default cpu, or what opts say
 //
 // Requests are profiled side by side, each by its own session; when all of them are in use the answer is 503 with
 // Retry-After. Bad values, and more seconds than the server's WriteTimeout lets it answer, are answered with 400 and a
@@ -49,7 +50,7 @@ func Handler(opts ...onstack.Option) http.Handler {
 // profileRequest is what a query asks for.
 type profileRequest struct {
 	duration time.Duration
-	rate     []onstack.Option // empty: the handler's
+	options  []onstack.Option // beside the handler's
 }
 
 func parse(r *http.Request) (profileRequest, error) {
@@ -69,7 +70,14 @@ func parse(r *http.Request) (profileRequest, error) {
 		if err != nil {
 			return request, fmt.Errorf("onstack: hz=%q: give a whole number from 1 to 10000", text)
 		}
-		request.rate = []onstack.Option{onstack.WithRate(hz)}
+		request.options = append(request.options, onstack.WithRate(hz))
+	}
+	if text := query.Get("clock"); text != "" {
+		clock, known := map[string]onstack.Clock{"cpu": onstack.ClockCPU, "wall": onstack.ClockWall}[text]
+		if !known {
+			return request, fmt.Errorf("onstack: clock=%q: give cpu or wall", text)
+		}
+		request.options = append(request.options, onstack.WithClock(clock))
 	}
 	if limit := writeTimeout(r); limit > 0 && request.duration >= limit {
 		return request, fmt.Errorf("onstack: %v is more than this server's WriteTimeout of %v allows: ask for less with "+
@@ -88,7 +96,7 @@ func writeTimeout(r *http.Request) time.Duration {
 }
 
 func serve(w http.ResponseWriter, r *http.Request, request profileRequest, opts []onstack.Option) {
-	profile, err := onstack.Collect(r.Context(), request.duration, append(opts[:len(opts):len(opts)], request.rate...)...)
+	profile, err := onstack.Collect(r.Context(), request.duration, append(opts[:len(opts):len(opts)], request.options...)...)
 	if r.Context().Err() != nil {
 		return // the client has gone, and there is nobody to tell
 	}

@@ -97,6 +97,7 @@ func TestBadRequests(t *testing.T) {
 		"?seconds=1&hz=-5":   "WithRate(-5)",
 		"?seconds=1&hz=99.5": "whole number",
 		"?seconds=1&hz=x":    "whole number",
+		"?seconds=1&clock=x": "cpu or wall",
 		// The core's own limit, and the two ways of asking for more than WriteTimeout allows.
 		"?seconds=1&hz=10001": "start",
 		"?seconds=2":          "WriteTimeout of 2s",
@@ -126,7 +127,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	request, err := parse(httptest.NewRequest(http.MethodGet, "/", nil))
-	if err != nil || request.duration != 30*time.Second || len(request.rate) != 0 {
+	if err != nil || request.duration != 30*time.Second || len(request.options) != 0 {
 		t.Errorf("%+v %v", request, err)
 	}
 	url := serveOn(t, 0, onstack.WithRate(50))
@@ -137,6 +138,24 @@ func TestDefaults(t *testing.T) {
 	}
 	if p.Period != (20 * time.Millisecond).Nanoseconds() {
 		t.Errorf("period %d ns with the handler's 50 Hz", p.Period)
+	}
+}
+
+func TestWallClock(t *testing.T) {
+	url := serveOn(t, 0)
+	for clock, kind := range map[string]string{"wall": "wall", "cpu": "cpu", "": "cpu"} {
+		_, body := get(t, url+"?seconds=0.3&clock="+clock)
+		p, err := profile.ParseData([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Without a sample a profile does not say what its clock is; this one's threads wait, which only one clock sees.
+		if len(p.Sample) == 0 && clock == "wall" {
+			t.Error("nothing waits on the wall clock")
+		}
+		if last := p.SampleType[len(p.SampleType)-1].Type; len(p.Sample) > 0 && last != kind {
+			t.Errorf("clock=%s: %s", clock, last)
+		}
 	}
 }
 

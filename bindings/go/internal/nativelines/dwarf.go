@@ -141,6 +141,9 @@ func (r *reader) readEntries(entries *dwarf.Reader, files []*dwarf.LineFile) {
 			continue
 		case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
 			inside := r.inEntry(entry)
+			if entry.Tag == dwarf.TagSubprogram { // an address lies in one of them; more are other names of it
+				inside = slices.DeleteFunc(inside, func(address uint64) bool { return len(r.calls[address]) > 0 })
+			}
 			for _, address := range inside {
 				r.calls[address] = append(r.calls[address], r.callOf(entry, files))
 			}

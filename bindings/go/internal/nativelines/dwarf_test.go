@@ -53,6 +53,49 @@ func build(t *testing.T, flags ...string) string {
 	return library
 }
 
+// Assemblers write a subprogram for each name of a function, side by side: glibc's clone3 has three.
+const aliases = `
+.text
+.globl one, outer, three
+.type one,@function
+.type outer,@function
+.type three,@function
+one:
+outer:
+three:
+  nop
+  ret
+.size one,.-one
+.size outer,.-outer
+.size three,.-three
+.section .note.GNU-stack,"",@progbits
+`
+
+func TestAliasesAreOneFrame(t *testing.T) {
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	dir := t.TempDir()
+	file, library := filepath.Join(dir, "aliases.S"), filepath.Join(dir, "libaliases.so")
+	if err := os.WriteFile(file, []byte(aliases), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(compiler, "-g", "-shared", "-Wl,--build-id", "-o", library, file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	m, wanted := moduleOf(t, library)
+	found := m.read(wanted)
+	if len(found) == 0 {
+		t.Skip("this assembler describes no functions")
+	}
+	for address, frames := range found {
+		if len(frames) != 1 {
+			t.Errorf("%#x has %d frames: %v", address, len(frames), frames)
+		}
+	}
+}
+
 // moduleOf is the library as if it were mapped.
 func moduleOf(t *testing.T, library string) (m *module, wanted []uint64) {
 	t.Helper()

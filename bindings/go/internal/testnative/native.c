@@ -42,6 +42,12 @@ __attribute__((noinline)) void testnative_churn(size_t milliseconds) {
   for (int i = 0; i < 64; i++) free(kept[i]);
 }
 
+/* Waits, in as many pieces as signals make of it. */
+__attribute__((noinline)) void testnative_sleep(size_t milliseconds) {
+  struct timespec left = {.tv_sec = (time_t)(milliseconds / 1000), .tv_nsec = (long)(milliseconds % 1000) * 1000000};
+  while (nanosleep(&left, &left) != 0) testnative_sink++;
+}
+
 __attribute__((noinline)) void testnative_call(size_t handle) {
   testnativeCallback(handle);
   testnative_sink++;
@@ -75,6 +81,7 @@ __attribute__((noinline)) void testnative_outer(testnative_job job, size_t argum
 }
 
 void testnative_run_spin(int milliseconds) { testnative_outer(testnative_spin, (size_t)milliseconds); }
+void testnative_run_sleep(int milliseconds) { testnative_outer(testnative_sleep, (size_t)milliseconds); }
 void testnative_run_malloc(int milliseconds) { testnative_outer(testnative_churn, (size_t)milliseconds); }
 void testnative_run_callback(size_t handle) { testnative_outer(testnative_call, handle); }
 void testnative_run_crash(void) { testnative_outer(testnative_crash, 0); }

@@ -30,6 +30,9 @@ func Spin(d time.Duration) { C.testnative_run_spin(C.int(d.Milliseconds())) }
 // Malloc spends it in testnative_churn, most of that inside malloc and free.
 func Malloc(d time.Duration) { C.testnative_run_malloc(C.int(d.Milliseconds())) }
 
+// Sleep waits in testnative_sleep.
+func Sleep(d time.Duration) { C.testnative_run_sleep(C.int(d.Milliseconds())) }
+
 // Thread is Spin on a thread that Go does not know.
 func Thread(d time.Duration) error {
 	if code := C.testnative_run_thread(C.int(d.Milliseconds())); code != 0 {

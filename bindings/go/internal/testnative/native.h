@@ -8,6 +8,7 @@
 void testnative_run_spin(int milliseconds);
 void testnative_run_callback(size_t handle);
 void testnative_run_crash(void);
+void testnative_run_sleep(int milliseconds);
 void testnative_run_malloc(int milliseconds);
 
 /* testnative_run_spin on a thread that Go does not know; returns when it has ended. 0, or an errno. */
