@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/host_action.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+#include "preload/next.h"
+
+typedef int (*host_sigaction)(int, const struct sigaction *, struct sigaction *);
+
+/*
+ * A sequence lock: odd while somebody writes. Writers have every signal blocked, so a handler never waits for the thread
+ * that it interrupted; those on other threads wait for some stores.
+ */
+static struct {
+  int32_t pid; /* 0: not taken over */
+  uint32_t turn;
+  struct sigaction action;
+} host;
+
+/* Plain copies: what a reader tore is thrown away by the second look at `turn`. */
+static struct sigaction host_read(void) {
+  struct sigaction copy;
+  uint32_t turn;
+  do {
+    while ((turn = onstack_observe(&host.turn)) & 1) continue;
+    copy = *(const volatile struct sigaction *)&host.action;
+    onstack_fence_observe();
+  } while (onstack_load_relaxed(&host.turn) != turn);
+  return copy;
+}
+
+void onstack_host_action_change(const struct sigaction *action, struct sigaction *old) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, mask;
+  struct sigaction wanted;
+  if (action) wanted = *action; /* before the lock: it may lie in memory that faults */
+  if (!action) {
+    if (old) *old = host_read();
+    return;
+  }
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &mask);
+  uint32_t turn = onstack_load_relaxed(&host.turn) & ~1u;
+  while (!onstack_cas(&host.turn, &turn, turn + 1)) turn &= ~1u;
+  onstack_fence_publish();
+  struct sigaction before = host.action;
+  host.action = wanted;
+  onstack_publish(&host.turn, turn + 2);
+  onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
+  if (old) *old = before;
+}
+
+/* The mask that the kernel would have given the handler, on top of the interrupted code's. */
+static void host_call(const struct sigaction *action, int signal, siginfo_t *info, void *context) {
+  onstack_kernel_sigset mask = 0, old;
+  for (int other = 1; other <= 64; other++)
+    if (sigismember(&action->sa_mask, other) == 1) mask |= ONSTACK_SIGBIT(other);
+  onstack_kernel_sigset own = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_BLOCK, &mask, &old);
+  if (action->sa_flags & SA_NODEFER) onstack_sys_sigprocmask(SIG_UNBLOCK, &own, NULL);
+  if (action->sa_flags & SA_SIGINFO)
+    action->sa_sigaction(signal, info, context);
+  else
+    action->sa_handler(signal);
+  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+static void host_handler(int signal, siginfo_t *info, void *context) {
+  struct sigaction action = host_read();
+  if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) return;
+  if (action.sa_flags & (int)SA_RESETHAND) {
+    struct sigaction reset = action;
+    reset.sa_handler = SIG_DFL;
+    onstack_host_action_change(&reset, NULL);
+  }
+  host_call(&action, signal, info, context);
+}
+
+void onstack_host_action_begin(void) {
+  host_sigaction next = (host_sigaction)onstack_next(ONSTACK_NEXT_SIGACTION);
+  struct sigaction ours = {.sa_sigaction = host_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+  sigemptyset(&ours.sa_mask);
+  if (!next || next(SIGPROF, &ours, &host.action) != 0) return;
+  host.pid = onstack_sys_getpid();
+}
+
+void onstack_host_action_forked(void) {
+  if (host.pid == 0) return;
+  host.turn &= ~1u; /* another thread of the parent's was writing: its change did or did not happen */
+  host.pid = onstack_sys_getpid();
+}
+
+bool onstack_host_action_is_ours(int signal) {
+  return signal == SIGPROF && host.pid != 0 && host.pid == onstack_sys_getpid();
+}

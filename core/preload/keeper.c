@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/keeper.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+#include "control/threads.h"
+#include "preload/report.h"
+#include "preload/sampling.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define KEEPER_STACK_BYTES ((size_t)1 << 20)
+#define KEEPER_GRACE_NS 1000000u
+#define KEEPER_STATUS_NS 1000000000u
+#define KEEPER_LOOK_NS 50000000u /* between two looks whether the host's threads have all ended */
+/* Saves: the first early for programs that end uncaught after a second, then at most a hundredth of the time goes into
+   them, and no more than ten seconds are ever lost unless a save takes long. */
+#define KEEPER_SAVE_FIRST_NS 500000000u
+#define KEEPER_SAVE_MOST_NS 10000000000u
+#define KEEPER_SAVE_SHARE 100u
+
+/* Written by who asks and read by the keeper, and the other way round; reset in the child of a fork. */
+static struct {
+  const onstack_settings_of_preload *settings;
+  onstack_kernel_sigset mask; /* of the thread that made the keeper */
+  int32_t pid;       /* 0: no keeper */
+  uint32_t wake;     /* futex; raised by each wish */
+  uint32_t answered; /* futex; raised by each answer */
+  uint32_t saves, saved; /* wishes, and how many of them are fulfilled */
+  uint32_t end, ended;
+  uint32_t toggles;
+  uint32_t written; /* the last save left a profile */
+} keeper;
+
+/* The keeper's own. */
+typedef struct keeper_state {
+  uint32_t toggles; /* followed so far */
+  bool started;     /* there is something to end */
+  int next_number;
+  uint64_t save_at_ns, save_pause_ns, tell_at_ns;
+} keeper_state;
+
+static uint64_t keeper_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void keeper_raise(uint32_t *word) {
+  onstack_dekker_add(word, 1u);
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+static void keeper_wait(uint32_t *word, uint32_t seen, uint64_t ns) {
+  struct onstack_timespec pause = {(int64_t)(ns / 1000000000u), (int64_t)(ns % 1000000000u)};
+  onstack_sys_futex_wait(word, seen, &pause);
+}
+
+static void keeper_begin(keeper_state *state, int number) {
+  state->started = onstack_sampling_start(keeper.settings, number) == 0;
+  uint64_t now = keeper_now_ns();
+  state->save_pause_ns = KEEPER_SAVE_FIRST_NS;
+  state->save_at_ns = now + state->save_pause_ns;
+  state->tell_at_ns = now + KEEPER_STATUS_NS;
+}
+
+static void keeper_finish(keeper_state *state) {
+  if (state->started) onstack_sampling_end(keeper.settings);
+  state->started = false;
+}
+
+static void keeper_follow_toggles(keeper_state *state) {
+  uint32_t toggles = onstack_observe(&keeper.toggles);
+  for (; state->toggles != toggles; state->toggles++) {
+    if (state->toggles % 2 == 0)
+      keeper_begin(state, state->next_number++);
+    else
+      keeper_finish(state);
+  }
+}
+
+static void keeper_save(keeper_state *state) {
+  uint64_t begun = keeper_now_ns();
+  onstack_publish(&keeper.written, (uint32_t)onstack_sampling_save(keeper.settings));
+  uint64_t ended = keeper_now_ns(), share = (ended - begun) * KEEPER_SAVE_SHARE;
+  state->save_pause_ns *= 2;
+  if (state->save_pause_ns > KEEPER_SAVE_MOST_NS) state->save_pause_ns = KEEPER_SAVE_MOST_NS;
+  state->save_at_ns = ended + (share > state->save_pause_ns ? share : state->save_pause_ns);
+}
+
+static void keeper_answer_saves(keeper_state *state) {
+  uint32_t saves = onstack_observe(&keeper.saves);
+  if (saves == keeper.saved) return;
+  if (state->started) {
+    keeper_save(state);
+    onstack_sampling_tell(keeper.settings); /* an exec or an abort: there may be no other time */
+  }
+  onstack_publish(&keeper.saved, saves);
+  keeper_raise(&keeper.answered);
+}
+
+/* Does what is due; returns how long there is nothing to do. */
+static uint64_t keeper_work(keeper_state *state) {
+  keeper_follow_toggles(state);
+  keeper_answer_saves(state);
+  if (!state->started) return KEEPER_SAVE_MOST_NS;
+  if (keeper_now_ns() >= state->save_at_ns) keeper_save(state);
+  uint64_t now = keeper_now_ns();
+  if (now >= state->tell_at_ns) {
+    onstack_sampling_tell(keeper.settings);
+    state->tell_at_ns = now + KEEPER_STATUS_NS;
+  }
+  bool telling = keeper.settings->status[0] != 0 && state->tell_at_ns < state->save_at_ns;
+  uint64_t next = telling ? state->tell_at_ns : state->save_at_ns;
+  return next > now ? next - now : 0;
+}
+
+/* A process ends when its last thread does, without any call of exit (main left by pthread_exit, or is the child of a fork
+   in another thread). The keeper is one more: what libc would have done in the last thread is done here. */
+static bool keeper_is_alone(void) { return onstack_threads_are_all_ours(1); }
+
+static void *keeper_main(void *argument) {
+  keeper_state state = {0};
+  (void)argument;
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
+  if (!keeper.settings->toggle) {
+    keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
+    /* An end that came meanwhile still wants its (empty) profile. */
+    if (onstack_observe(&keeper.end))
+      state.started = true;
+    else
+      keeper_begin(&state, -1);
+  }
+  bool alone = false;
+  for (;;) {
+    uint32_t seen = onstack_observe(&keeper.wake);
+    if (onstack_observe(&keeper.end) || (alone = keeper_is_alone())) break;
+    uint64_t pause = keeper_work(&state);
+    keeper_wait(&keeper.wake, seen, pause < KEEPER_LOOK_NS ? pause : KEEPER_LOOK_NS);
+  }
+  keeper_follow_toggles(&state);
+  keeper_finish(&state);
+  onstack_publish(&keeper.ended, 1u);
+  keeper_raise(&keeper.answered);
+  if (!alone) return NULL;
+  onstack_sys_sigprocmask(SIG_SETMASK, &keeper.mask, NULL);
+  exit(0);
+}
+
+static int keeper_create(void) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, KEEPER_STACK_BYTES);
+  int error = pthread_create(&thread, &attributes, keeper_main, NULL);
+  if (error != 0) { /* a host with more thread-local storage than that: the system's own size */
+    pthread_attr_destroy(&attributes);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attributes, keeper_main, NULL);
+  }
+  pthread_attr_destroy(&attributes);
+  return error;
+}
+
+void onstack_keeper_start(const onstack_settings_of_preload *settings) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
+  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  keeper.settings = settings;
+  keeper.pid = onstack_sys_getpid();
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  keeper.mask = old;
+  int error = keeper_create();
+  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  if (error == 0) return;
+  keeper.pid = 0;
+  onstack_report("cannot make a thread: %s; this process is not profiled", strerror(error));
+}
+
+bool onstack_keeper_is_here(void) { return keeper.pid != 0 && keeper.pid == onstack_sys_getpid(); }
+
+void onstack_keeper_toggle(void) {
+  if (!onstack_keeper_is_here()) return;
+  onstack_dekker_add(&keeper.toggles, 1u);
+  keeper_raise(&keeper.wake);
+}
+
+/* Waits until *word has reached `wanted` or the time is over. */
+static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
+  uint64_t now = keeper_now_ns(), until = now + (uint64_t)seconds * 1000000000u;
+  for (; now < until; now = keeper_now_ns()) {
+    uint32_t seen = onstack_observe(&keeper.answered);
+    if ((int32_t)(onstack_observe(word) - wanted) >= 0) return;
+    keeper_wait(&keeper.answered, seen, until - now);
+  }
+}
+
+bool onstack_keeper_save(uint32_t seconds) {
+  if (!onstack_keeper_is_here() || !onstack_sampling_is_on()) return false;
+  uint32_t mine = onstack_dekker_add(&keeper.saves, 1u) + 1;
+  keeper_raise(&keeper.wake);
+  keeper_await(&keeper.saved, mine, seconds);
+  return onstack_observe(&keeper.written) != 0;
+}
+
+void onstack_keeper_end(uint32_t seconds) {
+  if (!onstack_keeper_is_here()) return;
+  onstack_publish(&keeper.end, 1u);
+  /* Nothing sampled yet and no empty profile wanted: nobody has to be waited for. */
+  if (onstack_output_has_pid(keeper.settings->profile) && !onstack_sampling_is_on()) return;
+  keeper_raise(&keeper.wake);
+  keeper_await(&keeper.ended, 1, seconds);
+}
+
+void onstack_keeper_forget(void) {
+  const onstack_settings_of_preload *settings = keeper.settings;
+  memset(&keeper, 0, sizeof(keeper));
+  keeper.settings = settings;
+}

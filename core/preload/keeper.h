@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The keeper: a thread "onstack-keeper" that alone starts, saves and ends the session, with every signal blocked. Who
+ * wants something sets a word and waits for a while; so it can be asked for from a signal handler, from a thread that
+ * holds the allocator's lock, or from one that is about to become another program, and the worst that happens there is
+ * that the wait ends without an answer.
+ *
+ * It starts the session a moment after the program has begun: one that ends within that moment (true, most of a shell's
+ * children) pays for a thread and no more. While it samples, it saves the profile now and then: ends that nobody can
+ * catch (SIGKILL, a fault, a runtime's own exit_group) lose the last seconds only.
+ */
+#ifndef ONSTACK_PRELOAD_KEEPER_H
+#define ONSTACK_PRELOAD_KEEPER_H
+
+#include "preload/settings.h"
+
+/* Makes the thread; `settings` live for ever. A failure is reported on stderr. Context: constructor, child of a fork. */
+ONSTACK_INTERNAL void onstack_keeper_start(const onstack_settings_of_preload *settings);
+
+/* Flips sampling on or off. Signal-safe. */
+ONSTACK_INTERNAL void onstack_keeper_toggle(void);
+
+/* Writes the profile so far and goes on. Waits at most `seconds`. Returns true if a profile lies there now. Signal-safe;
+   nothing in another process. */
+ONSTACK_INTERNAL bool onstack_keeper_save(uint32_t seconds);
+
+/* Ends for good. Waits at most `seconds`. Signal-safe; nothing in another process. */
+ONSTACK_INTERNAL void onstack_keeper_end(uint32_t seconds);
+
+/* True in the process that has a keeper: not in a child made by vfork or a raw clone. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_keeper_is_here(void);
+
+/* In the child of a fork, where the thread does not exist. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_keeper_forget(void);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/lifecycle.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+#include "preload/host_action.h"
+#include "preload/keeper.h"
+#include "preload/next.h"
+#include "preload/report.h"
+#include "preload/sampling.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static onstack_settings_of_preload lifecycle_settings;
+static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
+static bool lifecycle_forked;   /* a child that wants a keeper and has none yet */
+
+static void lifecycle_on_signal(int signal) {
+  (void)signal;
+  onstack_keeper_toggle();
+}
+
+static bool lifecycle_listen(int signal) {
+  struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK}, found;
+  sigfillset(&action.sa_mask);
+  if (sigaction(signal, NULL, &found) == 0 && found.sa_handler == SIG_DFL && sigaction(signal, &action, NULL) == 0)
+    return true;
+  onstack_report("CPUPROFILESIGNAL=%d: the signal is in use; this process is not profiled", signal);
+  return false;
+}
+
+/*
+ * Only async-signal-safe work. The thread is made later, when fork has returned: an allocator of the host may have its
+ * own handlers behind this one, and its locks are still taken here.
+ */
+static void lifecycle_fork_child(void) {
+  onstack_host_action_forked();
+  onstack_sampling_forget();
+  onstack_keeper_forget();
+  lifecycle_forked = lifecycle_settings.follow;
+}
+
+void onstack_lifecycle_forked(void) {
+  if (!lifecycle_forked) return;
+  int saved = errno;
+  lifecycle_forked = false;
+  onstack_keeper_start(&lifecycle_settings);
+  errno = saved;
+}
+
+void onstack_lifecycle_save(void) { onstack_keeper_save(ONSTACK_LIFECYCLE_ABRUPT_SECONDS); }
+
+void onstack_lifecycle_before_exec(char *const given[], char **out) {
+  bool saved = onstack_keeper_save(ONSTACK_LIFECYCLE_ABRUPT_SECONDS) || lifecycle_settings.successor;
+  if (lifecycle_owner != 0 && lifecycle_owner == onstack_sys_getpid()) {
+    onstack_settings_environment(&lifecycle_settings, saved, given, out);
+    return;
+  }
+  while ((*out++ = *given++) != NULL) continue;
+}
+
+static void lifecycle_quick_exit(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS); }
+
+__attribute__((constructor)) static void lifecycle_begin(void) {
+  onstack_settings_of_preload *settings = &lifecycle_settings;
+  int saved = errno;
+  onstack_next_find();
+  if (onstack_settings_read(settings) && settings->wanted && (!settings->toggle || lifecycle_listen(settings->toggle))) {
+    lifecycle_owner = onstack_sys_getpid();
+    onstack_host_action_begin();
+    pthread_atfork(NULL, NULL, lifecycle_fork_child);
+    at_quick_exit(lifecycle_quick_exit);
+    onstack_keeper_start(settings);
+  }
+  errno = saved;
+}
+
+__attribute__((destructor)) static void lifecycle_end(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS); }

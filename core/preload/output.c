@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OUTPUT_ATTEMPTS 16 /* names left behind by processes that were killed while they wrote */
+
+static int output_check(const char *pattern) {
+  for (const char *at = pattern; (at = strchr(at, '%')) != NULL; at += 2)
+    if (at[1] != 'p' && at[1] != '%') return -EINVAL;
+  return 0;
+}
+
+int onstack_output_pattern(const char *pattern, char out[ONSTACK_OUTPUT_NAME]) {
+  char directory[ONSTACK_OUTPUT_NAME] = "";
+  size_t used = 0;
+  if (output_check(pattern) < 0) return -EINVAL;
+  if (pattern[0] != '/' && !getcwd(directory, sizeof(directory) - 1)) return -errno;
+  if (pattern[0] != '/') strcat(directory, "/");
+  for (const char *at = directory; *at; at++) {
+    if (used + 3 > ONSTACK_OUTPUT_NAME) return -ENAMETOOLONG;
+    if (*at == '%') out[used++] = '%'; /* the directory's own are no pattern */
+    out[used++] = *at;
+  }
+  if (strlen(pattern) >= ONSTACK_OUTPUT_NAME - used) return -ENAMETOOLONG;
+  strcpy(out + used, pattern);
+  return 0;
+}
+
+bool onstack_output_has_pid(const char *pattern) {
+  for (const char *at = pattern; (at = strchr(at, '%')) != NULL; at += 2) {
+    if (at[1] == 'p') return true;
+    if (at[1] == 0) break;
+  }
+  return false;
+}
+
+int onstack_output_name(const char *pattern, int number, char out[ONSTACK_OUTPUT_NAME]) {
+  char tail[16] = "";
+  size_t used = 0;
+  if (number >= 0) snprintf(tail, sizeof(tail), ".%d", number);
+  for (const char *at = pattern; *at; at++) {
+    if (used + 16 + sizeof(tail) > ONSTACK_OUTPUT_NAME) return -ENAMETOOLONG;
+    if (at[0] == '%' && at[1] == 'p')
+      used += (size_t)snprintf(out + used, 16, "%d", (int)getpid());
+    else
+      out[used++] = *at;
+    if (*at == '%' && at[1] != 0) at++;
+  }
+  strcpy(out + used, tail);
+  return 0;
+}
+
+/* "directory/.name.pid-n.tmp" in the same directory, so that the rename stays in one file system. */
+static int output_name_temporary(onstack_output *output, int attempt) {
+  const char *base = strrchr(output->name, '/');
+  base = base ? base + 1 : output->name;
+  int directory = (int)(base - output->name);
+  int length = snprintf(output->temporary, sizeof(output->temporary), "%.*s.%.200s.%d-%d.tmp", directory, output->name,
+                        base, (int)getpid(), attempt);
+  return length < (int)sizeof(output->temporary) ? 0 : -ENAMETOOLONG;
+}
+
+int onstack_output_begin(onstack_output *output, const char *name) {
+  struct stat there;
+  output->error = 0;
+  output->file = -1;
+  strcpy(output->name, name);
+  if (lstat(name, &there) == 0 && !S_ISREG(there.st_mode)) return -EEXIST;
+  for (int attempt = 0; attempt < OUTPUT_ATTEMPTS; attempt++) {
+    int result = output_name_temporary(output, attempt);
+    if (result < 0) return result;
+    output->file = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (output->file >= 0) return 0;
+    if (errno != EEXIST) return -errno;
+  }
+  return -EBUSY;
+}
+
+int onstack_output_write(void *data, const void *bytes, size_t length) {
+  onstack_output *output = data;
+  const char *from = bytes;
+  while (length > 0 && output->error == 0) {
+    ssize_t done = write(output->file, from, length);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) output->error = done < 0 ? -errno : -EIO;
+    if (done <= 0) break;
+    from += done;
+    length -= (size_t)done;
+  }
+  return output->error;
+}
+
+int onstack_output_end(onstack_output *output, bool keep) {
+  /* Some file systems (NFS, quotas) tell a write's failure at close. */
+  if (close(output->file) != 0 && output->error == 0 && errno != EINTR) output->error = -errno;
+  if (keep && output->error == 0 && rename(output->temporary, output->name) == 0) return 0;
+  if (keep && output->error == 0) output->error = -errno;
+  unlink(output->temporary);
+  return output->error;
+}

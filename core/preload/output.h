@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Names of output files, and files that appear whole or not at all.
+ *
+ * A file is written beside its place under a name that nobody had (O_EXCL: no link planted in a shared directory is
+ * followed), readable by its owner alone, and then renamed over its place. So a reader never sees half a profile, a
+ * full disk leaves the former one, and a name that is a device, a pipe or a symbolic link is refused instead of replaced.
+ * No descriptor is held between writes: hosts close and re-use them.
+ */
+#ifndef ONSTACK_PRELOAD_OUTPUT_H
+#define ONSTACK_PRELOAD_OUTPUT_H
+
+#include "base/defs.h"
+
+#define ONSTACK_OUTPUT_NAME 4096
+
+/*
+ * Makes `pattern` absolute, as the directory is now: the host may change it. "%p" stays. Returns 0, or a negative errno
+ * (ENAMETOOLONG, ENOENT: no working directory), or -EINVAL for a '%' that is followed by neither 'p' nor '%'.
+ */
+ONSTACK_INTERNAL int onstack_output_pattern(const char *pattern, char out[ONSTACK_OUTPUT_NAME]);
+
+ONSTACK_INTERNAL bool onstack_output_has_pid(const char *pattern);
+
+/* The file's name in this process: "%p" is its id, "%%" a '%'; `number` >= 0 is appended as ".3". Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_output_name(const char *pattern, int number, char out[ONSTACK_OUTPUT_NAME]);
+
+typedef struct onstack_output {
+  int file;
+  int error; /* the first that happened, as -errno */
+  char name[ONSTACK_OUTPUT_NAME];
+  char temporary[ONSTACK_OUTPUT_NAME];
+} onstack_output;
+
+/* Begins a file. Returns 0 or -errno; -EEXIST: there is something at `name` that is not a regular file. */
+ONSTACK_INTERNAL int onstack_output_begin(onstack_output *output, const char *name);
+
+/* Has the shape of an onstack_writer. */
+ONSTACK_INTERNAL int onstack_output_write(void *output, const void *bytes, size_t length);
+
+/* Puts the file in its place, or takes it away when `keep` is false or a write had failed. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_output_end(onstack_output *output, bool keep);
+
+#endif

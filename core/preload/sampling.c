@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/sampling.h"
+
+#include "base/atomics.h"
+#include "preload/gzip.h"
+#include "preload/report.h"
+#include "preload/status.h"
+#include "start.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+  uint32_t on;
+  int number;
+  uint64_t written; /* samples in the file that lies there */
+  onstack_session *session;
+  onstack_profile *profile;
+} sampling = {.number = -1};
+
+/* What one write needs, too large for the stack. */
+typedef struct sampling_writer {
+  onstack_output output;
+  onstack_gzip gzip;
+  char name[ONSTACK_OUTPUT_NAME];
+} sampling_writer;
+
+bool onstack_sampling_is_on(void) { return onstack_load_relaxed(&sampling.on); }
+
+static void sampling_complain(const onstack_settings_of_preload *settings, int code) {
+  const char *text = code > -4096 ? strerror(-code) : onstack_strerror(code);
+  if (code == ONSTACK_E_UNWINDER)
+    onstack_report("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
+  else if (code == ONSTACK_E_UNSUPPORTED && settings->clock == ONSTACK_CLOCK_WALL)
+    onstack_report("ONSTACK_CLOCK=wall or CPUPROFILE_REALTIME: %s; this process is not profiled", text);
+  else
+    onstack_report("cannot start: %s; this process is not profiled", text);
+}
+
+int onstack_sampling_start(const onstack_settings_of_preload *settings, int number) {
+  onstack_options options;
+  onstack_options_init(&options, sizeof(options));
+  sampling.number = number;
+  sampling.written = 0;
+  int result = onstack_profile_new(NULL, &sampling.profile);
+  options.frequency = settings->frequency;
+  options.clock = settings->clock;
+  options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
+  options.sink = onstack_profile_sink;
+  options.sink_data = sampling.profile;
+  if (result == 0) result = onstack_session_start_at_once(&options, &sampling.session);
+  if (result == 0) {
+    onstack_store_relaxed(&sampling.on, 1u);
+    return 0;
+  }
+  onstack_profile_free(sampling.profile);
+  sampling.profile = NULL;
+  sampling_complain(settings, result);
+  return result;
+}
+
+/* `error` is the first thing that went wrong, as -errno or a code of the library's. */
+static int sampling_write(sampling_writer *writer, const onstack_settings_of_preload *settings) {
+  int error = onstack_output_name(settings->profile, sampling.number, writer->name);
+  if (error < 0) return error;
+  error = onstack_output_begin(&writer->output, writer->name);
+  if (error < 0) return error;
+  onstack_gzip_begin(&writer->gzip, onstack_output_write, &writer->output);
+  int written = onstack_profile_write_pprof(sampling.profile, NULL, onstack_gzip_put, &writer->gzip);
+  onstack_gzip_end(&writer->gzip);
+  error = onstack_output_end(&writer->output, written == 0);
+  return error < 0 ? error : written;
+}
+
+static int sampling_write_file(const onstack_settings_of_preload *settings, bool loud) {
+  sampling_writer *writer = malloc(sizeof(*writer));
+  if (writer) writer->name[0] = 0;
+  int error = writer ? sampling_write(writer, settings) : -ENOMEM;
+  if (error < 0 && loud) {
+    const char *text = error > -4096 ? strerror(-error) : onstack_strerror(error);
+    if (error == -EEXIST) text = "something that is not a regular file is there; give another name";
+    onstack_report("the profile is lost: %s: %s", writer && writer->name[0] ? writer->name : settings->profile, text);
+  }
+  free(writer);
+  return error;
+}
+
+static uint64_t sampling_count(void) {
+  uint64_t samples = 0;
+  onstack_profile_totals(sampling.profile, &samples, NULL, NULL);
+  return samples;
+}
+
+bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
+  if (!sampling.on) return false;
+  onstack_session_poll(sampling.session, 0);
+  uint64_t samples = sampling_count();
+  if (samples == sampling.written) return samples > 0;
+  if (sampling_write_file(settings, false) == 0) sampling.written = samples;
+  return sampling.written > 0;
+}
+
+void onstack_sampling_tell(const onstack_settings_of_preload *settings) {
+  if (settings->status[0] == 0 || !sampling.session) return;
+  onstack_status_write(settings->status, sampling.session, !sampling.on);
+}
+
+void onstack_sampling_end(const onstack_settings_of_preload *settings) {
+  bool empty_wanted = !onstack_output_has_pid(settings->profile) && !settings->successor;
+  if (sampling.session) onstack_session_stop(sampling.session);
+  onstack_store_relaxed(&sampling.on, 0u);
+  if (!sampling.profile && (!empty_wanted || onstack_profile_new(NULL, &sampling.profile) < 0)) return;
+  if (empty_wanted || sampling_count() > 0) sampling_write_file(settings, true);
+  onstack_sampling_tell(settings);
+  onstack_session_free(sampling.session);
+  onstack_profile_free(sampling.profile);
+  sampling.session = NULL;
+  sampling.profile = NULL;
+}
+
+void onstack_sampling_forget(void) {
+  sampling.session = NULL;
+  sampling.profile = NULL;
+  onstack_store_relaxed(&sampling.on, 0u);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The session of this process, its profile, and the files made of it. Knows nothing of how a process ends.
+ * Owner: the keeper thread alone (keeper.h); nothing here locks.
+ */
+#ifndef ONSTACK_PRELOAD_SAMPLING_H
+#define ONSTACK_PRELOAD_SAMPLING_H
+
+#include "preload/settings.h"
+
+/* Starts sampling into file `number` (-1: the only one). A failure is reported on stderr. Returns 0 or the code. */
+ONSTACK_INTERNAL int onstack_sampling_start(const onstack_settings_of_preload *settings, int number);
+
+/* True between a start that succeeded and the end. Any thread. */
+ONSTACK_INTERNAL bool onstack_sampling_is_on(void);
+
+/* Writes what there is so far, and goes on. A failure stays silent: the end tells it. Nothing is written without
+   samples. Returns true if a profile was written. */
+ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_settings_of_preload *settings);
+
+/* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. */
+ONSTACK_INTERNAL void onstack_sampling_tell(const onstack_settings_of_preload *settings);
+
+/*
+ * Stops, writes profile and status, frees. A profile that cannot be written is reported on stderr. A profile without
+ * samples is written too, but not among many (with "%p": a shell's children would leave hundreds of them).
+ * Also where nothing was started: then there is an empty profile.
+ */
+ONSTACK_INTERNAL void onstack_sampling_end(const onstack_settings_of_preload *settings);
+
+/* In the child of a fork: the parent's session and profile are forgotten. They may be in any state, so they are given
+   up rather than freed. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_sampling_forget(void);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/settings.h"
+
+#include "preload/report.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+/* Variables that are emptied to keep children out, as "NAME=" and with what stood in them (made absolute). */
+typedef struct settings_kept {
+  const char *name;
+  bool filled;
+  size_t mark; /* where SETTINGS_SUCCESSOR begins in `entry`; 0: none */
+  char entry[ONSTACK_OUTPUT_NAME + 24];
+} settings_kept;
+
+static settings_kept settings_kept_list[] = {
+    {.name = "ONSTACK_PROFILE="}, {.name = "CPUPROFILE="}, {.name = "ONSTACK_STATUS="}};
+
+/* Behind the name of the profile in the environment that an exec of the same process gets: see `successor`. */
+#define SETTINGS_SUCCESSOR "%+"
+
+/* Set and not empty, or NULL. */
+static const char *settings_get(const char *name) {
+  const char *value = getenv(name);
+  return value && value[0] ? value : NULL;
+}
+
+/* The first of two names that is set; *name is the one to blame. */
+static const char *settings_either(const char *ours, const char *theirs, const char **name) {
+  *name = settings_get(ours) ? ours : theirs;
+  return settings_get(*name);
+}
+
+static bool settings_complain(const char *name, const char *value, const char *advice) {
+  onstack_report("%s=%.200s: %s; this process is not profiled", name, value, advice);
+  return false;
+}
+
+static bool settings_number(const char *text, long low, long high, long *out) {
+  char *end;
+  errno = 0;
+  *out = strtol(text, &end, 10);
+  return errno == 0 && *end == 0 && *out >= low && *out <= high;
+}
+
+static bool settings_read_name(const char *name, const char *value, char out[ONSTACK_OUTPUT_NAME]) {
+  int result = onstack_output_pattern(value, out);
+  if (result == 0) return true;
+  if (result == -EINVAL) return settings_complain(name, value, "after % comes p (the process id) or another %");
+  if (result == -ENAMETOOLONG) return settings_complain(name, value, "the name is too long");
+  return settings_complain(name, value, "there is no working directory; give a name that begins with /");
+}
+
+static bool settings_read_rate(onstack_settings_of_preload *settings) {
+  const char *name, *value = settings_either("ONSTACK_FREQUENCY", "CPUPROFILE_FREQUENCY", &name);
+  long number = 0;
+  if (value && !settings_number(value, 1, ONSTACK_MAX_FREQUENCY, &number))
+    return settings_complain(name, value, "give ticks a second, 1 to 10000");
+  settings->frequency = (uint32_t)number;
+  return true;
+}
+
+static bool settings_read_clock(onstack_settings_of_preload *settings) {
+  const char *value = settings_get("ONSTACK_CLOCK");
+  if (!value) {
+    if (settings_get("CPUPROFILE_REALTIME")) settings->clock = ONSTACK_CLOCK_WALL;
+    return true;
+  }
+  if (strcmp(value, "cpu") != 0 && strcmp(value, "wall") != 0)
+    return settings_complain("ONSTACK_CLOCK", value, "there are cpu and wall");
+  settings->clock = value[0] == 'w' ? ONSTACK_CLOCK_WALL : ONSTACK_CLOCK_CPU;
+  return true;
+}
+
+static bool settings_read_toggle(onstack_settings_of_preload *settings) {
+  const char *value = settings_get("CPUPROFILESIGNAL");
+  long number = 0;
+  if (value && (!settings_number(value, 1, SIGRTMAX, &number) || number == SIGKILL || number == SIGSTOP ||
+                number == SIGPROF || (number >= 32 && number < SIGRTMIN)))
+    return settings_complain("CPUPROFILESIGNAL", value, "give the number of a signal that can be caught, such as 12");
+  settings->toggle = (int)number;
+  return true;
+}
+
+/* Children write over their parent's file where the name does not tell them apart, so then they are left out. */
+static bool settings_read_fork(onstack_settings_of_preload *settings) {
+  const char *value = settings_get("ONSTACK_FORK");
+  bool own_files = onstack_output_has_pid(settings->profile);
+  settings->follow = own_files;
+  if (!value) return true;
+  if (strcmp(value, "follow") != 0 && strcmp(value, "stop") != 0)
+    return settings_complain("ONSTACK_FORK", value, "there are follow (children are profiled too) and stop");
+  settings->follow = value[0] == 'f';
+  if (settings->follow && !own_files)
+    return settings_complain("ONSTACK_FORK", value, "children need files of their own: put %p into ONSTACK_PROFILE");
+  return true;
+}
+
+static bool settings_read_others(onstack_settings_of_preload *settings) {
+  const char *unwinder = settings_get("ONSTACK_UNWINDER"), *status = settings_get("ONSTACK_STATUS");
+  if (unwinder && strlen(unwinder) >= sizeof(settings->unwinder))
+    return settings_complain("ONSTACK_UNWINDER", unwinder, "there are rules, frame_pointer and pc_only");
+  if (unwinder) strcpy(settings->unwinder, unwinder);
+  return !status || settings_read_name("ONSTACK_STATUS", status, settings->status);
+}
+
+static bool settings_read_profile(onstack_settings_of_preload *settings, const char *name, const char *value) {
+  char copy[ONSTACK_OUTPUT_NAME];
+  size_t length = strlen(value), tail = strlen(SETTINGS_SUCCESSOR);
+  settings->successor = length > tail && strcmp(value + length - tail, SETTINGS_SUCCESSOR) == 0;
+  if (!settings->successor) return settings_read_name(name, value, settings->profile);
+  if (length - tail >= sizeof(copy)) return settings_complain(name, value, "the name is too long");
+  memcpy(copy, value, length - tail);
+  copy[length - tail] = 0;
+  return settings_read_name(name, copy, settings->profile);
+}
+
+static void settings_empty(const char *name, const char *filled, bool marked) {
+  char *value = getenv(name);
+  if (!value || value[0] == 0) return;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(settings_kept_list); i++) {
+    settings_kept *kept = &settings_kept_list[i];
+    size_t length = strlen(name);
+    if (strncmp(kept->name, name, length) != 0 || kept->name[length] != '=') continue;
+    strcpy(kept->entry, kept->name);
+    strcat(kept->entry, filled);
+    kept->mark = marked ? strlen(kept->entry) : 0;
+    if (marked) strcat(kept->entry, SETTINGS_SUCCESSOR);
+    kept->filled = true;
+  }
+  value[0] = 0;
+}
+
+bool onstack_settings_read(onstack_settings_of_preload *settings) {
+  const char *name, *value;
+  if (getauxval(AT_SECURE) || !(value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name))) return true;
+  onstack_report_begin();
+  bool good = settings_read_profile(settings, name, value) && settings_read_fork(settings) &&
+              settings_read_rate(settings) && settings_read_clock(settings) && settings_read_toggle(settings) &&
+              settings_read_others(settings);
+  settings->wanted = good;
+  settings->kept_out = !settings->follow || !good; /* children would only repeat the complaint */
+  if (settings->kept_out) {
+    settings_empty("ONSTACK_PROFILE", settings->profile, true);
+    settings_empty("CPUPROFILE", settings->profile, true);
+    settings_empty("ONSTACK_STATUS", settings->status, false);
+  }
+  return good;
+}
+
+void onstack_settings_environment(const onstack_settings_of_preload *settings, bool saved, char *const given[],
+                                  char **out) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(settings_kept_list); i++) {
+    settings_kept *kept = &settings_kept_list[i];
+    if (kept->mark) kept->entry[kept->mark] = saved ? SETTINGS_SUCCESSOR[0] : 0;
+  }
+  for (; *given; given++) {
+    *out = *given;
+    for (size_t i = 0; settings->kept_out && i < ONSTACK_COUNT_OF(settings_kept_list); i++)
+      if (settings_kept_list[i].filled && strcmp(*given, settings_kept_list[i].name) == 0)
+        *out = settings_kept_list[i].entry;
+    out++;
+  }
+  *out = NULL;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The line that `onstack record` shows while a program runs. */
+#ifndef ONSTACK_PRELOAD_STATUS_H
+#define ONSTACK_PRELOAD_STATUS_H
+
+#include "onstack/onstack.h"
+#include "base/defs.h"
+
+/*
+ * Replaces the file that the pattern names by one line of counters,
+ *   onstack.stats ticks=123 recorded=123 ... reader=probe
+ * and, when `modules` is set, one for each module that stacks were cut in, the worst first,
+ *   onstack.module lost=12 misaligned=10 no_rule=2 path=/usr/lib/liby.so
+ * Keys may be added, none is taken away; `path` comes last and goes to the end of the line. What cannot be written is left
+ * out in silence: nobody waits for it. Context: as onstack_session_modules.
+ */
+ONSTACK_INTERNAL void onstack_status_write(const char *pattern, onstack_session *session, bool modules);
+
+#endif

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# A program of every older header, of today's and of a later one, with today's library; today's and the later one with
+# older libraries, built from the repository's history; and whether ci/abi.py finds what breaks a program. About 20 s.
+# tests/abi/headers holds headers as they were at a release (or, before the first, at a milestone), with the commit.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+export BUILD=${BUILD:-build}
+header=core/include/onstack/onstack.h
+out=$BUILD/abi
+log=$out/log
+rm -rf "$out"
+mkdir -p "$out/later/onstack" "$out/broken/onstack"
+: >"$log"
+make --no-print-directory -s -f core/Makefile lib || exit 1
+
+build_program() { # name, directory with the header
+  ${CC:-cc} -std=c11 -O1 -g -Wall -Wextra -Werror -DHEADER_NAME="\"$1\"" -I "$2" tests/abi/program.c \
+    -o "$out/$1" -L "$BUILD/lib" -lonstack && return
+  echo "not ok $1: does not build" | tee -a "$log"
+}
+
+run_program() { # name, library, directory of the library
+  [ -x "$out/$1" ] || return
+  LD_LIBRARY_PATH=$3 timeout -k 5 60 "$out/$1" >"$out/said"
+  local status=$?
+  cat "$out/said" >>"$log"
+  grep -v '^ok ' "$out/said"
+  [ "$status" -le 1 ] || echo "not ok $1, $2: exit status $status" | tee -a "$log"
+  echo "$1 with $2: $(grep -c '^ok ' "$out/said") ok"
+}
+
+# An older library, for the programs of today and of a later day.
+run_old_library() { # name, commit
+  local tree=$out/tree-$1
+  if ! git cat-file -e "$2^{commit}" 2>/dev/null; then
+    echo "skip library-$1: commit $2 is not in this checkout's history (a shallow clone?)" | tee -a "$log"
+    return
+  fi
+  mkdir -p "$tree"
+  if git archive "$2" core | tar x -C "$tree" &&
+    make --no-print-directory -s -j2 -C "$tree" -f core/Makefile lib >"$out/make.log" 2>&1; then
+    run_program header-of-today "library-$1" "$tree/build/lib"
+    run_program header-of-later "library-$1" "$tree/build/lib"
+  else
+    cat "$out/make.log"
+    echo "not ok library-$1: does not build" | tee -a "$log"
+  fi
+}
+
+build_program header-of-today core/include
+python3 tests/abi/grow.py "$header" >"$out/later/onstack/onstack.h" && build_program header-of-later "$out/later"
+for directory in tests/abi/headers/*; do
+  name=$(basename "$directory")
+  build_program "header-$name" "$directory"
+  run_program "header-$name" today "$BUILD/lib"
+  run_old_library "$name" "$(cat "$directory/commit")"
+done
+run_program header-of-today today "$BUILD/lib"
+run_program header-of-later today "$BUILD/lib"
+
+# ---- what ci/abi.py must find, and what it must let pass ----
+
+judge() { # what, 0 or 1, sed expression
+  sed -E "$3" "$header" >"$out/broken/onstack/onstack.h"
+  if cmp -s "$header" "$out/broken/onstack/onstack.h"; then
+    echo "not ok rules: '$3' changes nothing in the header" | tee -a "$log"
+    return
+  fi
+  ci/abi.py compatible "$header" "$out/broken/onstack/onstack.h" >"$out/rules.txt" 2>&1
+  if [ $? = "$2" ]; then echo "ok rules: $1" | tee -a "$log"; else
+    echo "not ok rules: $1" | tee -a "$log"
+    cat "$out/rules.txt"
+  fi
+}
+
+judge "a member that moves is found" 1 's/^  uint32_t frequency;/  uint32_t before;\n  uint32_t frequency;/'
+judge "a member of another type is found" 1 's/^  int32_t signal;/  uint32_t signal;/'
+judge "a member that is gone is found" 1 '/^  void \*sink_data;/d'
+judge "a structure without a size that grows is found" 1 's/^(  uint64_t bx;.*)/\1\n  uint64_t more;/'
+judge "an error code of another number is found" 1 's/(define ONSTACK_E_STOPPED) \(-4101\)/\1 (-4100)/'
+judge "a parameter more is found" 1 's/(onstack_session_stop\(onstack_session \*session)/\1, int how/'
+judge "a function that is gone is found" 1 's/^ONSTACK_API (int onstack_session_free)/\1/'
+judge "a callback of another type is found" 1 's/^typedef int (\(\*onstack_writer)/typedef long \1/'
+judge "an option at the end passes" 0 's/^(\} onstack_options;)/  uint32_t more;\n  uint32_t reserved9;\n\1/'
+judge "an option in a reserved place passes" 0 's/^  uint8_t reserved0\[2\]; /  uint8_t more;\n  uint8_t reserved0; /'
+judge "a new constant passes" 0 's/^(#define ONSTACK_E_CONTEXT .*)/\1\n#define ONSTACK_E_MORE (-5000)/'
+judge "another name of a parameter passes" 0 's/(onstack_session_stop\(onstack_session \*)session/\1it/'
+judge "an experimental function may change" 0 's/(onstack_traceback_prepare\()void/\1int how/'
+
+passed=$(grep -c '^ok ' "$log")
+failed=$(grep -c '^not ok ' "$log")
+echo "abi: $passed passed, $failed failed, $(grep -c '^skip ' "$log") skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

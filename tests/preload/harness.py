@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Runs test programs under the preload, each case in a directory of its own."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from profiles import Profile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
+OUT = BUILD / "tests" / "preload"
+LIBRARY = BUILD / "lib" / "libonstack-preload.so"
+PROGRAM = OUT / "program"
+STATUS = 3  # of program.c
+
+cases = []
+
+
+class Skip(Exception):
+    """Not possible here; the text says why."""
+
+
+class TooLittle(AssertionError):
+    """Less than expected, as a starved machine makes it too: the runner tries again, a few times."""
+
+
+def case(function):
+    cases.append(function)
+    return function
+
+
+class Run:
+    """One run of a program in an empty directory, with what it left there."""
+
+    def __init__(self, *command, directory=None, stderr=subprocess.PIPE, **variables):
+        self.directory = pathlib.Path(directory or tempfile.mkdtemp(dir=OUT, prefix="case-"))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("ONSTACK_", "CPUPROFILE", "LD_PRELOAD"))}
+        preload = variables.pop("LD_PRELOAD", str(LIBRARY))
+        # Everything in the program's own environment alone: a wrapper would be the one that is profiled.
+        environment = dict(clean, **variables)
+        if preload:
+            environment["LD_PRELOAD"] = preload
+        done = subprocess.run([str(part) for part in command], env=environment, cwd=self.directory, stderr=stderr,
+                              stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60, check=False)
+        self.status, self.output = done.returncode, done.stdout.decode()
+        self.errors = (done.stderr or b"").decode()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        if failure is None:
+            shutil.rmtree(self.directory)
+
+    @property
+    def names(self):
+        return sorted(os.listdir(self.directory))
+
+    def profile(self, name="out"):
+        return Profile(self.directory / name)
+
+    def profiles(self):
+        return [Profile(self.directory / name) for name in self.names if name.startswith("out")]
+
+
+def program(seconds, end, *arguments, **options):
+    options.setdefault("ONSTACK_PROFILE", "out")
+    options.setdefault("ONSTACK_FREQUENCY", "250")
+    return Run(PROGRAM, seconds, end, *arguments, **options)
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def equal(found, wanted, what):
+    check(found == wanted, f"{what}: {found!r}, not {wanted!r}")
+
+
+def about(found, wanted, what, low=0.6, high=1.25):
+    """CPU time against what the program used. Sampling begins some milliseconds late, more on a busy machine."""
+    check(found <= wanted * high, f"{what}: {found:.3f} s, more than {wanted} s")
+    if found < wanted * low:
+        raise TooLittle(f"{what}: {found:.3f} s, less than {wanted} s")
+
+
+def one_line(run, *words):
+    lines = run.errors.splitlines()
+    check(len(lines) == 1 and lines[0].startswith("onstack: "), f"not one line of ours on stderr: {run.errors!r}")
+    for word in words:
+        check(word in lines[0], f"{word!r} is not in {lines[0]!r}")
+
+
+def wait_for(path, seconds=20):
+    """Until there is something in the file."""
+    until = time.monotonic() + seconds
+    while not path.exists() or path.stat().st_size == 0:
+        check(time.monotonic() < until, f"{path.name} did not appear in {seconds} s")
+        time.sleep(0.02)

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Programs that others wrote, with and without the preload: what they print and how they end must not differ, servers must
+answer every request while they fork, reload and are profiled, and each profile left must be one that google/pprof reads.
+
+Usage: tests/preload/hosts.py [host...]    (default: all; some five minutes)
+Hosts that are not installed are installed from Debian where that is possible (ci/deps.sh), and skipped otherwise.
+"""
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+import harness
+import hosts_programs, hosts_servers  # noqa: F401, E401  they register their hosts
+from hosts_common import hosts
+
+
+def run(name, host):
+    begun = time.monotonic()
+    try:
+        told = host()
+        print(f"ok {name}: {told} ({time.monotonic() - begun:.0f} s)", flush=True)
+        return "passed"
+    except harness.Skip as reason:
+        print(f"skip {name}: {reason}", flush=True)
+        return "skipped"
+    except (AssertionError, OSError, subprocess.SubprocessError, ValueError, KeyError) as failure:
+        print(f"not ok {name}: {failure}", flush=True)
+        return "failed"
+
+
+def main():
+    subprocess.run(["make", "-s", "--no-print-directory", "-C", str(harness.ROOT), "-f", "core/Makefile", "lib"],
+                   check=True, stdout=subprocess.DEVNULL)
+    harness.OUT.mkdir(parents=True, exist_ok=True)
+    chosen = sys.argv[1:] or list(hosts)
+    unknown = [name for name in chosen if name not in hosts]
+    if unknown:
+        sys.exit(f"hosts.py: no such host: {' '.join(unknown)}; there are {' '.join(hosts)}")
+    results = [run(name, hosts[name]) for name in chosen]
+    print("hosts: " + ", ".join(f"{results.count(kind)} {kind}" for kind in ("passed", "failed", "skipped")))
+    sys.exit(1 if "failed" in results or "passed" not in results else 0)
+
+
+main()

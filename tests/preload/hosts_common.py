@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What the hosts' tests share: a run without and one with the preload, and a look at the profiles."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from harness import LIBRARY, OUT, Skip, check, equal
+from profiles import Profile
+
+hosts = {}
+
+
+def host(name):
+    def register(function):
+        hosts[name] = function
+        return function
+
+    return register
+
+
+def need(*tools):
+    """/usr/bin first: a person's own interpreter may stand before Debian's in PATH."""
+    found = [shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin:" + os.environ["PATH"]) for tool in tools]
+    for tool, path in zip(tools, found):
+        if not path:
+            raise Skip(f"{tool} is not installed")
+    return found[0] if len(found) == 1 else found
+
+
+def place(name):
+    return pathlib.Path(tempfile.mkdtemp(dir=OUT, prefix=f"host-{name}-"))
+
+
+def environment(directory, preload, **more):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("ONSTACK_", "CPUPROFILE", "LD_PRELOAD"))}
+    clean.update(PATH="/usr/sbin:/usr/bin:/sbin:/bin:" + os.environ["PATH"], LC_ALL="C.UTF-8", **more)
+    if preload:
+        (directory / "profiles").mkdir(exist_ok=True)
+        # Servers that give up root write where everybody may.
+        os.chmod(directory, 0o777)
+        os.chmod(directory / "profiles", 0o777)
+        clean.update(LD_PRELOAD=str(LIBRARY), ONSTACK_PROFILE=f"{directory}/profiles/%p.pb.gz", ONSTACK_FREQUENCY="250")
+    return clean
+
+
+def profiles(directory, least=1, seconds=0.0):
+    """Reads all, some with google/pprof; says how many there are and how much time they tell of."""
+    found = sorted((directory / "profiles").iterdir())
+    check(not [path for path in found if path.name.endswith(".tmp")], f"half a profile is left in {directory}")
+    check(len(found) >= least, f"{len(found)} profiles in {directory}, not {least}")
+    total = sum(Profile(path).seconds() for path in found)
+    check(total >= seconds, f"the profiles in {directory} tell of {total:.2f} s, not of {seconds}")
+    if shutil.which("go"):
+        for path in sorted(found, key=lambda file: file.stat().st_size)[-3:]:
+            shown = subprocess.run(["go", "tool", "pprof", "-top", path], capture_output=True, text=True, check=False)
+            check(shown.returncode == 0 and "flat%" in shown.stdout, f"pprof cannot read {path}: {shown.stderr}")
+    return f"{len(found)} profiles, {total:.2f} s"
+
+
+def run(command, directory, preload, timeout=300, **more):
+    return subprocess.run([str(part) for part in command], env=environment(directory, preload, **more), cwd=directory,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+
+
+def compare(name, command, least=1, timeout=300, clean=lambda text: text, judge=None, seconds=0.0):
+    """The same status and output with and without; `clean` takes away what differs between any two runs."""
+    directory = place(name)
+    told = []
+    for preload in (False, True):
+        done = run(command, directory, preload, timeout)
+        if judge:
+            judge(done, directory)
+        told.append((done.returncode, clean(done.stdout.decode()), clean(done.stderr.decode())))
+    for what, without, under in zip(("status", "stdout", "stderr"), *told):
+        equal(under, without, f"{what} under the preload (directory {directory})")
+    text = profiles(directory, least, seconds)
+    shutil.rmtree(directory)
+    return text
+
+
+class Server:
+    """A server in the foreground; `ready` returns once it answers."""
+
+    def __init__(self, command, directory, preload, ready, **more):
+        self.log = open(directory / f"log-{preload}", "wb")
+        self.process = subprocess.Popen([str(part) for part in command], cwd=directory, stdin=subprocess.DEVNULL,
+                                        env=environment(directory, preload, **more), stdout=self.log, stderr=self.log,
+                                        start_new_session=True)
+        until = time.monotonic() + 30
+        while not ready():
+            check(self.process.poll() is None, f"the server has ended: {self.text()[-500:]}")
+            check(time.monotonic() < until, f"the server does not answer: {self.text()[-500:]}")
+            time.sleep(0.05)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """However the test ended, no server stays."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        try:
+            os.killpg(self.process.pid, 9)  # workers that outlived it
+        except ProcessLookupError:
+            pass
+        self.log.close()
+
+    def text(self):
+        return pathlib.Path(self.log.name).read_text(errors="replace")
+
+    def end(self, signal, status=0, seconds=60, group=False):
+        """`group`: as a terminal does, to the children too."""
+        (os.killpg if group else os.kill)(self.process.pid, signal)
+        equal(self.process.wait(seconds), status, "the server's exit status")

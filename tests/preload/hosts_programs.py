@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Interpreters and compilers."""
+import re
+import shutil
+import subprocess
+
+from harness import ROOT, Skip, check, equal
+from hosts_common import compare, host, need, place, profiles, run
+
+PYTHON_SUITES = ["test_signal", "test_threading", "test_subprocess"]
+
+
+@host("python")
+def python():
+    """CPython's own tests of what a profiler could disturb. Each test by name with its outcome."""
+    interpreter = need("python3")
+    if subprocess.run([interpreter, "-c", "import test.test_signal"], capture_output=True, check=False).returncode != 0:
+        raise Skip("its tests are not installed (apt-get install libpython3.11-testsuite)")
+    directory = place("python")
+    results = []
+    for preload in (False, True):
+        done = run([interpreter, "-m", "test", "-v", *PYTHON_SUITES], directory, preload, timeout=600)
+        text = done.stdout.decode(errors="replace") + done.stderr.decode(errors="replace")
+        outcomes = dict(re.findall(r"^(test_\w+ \([\w.]+\)).*?\.\.\. (ok|FAIL|ERROR|skipped)", text, re.M | re.S))
+        results.append((done.returncode, outcomes))
+    (status, without), (status_under, under) = results
+    check(len(without) > 300, f"only {len(without)} tests ran")
+    different = {name: (without.get(name), under.get(name)) for name in without.keys() | under.keys()
+                 if without.get(name) != under.get(name)}
+    equal(different, {}, f"tests with another outcome under the preload (directory {directory})")
+    equal(status_under, status, "status")
+    told = profiles(directory, least=5, seconds=0.5)
+    shutil.rmtree(directory)
+    return f"{len(under)} tests as without, {told}"
+
+
+NODE = """
+const { Worker, isMainThread, parentPort } = require('worker_threads');
+const { spawnSync, fork } = require('child_process');
+const crypto = require('crypto');
+const work = () => { let s = 0; for (let i = 0; i < 3e7; i++) s = (s * 31 + i) % 1000003; return s; };
+if (!isMainThread) { parentPort.postMessage(work()); }
+else if (process.argv[2] === 'child') { console.log('child', work()); process.exit(5); }
+else {
+  let left = 3;
+  const done = () => { if (--left === 0) { process.on('exit', code => console.log('exit', code)); setTimeout(() => process.exit(7), 10); } };
+  new Worker(__filename).on('message', m => { console.log('worker', m); crypto.pbkdf2('p', 's', 100000, 32, 'sha256', (e, k) => {
+    console.log('pbkdf2', k.toString('hex')); done();
+    const r = spawnSync(process.execPath, [__filename, 'child']); console.log(r.stdout.toString().trim(), r.status, r.stderr.length); done(); done(); }); });
+}
+"""
+
+
+@host("node")
+def node():
+    script = place("node-script") / "script.js"
+    script.write_text(NODE)
+    told = compare("node", [need("node"), script], least=2, seconds=0.1)
+    shutil.rmtree(script.parent)
+    return told
+
+
+JAVA = """
+import java.util.concurrent.*;
+public class Host {
+  public static void main(String[] a) throws Exception {
+    ExecutorService pool = Executors.newFixedThreadPool(4);
+    long sum = 0;
+    java.util.List<Future<Long>> all = new java.util.ArrayList<>();
+    for (int i = 0; i < 16; i++) { final int n = i; all.add(pool.submit(() -> { long s = n; for (int k = 0; k < 20_000_000; k++) s = s * 31 + k; return s; })); }
+    for (Future<Long> f : all) sum += f.get();
+    pool.shutdown();
+    for (int i = 0; i < 50; i++) { byte[][] b = new byte[100][]; for (int k = 0; k < 100; k++) b[k] = new byte[100_000]; }
+    String s = null;
+    try { s.length(); } catch (NullPointerException e) { System.out.println("null"); }
+    Runtime.getRuntime().addShutdownHook(new Thread(() -> System.out.println("hook")));
+    System.out.println(sum);
+    System.exit(4);
+  }
+}
+"""
+
+
+@host("java")
+def java():
+    """Its collector, its compiler's threads, its own use of SIGSEGV."""
+    if shutil.which("javac") is None:
+        return compare("java", [need("java"), "-XshowSettings:system", "-version"],
+                       clean=lambda text: re.sub(r"(?m)^.*(Limit|Usage|CPU|Memory).*$", "", text))
+    source = place("java-source")
+    (source / "Host.java").write_text(JAVA)
+    subprocess.run(["javac", "Host.java"], cwd=source, check=True)
+    told = compare("java", [need("java"), "-cp", source, "Host"], seconds=0.1)
+    shutil.rmtree(source)
+    return told
+
+
+PERL = r"""
+use POSIX; $SIG{ALRM} = sub { $rang++ }; $SIG{CHLD} = sub { while ((my $p = waitpid(-1, WNOHANG)) > 0) { $status{$p} = $? >> 8 } };
+sub work { my $s = 0; for my $i (1 .. 2_000_000) { $s = ($s * 31 + $i) % 1000003 } $s }
+alarm 1; my @kids; for my $n (1 .. 6) { my $p = fork; if (!$p) { work(); $n % 2 ? exit $n : POSIX::_exit($n) } push @kids, $p }
+select undef, undef, undef, 0.1 until keys %status == 6 && $rang;
+print join(' ', map { $status{$_} } @kids), " $rang ", work(), "\n"; print `echo from a shell; exit 3`, $? >> 8, "\n"; exit 9;
+"""
+
+
+@host("perl")
+def perl():
+    return compare("perl", [need("perl"), "-e", PERL], least=7, seconds=0.3)
+
+
+BASH = r"""
+work() { local i s=0; for ((i = 0; i < 40000; i++)); do s=$(((s * 31 + i) % 1000003)); done; echo "$1 $s"; }
+trap 'echo trapped' USR1; trap 'echo leaving' EXIT
+work main; work a | sort | tr a-z A-Z; (work sub; exit 3); echo $?
+for n in 1 2 3; do (work $n >/dev/null; exit $n) & done; for job in $(jobs -p); do wait $job; echo $?; done
+kill -USR1 $$; coproc cat; echo through >&${COPROC[1]}; read -r line <&${COPROC[0]}; echo "$line"; eval "exec ${COPROC[1]}>&-"
+exec 3>&1 2>&-; echo three >&3; env -i /bin/echo bare; timeout 0.2 sleep 5; echo $?; exit 6
+"""
+
+
+@host("bash")
+def bash():
+    return compare("bash", [need("bash"), "-c", BASH], least=4, seconds=0.2)
+
+
+@host("gcc")
+def gcc():
+    """The same object file; driver, compiler and assembler are processes of their own."""
+    objects = []
+    core = ROOT / "core"
+
+    def judge(done, directory):
+        equal((done.returncode, done.stderr), (0, b""), "gcc")
+        objects.append((directory / "out.o").read_bytes())
+
+    told = compare("gcc", [need("gcc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I", core / "src", "-I", core / "include", "-c",
+                           core / "src" / "onstack.c", "-o", "out.o"], judge=judge, seconds=0.02)
+    check(objects[0] == objects[1], "the object files differ")
+    return told

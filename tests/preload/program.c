@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A program that works for some CPU time in functions of known names, and then ends in one of many ways.
+ * Usage: program SECONDS END [argument...]. Exit status 3 where it can choose one.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STATUS 3
+
+static double program_seconds;
+static char **program_arguments;
+
+static double cpu_seconds(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+__attribute__((noinline)) void program_spin(double seconds) {
+  double end = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) + seconds;
+  while (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) < end)
+    for (volatile int i = 0; i < 20000; i++) continue;
+}
+
+__attribute__((noinline)) void program_parent_work(double seconds) { program_spin(seconds); }
+__attribute__((noinline)) void program_child_work(double seconds) { program_spin(seconds); }
+__attribute__((noinline)) void program_after_exec(double seconds) { program_spin(seconds); }
+
+static void end_exit(void) { exit(STATUS); }
+static void end_bare(void) { _exit(STATUS); }
+static void end_quick(void) { quick_exit(STATUS); }
+static void end_abort(void) { abort(); }
+static void end_kill(void) { kill(getpid(), SIGKILL); }
+static void end_group(void) { syscall(SYS_exit_group, STATUS); }
+
+static void abort_in_handler(int signal) {
+  (void)signal;
+  abort();
+}
+
+/* As crash reporters do. */
+static void end_fault(void) {
+  signal(SIGSEGV, abort_in_handler);
+  raise(SIGSEGV);
+}
+
+static void *leave_from_thread(void *unused) {
+  (void)unused;
+  exit(STATUS);
+}
+
+static void end_thread(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, leave_from_thread, NULL);
+  pthread_join(thread, NULL);
+}
+
+/* No call of exit at all: the process ends with its last thread, and with status 0. */
+static void *work_behind_main(void *unused) {
+  usleep(100000);
+  program_child_work(program_seconds);
+  /* Code that came when the first thread, and with it much of /proc/self, was gone. */
+  void *library = dlopen("libm.so.6", RTLD_NOW);
+  double (*lgamma)(double) = library ? (double (*)(double))(uintptr_t)dlsym(library, "lgamma") : NULL;
+  double end = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) + program_seconds;
+  for (volatile double sum = 0; lgamma && cpu_seconds(CLOCK_THREAD_CPUTIME_ID) < end;)
+    for (int i = 1; i < 1000; i++) sum += lgamma(i + 0.5);
+  return unused;
+}
+
+static void end_pthread_exit(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, work_behind_main, NULL);
+  pthread_exit(NULL);
+}
+
+static void *fork_and_return(void *unused) {
+  int status;
+  pid_t child = fork();
+  if (child == 0) return program_child_work(program_seconds), unused; /* the only thread of the child */
+  waitpid(child, &status, 0);
+  exit(status == 0 ? STATUS : 99);
+}
+
+static void end_fork_return(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, fork_and_return, NULL);
+  pthread_join(thread, NULL);
+}
+
+static void end_exec(void) {
+  char *argv[] = {"program", "0.3", "after-exec", NULL};
+  execv("/nonexistent/program", argv); /* one that fails must disturb nothing */
+  execvp(program_arguments[0], argv);
+}
+
+static void end_exec_true(void) { execlp("true", "true", (char *)NULL); }
+
+static void end_after_exec(void) {
+  program_after_exec(program_seconds);
+  exit(STATUS);
+}
+
+/* The parent waits, so that it ends last and with its own status. */
+static void await(pid_t child) {
+  int status;
+  waitpid(child, &status, 0);
+  exit(WIFEXITED(status) && WEXITSTATUS(status) == STATUS ? STATUS : 99);
+}
+
+static void end_fork(void) {
+  pid_t child = fork();
+  if (child != 0) await(child);
+  program_child_work(program_seconds);
+  exit(STATUS);
+}
+
+static void end_fork_bare(void) {
+  pid_t child = fork();
+  if (child != 0) await(child);
+  program_child_work(program_seconds);
+  _exit(STATUS);
+}
+
+static void end_vfork(void) {
+  pid_t child = vfork();
+  if (child == 0) _exit(STATUS);
+  program_child_work(program_seconds); /* the parent's, all the same: it has to go on being sampled */
+  await(child);
+}
+
+/* The child ends after its parent. */
+static void end_orphan(void) {
+  char *argv[] = {"program", "0.3", "after-exec", NULL};
+  if (fork() != 0) exit(STATUS);
+  usleep(300000);
+  execv(program_arguments[0], argv);
+}
+
+static void end_spawn(void) {
+  char *argv[] = {"program", "0.3", "after-exec", NULL};
+  pid_t child = fork();
+  if (child == 0) execv(program_arguments[0], argv);
+  await(child);
+}
+
+static void end_daemon(void) {
+  if (daemon(1, 0) != 0) exit(98);
+  program_child_work(program_seconds);
+  FILE *done = fopen(program_arguments[0], "w");
+  if (done) fprintf(done, "%d\n", (int)getpid()), fclose(done);
+  exit(STATUS);
+}
+
+/* Closes all, takes the numbers for files of its own, as daemons do: nothing may be written into them. */
+static void end_closed(void) {
+  for (int i = 0; i < 256; i++) close(i);
+  for (int i = 0; i < 3; i++)
+    if (open(program_arguments[0], O_RDWR | O_CREAT | O_TRUNC, 0644) != i) exit(98);
+  exit(STATUS);
+}
+
+static void end_elsewhere(void) {
+  if (chdir("/") != 0) exit(98);
+  exit(STATUS);
+}
+
+static void end_small_files(void) {
+  struct rlimit limit = {64, 64};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  program_parent_work(program_seconds);
+  exit(STATUS);
+}
+
+static volatile int own_signals;
+
+static void own_handler(int signal) {
+  (void)signal;
+  own_signals++;
+}
+
+/* A host with a handler of its own for SIGPROF, put there anew for each piece of work as PHP does for each request. It must
+   see its own signals, all of them if it sends them itself, and none of the profiler's. */
+static void end_own_handler(void) {
+  struct sigaction own = {.sa_handler = own_handler}, old;
+  if (sigaction(SIGPROF, &own, &old) != 0 || old.sa_handler != SIG_DFL) exit(90);
+  for (int i = 0; i < 20; i++) {
+    if (signal(SIGPROF, SIG_DFL) != own_handler) exit(91);
+    if (signal(SIGPROF, own_handler) != SIG_DFL) exit(92);
+    program_child_work(program_seconds / 20);
+  }
+  if (own_signals != 0) exit(93);
+  for (int i = 1; i <= 100; i++) {
+    raise(SIGPROF);
+    if (own_signals != i) exit(94);
+  }
+  own.sa_flags = SA_RESETHAND;
+  sigaction(SIGPROF, &own, NULL);
+  raise(SIGPROF);
+  if (own_signals != 101 || sigaction(SIGPROF, NULL, &old) != 0 || old.sa_handler != SIG_DFL) exit(95);
+  exit(STATUS);
+}
+
+/* Three times on and off. */
+static void end_toggle(void) {
+  int signal = atoi(program_arguments[0]);
+  for (int i = 0; i < 3; i++) {
+    struct timespec pause = {0, 200000000};
+    raise(signal);
+    while (nanosleep(&pause, &pause) != 0) continue; /* the session starts in another thread */
+    program_child_work(program_seconds);
+    raise(signal);
+    pause = (struct timespec){0, 200000000};
+    while (nanosleep(&pause, &pause) != 0) continue;
+    program_parent_work(program_seconds);
+  }
+  exit(STATUS);
+}
+
+static const struct {
+  const char *name;
+  void (*end)(void);
+  int works_itself; /* nothing is to be done before it */
+} ends[] = {
+    {"exit", end_exit, 0},
+    {"_exit", end_bare, 0},
+    {"quick_exit", end_quick, 0},
+    {"abort", end_abort, 0},
+    {"kill", end_kill, 0},
+    {"exit_group", end_group, 0},
+    {"fault", end_fault, 0},
+    {"thread", end_thread, 0},
+    {"pthread_exit", end_pthread_exit, 0},
+    {"exec", end_exec, 0},
+    {"exec-true", end_exec_true, 0},
+    {"after-exec", end_after_exec, 1},
+    {"fork", end_fork, 0},
+    {"fork-_exit", end_fork_bare, 0},
+    {"fork-return", end_fork_return, 0},
+    {"vfork", end_vfork, 0},
+    {"spawn", end_spawn, 0},
+    {"orphan", end_orphan, 0},
+    {"daemon", end_daemon, 0},
+    {"closed", end_closed, 0},
+    {"elsewhere", end_elsewhere, 0},
+    {"small-files", end_small_files, 1},
+    {"own-handler", end_own_handler, 0},
+    {"toggle", end_toggle, 1},
+};
+
+int main(int argc, char **argv) {
+  if (argc < 3) return 97;
+  program_seconds = atof(argv[1]);
+  program_arguments = argv + 3;
+  for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+    if (strcmp(ends[i].name, argv[2]) != 0) continue;
+    if (!ends[i].works_itself) program_parent_work(program_seconds);
+    ends[i].end();
+  }
+  return 97;
+}

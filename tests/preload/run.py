@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The preload, in some forty seconds: every case prints a line, and the last line counts them.
+
+Usage: tests/preload/run.py [word...]    only the cases whose names contain one of the words
+A case that fails leaves its directory in build/tests/preload. The hosts (python, redis, nginx, ...): hosts.sh
+"""
+import pathlib
+import subprocess
+import sys
+import time
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+import harness
+import test_ends, test_children, test_output, test_environment, test_format  # noqa: F401, E401  they register their cases
+
+
+def build():
+    make = ["make", "-s", "--no-print-directory", "-C", str(harness.ROOT)]
+    subprocess.run([*make, "-f", "core/Makefile", "lib"], check=True, stdout=subprocess.DEVNULL)
+    harness.OUT.mkdir(parents=True, exist_ok=True)
+    flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fno-omit-frame-pointer",
+             "-fno-optimize-sibling-calls"]
+    subprocess.run(["cc", *flags, HERE / "program.c", "-o", harness.PROGRAM, "-lpthread", "-ldl"], check=True)
+    core = harness.ROOT / "core"
+    subprocess.run(["cc", *flags, "-I", core, "-I", core / "src", "-I", core / "include", HERE / "gzip_filter.c",
+                    core / "preload" / "gzip.c", "-o", harness.OUT / "gzip"], check=True)
+
+
+ATTEMPTS = 4  # of a case that found too little
+
+
+def run(case, attempts=ATTEMPTS):
+    begun = time.monotonic()
+    name = case.__name__.replace("_", " ")
+    try:
+        case()
+        print(f"ok {name} ({time.monotonic() - begun:.1f} s)", flush=True)
+        return "passed"
+    except harness.Skip as reason:
+        print(f"skip {name}: {reason}", flush=True)
+        return "skipped"
+    except harness.TooLittle as failure:
+        print(f"#  {name}: {failure}", flush=True)
+        if attempts > 1:
+            return run(case, attempts - 1)
+        print(f"not ok {name}: {ATTEMPTS} times too little", flush=True)
+        return "failed"
+    except Exception as failure:  # a case that breaks in any way has failed; the others go on
+        where = traceback.extract_tb(failure.__traceback__)
+        line = next((frame.lineno for frame in reversed(where) if "/test_" in frame.filename), "?")
+        print(f"not ok {name}: line {line}: {failure}", flush=True)
+        return "failed"
+
+
+def main():
+    build()
+    words = sys.argv[1:]
+    chosen = [case for case in harness.cases if not words or any(word in case.__name__ for word in words)]
+    results = [run(case) for case in chosen]
+    print("preload: " + ", ".join(f"{results.count(kind)} {kind}" for kind in ("passed", "failed", "skipped")))
+    sys.exit(1 if "failed" in results or "passed" not in results else 0)
+
+
+main()

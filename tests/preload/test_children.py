@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Children: each into its own file, or none; never over the parent's."""
+import time
+
+from harness import PROGRAM, STATUS, about, case, check, equal, program, wait_for
+
+WORK = 0.4
+
+
+def alone(end, *arguments, **options):
+    """Only the parent is profiled."""
+    with program(WORK, end, *arguments, **options) as run:
+        equal((run.status, run.errors, len(run.names)), (STATUS, "", 1), "status, errors, number of files")
+        about(run.profile(run.names[0]).seconds("program_parent_work"), WORK, "the parent's work")
+        about(run.profile(run.names[0]).seconds(), WORK, "all work in the parent's profile")
+
+
+def both(end, *arguments, child="program_child_work", work=WORK):
+    with program(WORK, end, *arguments, ONSTACK_PROFILE="out.%p") as run:
+        equal((run.status, run.errors, len(run.names)), (STATUS, "", 2), "status, errors, number of files")
+        ours = sorted(run.profiles(), key=lambda profile: profile.seconds(child))
+        equal(ours[0].seconds(child), 0, "the child's work in the parent's profile")
+        about(ours[0].seconds("program_parent_work"), WORK, "the parent's work")
+        about(ours[1].seconds(child), work, "the child's work")
+        equal(ours[1].seconds("program_parent_work"), 0, "the parent's work in the child's profile")
+
+
+@case
+def without_a_pattern_children_are_left_out():
+    alone("fork")
+    alone("fork-_exit")
+    alone("spawn", PROGRAM)
+    alone("orphan", PROGRAM)
+
+
+@case
+def with_a_pattern_each_has_its_file():
+    both("fork")
+    both("fork-_exit")
+    both("fork-return")
+    both("spawn", PROGRAM, child="program_after_exec", work=0.3)
+
+
+@case
+def children_can_be_left_out_by_option():
+    alone("fork", ONSTACK_PROFILE="out.%p", ONSTACK_FORK="stop")
+    alone("spawn", PROGRAM, ONSTACK_PROFILE="out.%p", ONSTACK_FORK="stop")
+
+
+@case
+def a_child_of_vfork_ends_nothing():
+    with program(WORK, "vfork") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")
+        about(run.profile().seconds("program_child_work"), WORK, "work after the child's end")
+
+
+@case
+def a_daemon_has_its_profile():
+    with program(WORK, "daemon", "done", ONSTACK_PROFILE="out.%p") as run:
+        wait_for(run.directory / "done")
+        pid = (run.directory / "done").read_text().strip()
+        wait_for(run.directory / f"out.{pid}")
+        # The same name as its last save: wait until it has all.
+        for _ in range(100):
+            found = run.profile(f"out.{pid}").seconds("program_child_work")
+            if found > 0.6 * WORK:
+                break
+            time.sleep(0.1)
+        about(found, WORK, "the daemon's work")
+
+
+@case
+def a_parent_that_became_a_daemon_has_left_its_profile():
+    with program(WORK, "daemon", "done") as run:
+        wait_for(run.directory / "done")
+        about(run.profile().seconds("program_parent_work"), WORK, "the parent's work")
+        equal(run.profile().seconds("program_child_work"), 0, "the daemon's work in the parent's profile")
+
+
+@case
+def a_percent_sign_can_be_written():
+    with program(0.2, "exit", ONSTACK_PROFILE="out%%p") as run:
+        check("out%p" in run.names, f"files: {run.names}")

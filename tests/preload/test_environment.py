@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Variables: ours, gperftools', and what is wrong with them."""
+import re
+
+from harness import PROGRAM, STATUS, about, case, check, equal, one_line, program
+
+WORK = 0.3
+
+
+@case
+def wrong_values_are_named():
+    wrong = [
+        (dict(ONSTACK_FREQUENCY="0"), "ONSTACK_FREQUENCY=0", "1 to 10000"),
+        (dict(ONSTACK_FREQUENCY="10001"), "ONSTACK_FREQUENCY=10001", "1 to 10000"),
+        (dict(ONSTACK_FREQUENCY="99x"), "ONSTACK_FREQUENCY=99x", "1 to 10000"),
+        (dict(ONSTACK_FREQUENCY="", CPUPROFILE_FREQUENCY="-1"), "CPUPROFILE_FREQUENCY=-1", "1 to 10000"),
+        (dict(ONSTACK_CLOCK="sun"), "ONSTACK_CLOCK=sun", "cpu and wall"),
+        (dict(ONSTACK_UNWINDER="magic"), "ONSTACK_UNWINDER=magic", "unwinder"),
+        (dict(ONSTACK_FORK="maybe"), "ONSTACK_FORK=maybe", "follow"),
+        (dict(ONSTACK_FORK="follow"), "ONSTACK_FORK=follow", "%p"),
+        (dict(ONSTACK_PROFILE="out.%q"), "ONSTACK_PROFILE=out.%q", "%"),
+        (dict(ONSTACK_PROFILE="x" * 5000), "ONSTACK_PROFILE=xxx", "too long"),
+        (dict(CPUPROFILESIGNAL="9"), "CPUPROFILESIGNAL=9", "signal"),
+    ]
+    for variables, name, advice in wrong:
+        with program(0.05, "exit", **variables) as run:
+            equal((run.status, run.names), (STATUS, []), f"status and files of {name}")
+            one_line(run, name, advice, "not profiled")
+
+
+@case
+def a_wrong_value_is_told_once_for_all_children():
+    with program(0.05, "spawn", PROGRAM, ONSTACK_FREQUENCY="0") as run:
+        one_line(run, "ONSTACK_FREQUENCY=0")
+
+
+@case
+def unwinders_can_be_chosen():
+    for name, depth in (("pc_only", 1), ("frame_pointer", 3), ("rules", 3)):
+        with program(WORK, "exit", ONSTACK_UNWINDER=name) as run:
+            deepest = max(len(stack) for _, _, stack in run.profile().samples)
+            check(deepest == 1 if depth == 1 else deepest >= depth, f"{name}: {deepest} frames")
+
+
+@case
+def the_rate_is_what_was_asked_for():
+    for variables in (dict(ONSTACK_FREQUENCY="50"), dict(ONSTACK_FREQUENCY="", CPUPROFILE_FREQUENCY="50")):
+        with program(0.6, "exit", **variables) as run:
+            periods = {ns // ticks for ticks, ns, _ in run.profile().samples}
+            equal(periods, {20_000_000}, "period")
+
+
+@case
+def gperftools_variables():
+    with program(WORK, "exit", ONSTACK_PROFILE="", ONSTACK_FREQUENCY="", CPUPROFILE="out") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")
+        about(run.profile().seconds("program_parent_work"), WORK, "work")
+
+
+@case
+def a_signal_turns_it_on_and_off_into_numbered_files():
+    with program(WORK, "toggle", 12, ONSTACK_PROFILE="", CPUPROFILE="out", CPUPROFILESIGNAL="12") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors")
+        equal(run.names, ["out.0", "out.1", "out.2"], "files")
+        for name in run.names:
+            about(run.profile(name).seconds("program_child_work"), WORK, f"work while on, in {name}")
+            equal(run.profile(name).seconds("program_parent_work"), 0, f"work while off, in {name}")
+
+
+@case
+def the_status_line():
+    with program(WORK, "exit", ONSTACK_STATUS="status") as run:
+        equal(run.names, ["out", "status"], "files")
+        line = (run.directory / "status").read_text().splitlines(keepends=True)[0]
+        check(re.fullmatch(r"onstack\.stats( [a-z_]+=[a-z0-9_-]+)+\n", line), f"the line: {line!r}")
+        pairs = dict(pair.split("=") for pair in line.split()[1:])
+        equal(int(pairs["recorded"]), sum(ticks for ticks, _, _ in run.profile().samples), "ticks in line and profile")
+        check(pairs["clock"].startswith("cpu"), f"the clock: {pairs['clock']}")
+        equal((pairs["unwinder"], pairs["reader"] in ("probe", "copy", "pipe")), ("rules", True), "unwinder, reader")
+        parts = ("recorded", "unattributed", "dropped_ring_full", "dropped_no_stack", "dropped_unwinder", "dropped_stopping")
+        equal(int(pairs["ticks"]), sum(int(pairs[part]) for part in parts), "ticks and what became of them")
+
+
+@case
+def the_wall_clock_works_or_says_so():
+    for variables in (dict(ONSTACK_CLOCK="wall"), dict(CPUPROFILE_REALTIME="1")):
+        with program(WORK, "exit", **variables) as run:
+            equal(run.status, STATUS, "status")
+            if run.errors:
+                one_line(run, "wall", "not profiled")
+                equal(run.names, [], "files")
+            else:
+                check(b"wall" in run.profile().raw, "the profile does not say that its clock is the wall's")
+
+
+@case
+def modules_that_lose_stacks_are_named():
+    with program(WORK, "exit", ONSTACK_STATUS="status", ONSTACK_UNWINDER="pc_only") as run:
+        lines = (run.directory / "status").read_text().splitlines()[1:]
+        losses = {line.split(" path=")[1]: line for line in lines}
+        check(lines[0].startswith("onstack.module lost="), f"the lines: {lines}")
+        ours = next(line for path, line in losses.items() if path.endswith("/program"))
+        check(re.match(r"onstack\.module lost=(\d+) by_design=\1 path=/", ours), f"the line: {ours}")

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Files: safe to make, whole or absent, and one line where they cannot be written."""
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, case, check, equal, one_line, program
+
+WORK = 0.2
+
+
+def prepared(make):
+    directory = pathlib.Path(tempfile.mkdtemp(dir=OUT, prefix="case-"))
+    make(directory)
+    return directory
+
+
+@case
+def no_directory_gives_one_line():
+    for end in ("exit", "_exit"):
+        with program(WORK, end, ONSTACK_PROFILE="missing/out") as run:
+            equal(run.status, STATUS, "status")
+            one_line(run, "missing/out", "No such file or directory")
+            equal(run.names, [], "files")
+
+
+@case
+def a_full_disk_gives_one_line_and_keeps_the_former_profile():
+    directory = prepared(lambda place: (place / "out").write_text("former"))
+    with program(WORK, "small-files", directory=directory) as run:
+        equal(run.status, STATUS, "status")
+        one_line(run, "File too large")
+        equal(run.names, ["out"], "files")
+        equal((directory / "out").read_text(), "former", "the former file")
+
+
+@case
+def links_and_pipes_are_refused():
+    def link(place):
+        (place / "victim").write_text("precious")
+        (place / "out").symlink_to("victim")
+
+    with program(WORK, "exit", directory=prepared(link)) as run:
+        one_line(run, "not a regular file")
+        equal((run.directory / "victim").read_text(), "precious", "what the link leads to")
+        check((run.directory / "out").is_symlink(), "the link was replaced")
+    with program(WORK, "exit", directory=prepared(lambda place: os.mkfifo(place / "out"))) as run:
+        one_line(run, "not a regular file")
+        check((run.directory / "out").is_fifo(), "the pipe was replaced")
+
+
+@case
+def descriptors_of_the_host_are_not_written_to():
+    with program(WORK, "closed", "host", ONSTACK_PROFILE="missing/out") as run:
+        equal(run.status, STATUS, "status")
+        equal((run.directory / "host").read_text(), "", "the host's file with descriptor 2")
+    with program(WORK, "closed", "host") as run:
+        equal((run.names, (run.directory / "host").read_text()), (["host", "out"], ""), "files")
+
+
+@case
+def a_reader_of_stderr_that_is_gone():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with program(WORK, "exit", ONSTACK_PROFILE="missing/out", stderr=writer) as run:
+        equal(run.status, STATUS, "status")
+    with program(WORK, "exit", ONSTACK_FREQUENCY="0", stderr=writer) as run:
+        equal(run.status, STATUS, "status")
+    os.close(writer)
+
+
+@case
+def nothing_without_a_variable():
+    with Run(PROGRAM, WORK, "exit") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", []), "status, errors, files")
+
+
+@case
+def nothing_in_a_program_with_set_user_id():
+    if os.geteuid() != 0:
+        raise Skip("only root can make a set-user-ID program of another user")
+    # The loader preloads little into such programs by itself; linked in, the library must decline.
+    with tempfile.TemporaryDirectory(dir=OUT) as directory:
+        os.chmod(directory, 0o777)
+        linked = pathlib.Path(directory) / "linked"
+        source = pathlib.Path(__file__).with_name("program.c")
+        subprocess.run(["cc", "-O1", "-w", "-D_GNU_SOURCE", source, "-o", linked, "-Wl,--no-as-needed", LIBRARY,
+                        f"-Wl,-rpath,{LIBRARY.parent}"], check=True)
+        for mode, wanted in ((0o755, ["linked", "out"]), (0o4755, ["linked"])):
+            os.chown(linked, 65534, 65534)
+            os.chmod(linked, mode)
+            run = Run(linked, WORK, "exit", directory=directory, LD_PRELOAD="", ONSTACK_PROFILE="out")
+            equal((run.status, run.errors), (STATUS, ""), "status and errors")
+            equal(run.names, wanted, f"files with mode {mode:o}")
+            (run.directory / "out").unlink(missing_ok=True)
