@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# onstack beside others in one process; README.md says what each part shows. About 40 seconds.
-# `copies` runs when it is named: its last check fails (docs/SIGNALS.md).
+# onstack beside others in one process; README.md says what each part shows. Two to three minutes, and what cargo builds the first time.
 # Usage: tests/coexist/run.sh [part...]     ONSTACK_TEST_CYCLES: starts and stops over SIG_DFL (1,000; the full number: 10,000)
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
 export BUILD
 out=$BUILD/coexist
-parts=${*:-plugin itimer gperftools cycles naive notify}
+parts=${*:-plugin itimer gperftools pprof cycles naive notify copies preload rust-stacks}
 mkdir -p "$out"
 log=$out/log
 : >"$log"
@@ -39,6 +38,16 @@ for part in $parts; do
       echo "skip gperftools: it is not installed (apt-get install libgoogle-perftools-dev)" | tee -a "$log"
     fi
     ;;
+  pprof)
+    export CARGO_TARGET_DIR=$PWD/$out/cargo
+    if ! (cd tests/coexist/pprof-crate && cargo fetch --quiet); then
+      echo "skip pprof: cargo cannot fetch the crate (no registry in reach)" | tee -a "$log"
+    elif (cd tests/coexist/pprof-crate && cargo build --quiet --release --locked); then
+      run pprof cargo/release/coexist-pprof
+    else
+      echo "not ok pprof: does not build" | tee -a "$log"
+    fi
+    ;;
   notify)
     if (cd tests/matrix && go build -buildvcs=false -o "$OLDPWD/$out/notify" ./notify); then
       run notify ./notify
@@ -46,9 +55,21 @@ for part in $parts; do
       echo "not ok notify: does not build" | tee -a "$log"
     fi
     ;;
+  rust-stacks)
+    if make -s --no-print-directory -f tests/matrix/Makefile rust-stacks; then
+      run rust-stacks ../matrix/rust-stacks
+    else
+      echo "not ok rust-stacks: does not build" | tee -a "$log"
+    fi
+    ;;
+  preload)
+    make -s --no-print-directory -f core/Makefile preload && make -s --no-print-directory -f tests/matrix/Makefile c-archive &&
+      build copies && run preload python3 "$PWD/tests/coexist/preload/run.py" "$PWD/$BUILD" ||
+      echo "not ok preload: does not build" | tee -a "$log"
+    ;;
   copies) build copies && run copies ./copies "$PWD/$out/newer-plugin.so" ;;
   cycles | naive | itimer) build "$part" && run "$part" "./$part" ;;
-  *) echo "not ok $part: no such part; there are plugin, itimer, gperftools, cycles, naive, notify and copies" | tee -a "$log" ;;
+  *) echo "not ok $part: no such part; there are plugin, itimer, gperftools, pprof, cycles, naive, notify, copies, preload and rust-stacks" | tee -a "$log" ;;
   esac
 done
 passed=$(grep -c '^ok ' "$log")

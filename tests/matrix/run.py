@@ -30,6 +30,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="every host and every order once, short windows")
     parser.add_argument("--runs", type=int, help="runs of each cell (20; 1 with --quick)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells whose name (host/mix/order/flavour) contains it")
+    parser.add_argument("--minutes", type=float, metavar="N", help="begin no run after N minutes; the next call goes on")
     parser.add_argument("--fresh", action="store_true", help="forget the results so far")
     parser.add_argument("--output", type=Path, default=programs.BUILD / "matrix.json", help="build/matrix.json")
     parser.add_argument("--list", action="store_true", help="name the cells, and end")
@@ -66,13 +67,17 @@ def run_once(cell, quick, digest):
 
 def run_all(chosen, arguments, results):
     """Round after round over all cells, so that a baseline is never far from what it is compared with."""
-    pool, ran, alone = Pool(), [], {}
+    pool, ran, alone, left = Pool(), [], {}, 0
+    end = time.monotonic() + 60 * arguments.minutes if arguments.minutes else float("inf")
     digests = {host: programs.digest(host) for host in dict.fromkeys(c.host.name for c in chosen)}
     for number in range(1, arguments.runs + 1):
         for cell in chosen:
             key = f"{cell.name}/{'quick' if arguments.quick else 'full'}/{number}"
             digest = digests[cell.host.name]
             if not results.has(key, digest):
+                if time.monotonic() > end:
+                    left += 1
+                    continue
                 begin = time.monotonic()
                 record = run_once(cell, arguments.quick, digest)
                 if cell.host.name + cell.mix in alone and record["notes"]:
@@ -87,7 +92,7 @@ def run_all(chosen, arguments, results):
                 alone[cell.host.name + cell.mix] = record
             pool.add(cell, record)
             ran.append((cell, record))
-    return pool, ran
+    return pool, ran, left
 
 
 def judge_weights(pool, quick):
@@ -138,7 +143,7 @@ def main():
         return 1
     results = Results(arguments.output, arguments.fresh)
     begin = time.monotonic()
-    pool, ran = run_all(chosen, arguments, results)
+    pool, ran, left = run_all(chosen, arguments, results)
     judged, failed_weights = judge_weights(pool, arguments.quick)
     print_checks(ran)
     failures = [f"{c.name}: {name}: {text}" for c, record in ran for name, text in record["problems"]] + failed_weights
@@ -146,6 +151,8 @@ def main():
         print(f"FAILED {failure}")
     broken = sum(1 for _, record in ran if record["problems"]) + len(failed_weights)
     total = len(ran) + judged
+    if left:
+        print(f"\n{left} runs are left for the next call")
     print(f"\n{total - broken} passed, {broken} failed ({time.monotonic() - begin:.0f} s; {arguments.output})")
     return 1 if broken else 0
 

@@ -70,7 +70,7 @@ func main() {
 	})
 	for _, copy := range all {
 		share := float64(copy.ticks) / hertz / copy.cpu.Seconds()
-		check(copy.name, share > 0.9 && share < 1.1 && copy.badSessions == 0, fmt.Sprintf(
+		check(copy.name, share > 0.85 && share < 1.1 && copy.badSessions == 0, fmt.Sprintf(
 			"%.3f of the CPU time over %d orders, %.2f in the worst session", share, orders, copy.least))
 	}
 	besideGo(all)

@@ -29,7 +29,7 @@ func (a action) fields() (hex [4]string) {
 }
 
 // ourMark stands before the entry of every handler of onstack's. Those of others are code as well, with code before it.
-const ourMark = "onstack-handler1"
+const ourMark = "onstack-handler2"
 
 func (a action) isOurs() bool {
 	if a.handler <= 4096 {

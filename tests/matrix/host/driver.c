@@ -17,7 +17,7 @@ typedef struct raw_action {
 } raw_action;
 
 /* What stands before the entry of every handler of onstack's. Those of others are code as well, with code before it. */
-static const char our_mark[] = "onstack-handler1";
+static const char our_mark[] = "onstack-handler2";
 
 static long long clock_ns(clockid_t clock) {
   struct timespec now;

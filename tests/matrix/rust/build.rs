@@ -16,5 +16,7 @@ fn main() {
     }
     build.compile("matrixdriver");
     println!("cargo:rerun-if-changed={out}/libmatrixgo.a");
-    println!("cargo:rustc-link-arg-bin=rust-archive={out}/libmatrixgo.a");
+    for program in ["rust-archive", "rust-stacks"] {
+        println!("cargo:rustc-link-arg-bin={program}={out}/libmatrixgo.a");
+    }
 }
