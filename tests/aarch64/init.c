@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #ifndef LIMIT_SECONDS
-#define LIMIT_SECONDS 100u
+#define LIMIT_SECONDS 250u
 #endif
 
 static int only_programs(const struct dirent *entry) { return entry->d_name[0] != '.'; }

@@ -2,9 +2,10 @@
 
 package main
 
+// With and without frame pointers, by CGO_CFLAGS: without, the walk has to use .eh_frame, and x29 says nothing where C
+// calls Go.
+
 /*
-// Without frame pointers: the walk has to use .eh_frame, and x29 says nothing where C calls Go.
-#cgo CFLAGS: -O2 -fomit-frame-pointer
 #include "native.h"
 */
 import "C"
@@ -93,6 +94,16 @@ func grow(levels int, then func()) byte {
 		block[0] = grow(levels-1, then)
 	}
 	return block[0] + block[levels%1024]
+}
+
+//go:noinline
+func growOnce() { sink += uint64(grow(40, func() {})) }
+
+//go:noinline
+func callNothing(times int) {
+	for range times {
+		C.native_nothing()
+	}
 }
 
 //export goCallback

@@ -1,106 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
+//go:build !record
+
 // Command go samples Go and C burners of known shape and checks whole stacks by name: pure Go, C without frame pointers
-// below Go, and C and Go nested in each other while the goroutine's stack grows. Prints one line a check.
+// below Go, C and Go nested in each other while the goroutine's stack grows, stacks that do nothing but grow, and calls of
+// C that do nothing. Prints one line a check.
 package main
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"os"
-	"sort"
+	"runtime/pprof"
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
 	"github.com/onstack-profiler/onstack/bindings/go"
 )
-
-var failed bool
-
-func check(good bool, name, format string, args ...any) {
-	word := "ok"
-	if !good {
-		word, failed = "not ok", true
-	}
-	fmt.Printf("%s go/%s: %s\n", word, name, fmt.Sprintf(format, args...))
-}
-
-// stack is a sample's function names, leaf first, in one string: "leaf;caller;...;root;".
-type stack struct {
-	names  string
-	weight int64
-}
-
-func sample(work func()) ([]stack, onstack.Stats) {
-	p, err := onstack.Start(onstack.WithRate(250), onstack.WithMaxDepth(512))
-	if err != nil {
-		fmt.Println("not ok go/start:", err)
-		os.Exit(1)
-	}
-	work()
-	if err := p.Stop(); err != nil {
-		fmt.Println("not ok go/stop:", err)
-		os.Exit(1)
-	}
-	var raw bytes.Buffer
-	if _, err := p.WriteTo(&raw); err != nil {
-		fmt.Println("not ok go/write:", err)
-		os.Exit(1)
-	}
-	stats := p.Stats()
-	p.Close()
-	parsed, err := profile.Parse(&raw)
-	if err != nil {
-		fmt.Println("not ok go/parse:", err)
-		os.Exit(1)
-	}
-	var stacks []stack
-	for _, s := range parsed.Sample {
-		var b strings.Builder
-		for _, location := range s.Location {
-			for _, line := range location.Line {
-				b.WriteString(line.Function.Name + ";")
-			}
-			if len(location.Line) == 0 {
-				fmt.Fprintf(&b, "%#x;", location.Address)
-			}
-		}
-		stacks = append(stacks, stack{b.String(), s.Value[0]})
-	}
-	return stacks, stats
-}
-
-// verify weighs the stacks that `mine` holds: those that are not exact are printed.
-func verify(name string, percent int64, stacks []stack, mine, exact func(string) bool) {
-	var all, good, samples int64
-	wrong := map[string]int64{}
-	for _, s := range stacks {
-		samples += s.weight
-		if !mine(s.names) {
-			continue
-		}
-		all += s.weight
-		if exact(s.names) {
-			good += s.weight
-		} else {
-			wrong[s.names] += s.weight
-		}
-	}
-	check(all >= 100 && good*100 >= all*percent, name, "%d of %d ticks exact (%d in all)", good, all, samples)
-	var list []string
-	for names := range wrong {
-		list = append(list, names)
-	}
-	sort.Slice(list, func(i, k int) bool { return wrong[list[i]] > wrong[list[k]] })
-	for i, names := range list {
-		if i == 8 {
-			fmt.Printf("   ... %d more\n", len(list)-i)
-			break
-		}
-		fmt.Printf("   inexact x%d: %s\n", wrong[names], names)
-	}
-}
 
 func beginsWith(names ...string) func(string) bool {
 	return func(s string) bool {
@@ -119,10 +35,11 @@ const goRoot = "main.onGoroutine.func1;runtime.goexit;"
 const intoC = "runtime.asmcgocall;runtime.cgocall;"
 
 func pureGo() {
-	stacks, stats := sample(func() { onGoroutine(func() { goOuter(2 * time.Second) }) })
+	mine := beginsWith("main.goLeaf", "main.goSmall", "main.goTiny", "main.goZero", "main.goSum", "runtime.duffzero",
+		"runtime.duffcopy")
+	stacks, stats := sample(mine, func() { onGoroutine(func() { goOuter(2 * time.Second) }) })
 	tail := "main.goMiddle;main.goOuter;main.pureGo.func1.1;" + goRoot
-	verify("pure Go", 99, stacks,
-		beginsWith("main.goLeaf", "main.goSmall", "main.goTiny", "main.goZero", "main.goSum", "runtime.duffzero", "runtime.duffcopy"),
+	verify("pure Go", 990, stacks, mine,
 		func(s string) bool {
 			switch strings.TrimSuffix(s, tail) {
 			case "main.goLeaf;", "main.goSmall;", "main.goTiny;main.goSmall;", "main.goZero;", "main.goSum;main.goZero;",
@@ -136,31 +53,43 @@ func pureGo() {
 
 // rooted weighs samples of whatever leaf by how they end. The kernel's tick can fall into the switch itself.
 func rooted(stacks []stack, stats onstack.Stats, name string) {
-	verify(name+" ends in its root", 98, stacks, func(string) bool { return true }, func(s string) bool {
+	verify(name+" ends in its root", 990, stacks, func(string) bool { return true }, func(s string) bool {
 		for _, root := range []string{"runtime.goexit;", "runtime.goexit.abi0;", "runtime.mstart;", "runtime.mstart.abi0;",
-			"runtime.mcall;", "runtime.mcall.abi0;", "runtime.schedule;runtime.goschedImpl;runtime.gopreempt_m;runtime.newstack;runtime.morestack;", "runtime.rt0_go.abi0;", "thread_start;", "__clone;", "clone;"} {
+			"runtime.mcall;", "runtime.mcall.abi0;", "runtime.goschedImpl;runtime.gopreempt_m;runtime.newstack;runtime.morestack;", "runtime.rt0_go.abi0;", "thread_start;", "__clone;", "clone;"} {
 			if strings.HasSuffix(s, root) {
 				return true
 			}
 		}
-		return false
+		// Stacks that grow are not followed by frame pointers: the runtime clears them there.
+		return byRecords && strings.HasSuffix(s, "runtime.newstack;runtime.morestack;[truncated: switch of stacks];")
 	})
 	fmt.Printf("   %d samples, truncated %d: %v\n", stats.Samples, stats.Truncated, stats.TruncatedBy)
 }
 
 func native() {
-	stacks, stats := sample(func() { onGoroutine(func() { callNative(1500 * time.Millisecond) }) })
-	verify("C without frame pointers below Go", 99, stacks, beginsWith("native_leaf", "native_middle"), func(s string) bool {
+	mine := beginsWith("native_leaf", "native_middle")
+	stacks, stats := sample(mine, func() { onGoroutine(func() { callNative(1500 * time.Millisecond) }) })
+	verify("C below Go", 990, stacks, mine, func(s string) bool {
 		s = strings.TrimPrefix(s, "native_leaf;")
-		return strings.HasPrefix(s, "native_middle;native_outer;") && strings.Contains(s, ";"+intoC) &&
-			strings.HasSuffix(s, "main._Cfunc_native_outer;main.callNative;main.native.func1.1;"+goRoot)
+		if byRecords {
+			s = strings.TrimPrefix(s, "native_middle;")
+			return strings.HasPrefix(s, "native_outer;") && fromC(s)
+		}
+		return strings.HasPrefix(s, "native_middle;native_outer;") && fromC(s)
 	})
 	rooted(stacks, stats, "C below Go")
 }
 
+// fromC: a stack that is whole from the call of native_outer on.
+func fromC(s string) bool {
+	return strings.Contains(s, ";"+intoC) &&
+		strings.HasSuffix(s, "main._Cfunc_native_outer;main.callNative;main.native.func1.1;"+goRoot)
+}
+
 func callbacks() {
 	const depth = 3
-	stacks, stats := sample(func() {
+	mine := beginsWith("native_leaf")
+	stacks, stats := sample(mine, func() {
 		onGoroutine(func() {
 			for range 20 {
 				onGoroutine(func() { callBridge(depth, 120*time.Millisecond) })
@@ -173,15 +102,84 @@ func callbacks() {
 			strings.Count(s, "main._Cfunc_native_bridge;main.callBridge;") == depth+1 &&
 			strings.HasSuffix(s, "main.callBridge;main.callbacks.func1.1.1;"+goRoot)
 	}
-	verify("C and Go nested four deep, Go leaf, stacks that grow", 99, stacks, beginsWith("main.goLeaf", "main.goTiny", "main.goZero"), exact)
-	verify("C and Go nested four deep, C leaf", 99, stacks, beginsWith("native_leaf"), exact)
+	verify("C and Go nested four deep, Go leaf, stacks that grow", 990, stacks, beginsWith("main.goLeaf", "main.goTiny", "main.goZero"), exact)
+	verify("C and Go nested four deep, C leaf", 990, stacks, mine, exact)
 	rooted(stacks, stats, "nested")
 }
 
+// growing: a sample below morestack goes on with the function that called it and has no frame yet.
+func growing() {
+	mine := func(s string) bool { return strings.Contains(s, "runtime.newstack;runtime.morestack;main.") }
+	stacks, stats := sample(mine, func() {
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+			onGoroutine(growOnce)
+		}
+	})
+	verify("the goroutine above morestack", 990, stacks, mine, func(s string) bool {
+		_, above, _ := strings.Cut(s, "runtime.morestack;")
+		for strings.HasPrefix(above, "main.grow;") {
+			above = strings.TrimPrefix(above, "main.grow;")
+		}
+		return above == "main.growOnce;"+goRoot
+	})
+	rooted(stacks, stats, "growing")
+}
+
+// pings: a sample can fall into any instruction of the switches between stacks.
+func pings() {
+	mine := func(s string) bool { return strings.Contains(s, "main.callNothing;") }
+	stacks, stats := sample(mine, func() {
+		onGoroutine(func() {
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+				callNothing(2000)
+			}
+		})
+	})
+	verify("calls that do nothing", 990, stacks, mine, func(s string) bool {
+		for _, way := range []string{"", "runtime.cgocall;", intoC} {
+			if strings.Contains(";"+s, ";"+way+"main._Cfunc_native_nothing;main.callNothing;main.pings.func2.1;"+goRoot) {
+				return true
+			}
+		}
+		s = strings.TrimPrefix(s, "runtime.asyncPreempt;")
+		return s == "main.callNothing;main.pings.func2.1;"+goRoot
+	})
+	rooted(stacks, stats, "calls that do nothing")
+}
+
+// labels: what runtime/pprof.Do gave the goroutine is read by the layout that the walk through morestack uses, too.
+func labels() {
+	mine := beginsWith("main.goLeaf", "main.goSmall", "main.goZero", "native_leaf")
+	stacks, stats := sample(mine, func() {
+		onGoroutine(func() {
+			pprof.Do(context.Background(), pprof.Labels("kind", "burn"), func(context.Context) {
+				goOuter(time.Second)
+				callNative(time.Second)
+			})
+		})
+	})
+	var all, labelled int64
+	for _, s := range stacks {
+		if mine(s.names) {
+			all += s.weight
+			if s.label == "burn" {
+				labelled += s.weight
+			}
+		}
+	}
+	check(stats.GoroutineLabels && all >= 100 && labelled*1000 >= all*990, "labels of goroutines",
+		"%d of %d ticks have them; known: %v", labelled, all, stats.GoroutineLabels)
+}
+
 func main() {
-	pureGo()
 	native()
 	callbacks()
+	if !byRecords {
+		pureGo()
+		growing()
+		pings()
+		labels()
+	}
 	if failed {
 		os.Exit(1)
 	}

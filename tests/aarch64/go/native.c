@@ -42,3 +42,5 @@ __attribute__((noinline, noclone)) uint64_t native_callback(int depth, int milli
 __attribute__((noinline, noclone)) void native_bridge(int depth, int milliseconds) {
   native_sink += native_callback(depth, milliseconds);
 }
+
+__attribute__((noinline, noclone)) void native_nothing(void) { native_sink++; }

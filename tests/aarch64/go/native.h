@@ -8,4 +8,6 @@ void native_outer(int milliseconds);
 /* Calls goCallback(depth, milliseconds) from native_callback < native_bridge. */
 void native_bridge(int depth, int milliseconds);
 
+void native_nothing(void);
+
 #endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The n-th failure of each system call and of each allocation that a session makes, from its start to its free: n = 1, 2,
+ * ... until none is left, each once and as the first of a lasting failure. Which calls there are is learnt from a run.
+ *
+ * Usage: nth [all] [CALL ...]    all: every n; else those up to 6, and then 12, 24, ...
+ */
+#include "calls.h"
+#include "judge.h"
+#include "onstack/onstack.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#define NTH_EACH 6u /* of the calls that come first, all */
+#define NTH_ROUNDS (ONSTACK_MAX_SESSIONS + 2)
+
+static bool nth_all;
+static const char *const *nth_only; /* names; none: every one */
+static const char *nth_where = "";  /* what else is missing */
+static unsigned nth_failed, nth_cases;
+
+static bool nth_wants(const char *name) {
+  if (!*nth_only) return true;
+  for (const char *const *only = nth_only; *only; only++)
+    if (strcmp(*only, name) == 0) return true;
+  return false;
+}
+
+static uint64_t nth_next(uint64_t n) { return nth_all || n < NTH_EACH ? n + 1 : 2 * n; }
+
+static void nth_report(const plan *plan, const char *name) {
+  nth_failed++;
+  printf("FAILED: %s, failure %llu%s (%s)%s%s: %s\n", name, (unsigned long long)plan->nth,
+         plan->persistent ? " and all later ones" : "", strerror(plan->error), nth_where,
+         plan->owner ? ", over a handler" : "", plan->complaint);
+}
+
+/* A lost timer is found again by the process tick, a lost reader has another behind it: one failure ends no session. */
+static void nth_judge_silence(plan *plan) {
+  if (plan->complaint[0] || plan->persistent || plan->result < 0 || plan->ticks > 0) return;
+  snprintf(plan->complaint, sizeof(plan->complaint), "a session that started has no tick");
+}
+
+/* False when fewer than n calls were made: there is nothing left to fail. */
+static bool nth_one(plan *plan, const char *name, uint64_t n, bool persistent) {
+  plan->nth = n;
+  plan->persistent = persistent;
+  plan->owner = n % 2 == 0;
+  judge(plan);
+  nth_judge_silence(plan);
+  nth_cases++;
+  if (plan->complaint[0]) nth_report(plan, name);
+  return plan->injected > 0 || plan->complaint[0];
+}
+
+static uint64_t nth_every(plan *plan, const char *name) {
+  uint64_t n = 1;
+  unsigned errors = 0, before = nth_failed;
+  /* Bounded: what waits for a failure to go away makes calls for as long as it lasts. */
+  for (; n < 4096 && nth_failed - before < 8; n = nth_next(n)) {
+    bool left = nth_one(plan, name, n, false);
+    errors += plan->result < 0;
+    if (!left) break;
+    nth_one(plan, name, n, true);
+    errors += plan->result < 0;
+  }
+  printf("%-18s up to %4llu, %3u starts refused%s\n", name, (unsigned long long)n - 1, errors, nth_where);
+  fflush(stdout);
+  return n;
+}
+
+static void nth_calls(plan *plan) {
+  static uint64_t calls[PLAN_MAX_CALL];
+  plan->call = PLAN_EVERY_CALL;
+  plan->nth = 0;
+  if (judge(plan)) nth_report(plan, "no failure");
+  memcpy(calls, (const void *)plan->calls, sizeof(calls));
+  for (int number = 0; number < PLAN_MAX_CALL && !plan->skipped[0]; number++) {
+    const call_kind *kind = call_find(number);
+    if (calls[number] == 0 || !nth_wants(kind->name)) continue;
+    if (kind->exempt) {
+      printf("%-18s not made to fail: %s\n", kind->name, kind->exempt);
+      continue;
+    }
+    plan->call = number;
+    plan->error = kind->error;
+    nth_every(plan, kind->name);
+  }
+}
+
+static void nth_allocations(plan *plan) {
+  plan->allocations = true;
+  plan->call = PLAN_NO_CALL;
+  plan->error = ENOMEM;
+  if (nth_wants("allocations") && nth_every(plan, "allocations") < 10) {
+    printf("FAILED: no allocation is seen\n");
+    nth_failed++;
+  }
+  plan->allocations = false;
+}
+
+/* Readers and clocks that stand behind the first ones: of their calls only those that the first ones do not make. */
+static void nth_behind(plan *plan) {
+  static const char *const pipes[] = {"pipe2", "fcntl", "fstat", "write", "read", "openat", "prlimit64", NULL};
+  static const char *const ticker[] = {"rt_tgsigqueueinfo", "clone3", "getdents64", "mmap", "timer_create", NULL};
+  static const char *const wall[] = {"timer_create", "timer_settime", "timer_delete", "getdents64", "openat", NULL};
+  const char *const *only = nth_only;
+  nth_where = " (reader pipe)";
+  nth_only = *only ? only : pipes;
+  plan->also[0] = SYS_rt_sigprocmask;
+  plan->also[1] = SYS_process_vm_readv;
+  nth_calls(plan);
+  nth_where = " (ticker)";
+  nth_only = *only ? only : ticker;
+  plan->also[0] = SYS_timer_settime;
+  plan->also[1] = 0;
+  nth_calls(plan);
+  nth_where = " (wall clock)";
+  nth_only = *only || nth_all ? only : wall;
+  plan->also[0] = 0;
+  plan->wall = true;
+  nth_calls(plan);
+}
+
+/* The same failure again and again: a slot or an allocation that each leaves behind adds up. */
+static void nth_again(plan *plan) {
+  static const int calls[] = {PLAN_NO_CALL, SYS_mmap, SYS_clone3, SYS_timer_settime, SYS_rt_sigaction, SYS_openat};
+  nth_where = " (ten times)";
+  plan->rounds = NTH_ROUNDS;
+  plan->wall = plan->persistent = plan->owner = false;
+  for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+    const char *name = calls[i] == PLAN_NO_CALL ? "allocations" : call_find(calls[i])->name;
+    plan->call = calls[i];
+    plan->error = calls[i] == PLAN_NO_CALL ? ENOMEM : call_find(calls[i])->error;
+    plan->allocations = calls[i] == PLAN_NO_CALL;
+    for (plan->nth = 1; plan->nth < (nth_all ? 400 : 13) && nth_wants(name); plan->nth = nth_next(plan->nth)) {
+      nth_cases++;
+      if (judge(plan)) nth_report(plan, name);
+      if (plan->injected == 0) break;
+    }
+  }
+  plan->rounds = 0;
+  plan->allocations = false;
+}
+
+int main(int argc, char **argv) {
+  plan *plan = judge_plan();
+  if (!plan) return 2;
+  nth_all = argc > 1 && strcmp(argv[1], "all") == 0;
+  nth_only = (const char *const *)argv + 1 + nth_all;
+  nth_allocations(plan);
+  nth_calls(plan);
+  if (plan->skipped[0]) {
+    printf("SKIPPED: %s\n", plan->skipped);
+    return 77;
+  }
+  nth_again(plan);
+  nth_behind(plan);
+  printf("%u cases, %u failed\n", nth_cases, nth_failed);
+  return nth_failed != 0;
+}

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Failures on purpose: the n-th of each system call and allocation, calls that a filter refuses, limits, missing files.
+# Usage: tests/faults/run.sh [all]     all: every n, and the wall clock too (minutes)
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+BUILD=${BUILD:-build}
+export BUILD
+status=0
+boring=' works: | start answers | up to | not refused: | not made to fail: '
+if [ "${1-}" = all ]; then boring='^$'; fi
+
+run() {
+  local result
+  timeout -k 5 "${LIMIT:-250}" "$@" | grep -Ev "$boring"
+  result=${PIPESTATUS[0]}
+  [ $result = 0 ] && return
+  if [ $result = 77 ]; then
+    echo "tests/faults: SKIPPED $1"
+  else
+    echo "tests/faults: $* failed ($result)"
+    status=1
+  fi
+}
+
+make --no-print-directory -s -f core/Makefile BUILD="$BUILD" lib || exit 1
+if [[ $(ldd --version 2>&1) != *GLIBC* && $(ldd --version 2>&1) != *"GNU libc"* ]]; then
+  echo "tests/faults: SKIPPED nth and deny: they replace glibc's malloc"
+else
+  make --no-print-directory -s -f tests/faults/Makefile BUILD="$BUILD" || exit 1
+  if [ "${1-}" = all ]; then LIMIT=1800; fi
+  # shellcheck disable=SC2086
+  run "$BUILD/tests/faults/nth" ${1-}
+  run "$BUILD/tests/faults/deny"
+fi
+run tests/faults/preload.sh
+exit $status

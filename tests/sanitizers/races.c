@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * For TSan, which does not run Criterion: everything that several ordinary threads may do with sessions and profiles at
+ * once. Four threads start, look, poll, label and stop; their sinks share a profile that a fifth takes and writes.
+ * Usage: races [seconds, default 10]. Exit status 66 where TSan found a race, 1 where a call failed.
+ */
+#include "onstack/onstack.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define RACES_THREADS 4
+
+static onstack_profile *shared;
+static int over, failed, sessions, writes; /* by atomics */
+static uint64_t recorded, taken;
+
+static double now(clockid_t clock) {
+  struct timespec at;
+  clock_gettime(clock, &at);
+  return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
+}
+
+static void expect(int result, const char *what) {
+  if (result >= 0 || result == -EAGAIN) return;
+  fprintf(stderr, "races: %s: %s\n", what, onstack_strerror(result));
+  __atomic_store_n(&failed, 1, __ATOMIC_RELAXED);
+}
+
+static int visit(void *data, const onstack_module_stats *module) {
+  *(uint64_t *)data += module->lost;
+  return 0;
+}
+
+static void run_session(unsigned *seed) {
+  onstack_options options;
+  onstack_session *session;
+  onstack_stats stats = {.size = sizeof(stats)};
+  uint64_t lost = 0;
+  onstack_options_init(&options, sizeof(options));
+  options.frequency = 1000;
+  options.threads = rand_r(seed) % 2 ? ONSTACK_ON : ONSTACK_OFF;
+  options.label_bytes = 64;
+  options.sink = onstack_profile_sink;
+  options.sink_data = shared;
+  int result = onstack_session_start(&options, &session);
+  expect(result, "start");
+  if (result != 0) return;
+  for (double end = now(CLOCK_THREAD_CPUTIME_ID) + 0.05; now(CLOCK_THREAD_CPUTIME_ID) < end;) {
+    expect(onstack_thread_label_set("round", rand_r(seed) % 2 ? "odd" : NULL), "label");
+    expect(onstack_session_poll(session, 0), "poll");
+    expect(onstack_session_stats(session, &stats), "stats");
+    expect(onstack_session_modules(session, visit, &lost), "modules");
+  }
+  expect(onstack_session_stop(session), "stop");
+  expect(onstack_session_stats(session, &stats), "stats");
+  __atomic_fetch_add(&recorded, stats.recorded, __ATOMIC_RELAXED);
+  expect(onstack_session_free(session), "free");
+  __atomic_fetch_add(&sessions, 1, __ATOMIC_RELAXED);
+}
+
+static void *run_sessions(void *number) {
+  unsigned seed = (unsigned)(uintptr_t)number;
+  while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) run_session(&seed);
+  onstack_thread_labels_clear();
+  return NULL;
+}
+
+static int count(void *data, const void *bytes, size_t length) {
+  (void)bytes;
+  *(size_t *)data += length;
+  return 0;
+}
+
+static void take_and_write(void) {
+  onstack_profile *mine;
+  uint64_t ticks = 0;
+  size_t bytes = 0;
+  expect(onstack_profile_take(shared, &mine), "take");
+  if (!mine) return;
+  onstack_profile_totals(mine, NULL, &ticks, NULL);
+  taken += ticks;
+  expect(onstack_profile_write_pprof(mine, NULL, count, &bytes), "pprof");
+  expect(onstack_profile_write_folded(shared, NULL, count, &bytes), "folded");
+  onstack_profile_free(mine);
+  writes++;
+}
+
+int main(int argc, char **argv) {
+  pthread_t threads[RACES_THREADS];
+  double end = now(CLOCK_MONOTONIC) + (argc > 1 ? atof(argv[1]) : 10);
+  expect(onstack_profile_new(NULL, &shared), "profile");
+  for (uintptr_t i = 0; i < RACES_THREADS; i++) pthread_create(&threads[i], NULL, run_sessions, (void *)(i + 1));
+  while (now(CLOCK_MONOTONIC) < end) take_and_write();
+  __atomic_store_n(&over, 1, __ATOMIC_RELAXED);
+  for (int i = 0; i < RACES_THREADS; i++) pthread_join(threads[i], NULL);
+  take_and_write();
+  onstack_profile_free(shared);
+  if (taken != recorded || recorded == 0) failed = 1;
+  printf("races: %s: %d sessions, %d profiles written, %lu of %lu ticks taken\n", failed ? "FAILED" : "ok", sessions, writes,
+         (unsigned long)taken, (unsigned long)recorded);
+  return failed;
+}

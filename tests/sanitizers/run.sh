@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# The core's tests under sanitizers and valgrind, and the core under two static checkers.
+# Usage: tests/sanitizers/run.sh [asan] [tsan] [valgrind] [cppcheck] [tidy]     (default: all)   TESTS="sessions ring": only these
+#
+# What each of them cannot see:
+#   all      The handler's objects (core/src/handler) are not instrumented: a sanitizer's checks read thread-local storage
+#            and its own shadow, which the handler may not touch, and a thread made by raw clone has none. Its parsers and
+#            walkers are instrumented in tests/fuzz, where they run in ordinary code; its reads of foreign memory are
+#            shown by tests/core/test_garbage*.c and tests/truth.
+#   asan     Memory that the core maps by itself (thread records, ring, rule tables): no redzones around it. Leaks are not
+#            looked for: what a handler may touch is kept for ever, on purpose.
+#   tsan     The same objects: what the handler reads and writes is not seen at all. A signal is put off until the next
+#            intercepted call, so ticks come late and few. Ordinary threads against each other are what it looks at.
+#   valgrind One thread runs at a time, timers tick by its own time, and the probe of memory, a system call with an address that
+#            may be unreadable on purpose, is a finding: the profile part (ordinary code) only.
+# Tests that count ticks or memory, that need threads without libc, or that fork while a sanitizer's own threads run, say
+# nothing under a sanitizer: the lists below name them with the reason.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+BUILD=${BUILD:-build}
+out=$BUILD/sanitizers
+parts=${*:-asan tsan valgrind cppcheck tidy}
+failed=()
+
+# Of all sanitizers: raw threads have no thread-local storage (delivery, threads, undisturbed); what a sanitizer adds to
+# each frame and to the process is measured instead of ours (stack_use, scale, traces; modules by RSS, where freed memory
+# stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind).
+unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found"
+
+is_in() { case " $2 " in *" $1 "*) return 0 ;; esac; return 1; }
+
+run_sanitized() { # name, flags, tests that do not fit
+  local name=$1 flags=$2 unfit=$3 build=$out/$1 source test passed=0 skipped=()
+  make --no-print-directory -s -j2 -f core/Makefile BUILD="$build" CFLAGS="-O1 -g $flags" LDFLAGS="$flags" \
+    "$build/lib/libonstack.a" >/dev/null || { failed+=("$name: build"); return; }
+  for source in tests/core/test_*.c; do
+    test=${source##*/test_} test=${test%.c}
+    if [ -n "${TESTS:-}" ] && ! is_in "$test" "$TESTS"; then continue; fi
+    if is_in "$test" "$unfit"; then skipped+=("$test"); continue; fi
+    make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g $flags -Wall -Wextra" \
+      "$build/tests/core/test_$test" >/dev/null || { failed+=("$name: build of $test"); continue; }
+    if timeout -k 5 "${LIMIT:-240}" "$build/tests/core/test_$test" -j1 >"$build/$test.log" 2>&1 &&
+      ! grep -qE 'Sanitizer|runtime error:' "$build/$test.log"; then
+      passed=$((passed + 1))
+    else
+      failed+=("$name: $test")
+      grep -E 'FAIL|CRASH|Sanitizer|runtime error:|Synthesis' "$build/$test.log" | head -8
+    fi
+  done
+  echo "sanitizers: $name: $passed test programs clean; left out: ${skipped[*]:-none}"
+}
+
+run_asan() {
+  # abort: Criterion takes a plain exit of a test's process for an end by choice.
+  export ASAN_OPTIONS=abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=1
+  export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:abort_on_error=1
+  run_sanitized asan "-fsanitize=address,undefined -fno-sanitize-recover=all" "$unfit_asan"
+}
+
+# Criterion's own runner does not start under TSan, and most tests send signals, which TSan puts off: one program instead.
+# A fence is not modelled (-Wno-tsan): the two places that use one, sequence locks, read words that are atomic each.
+run_tsan() {
+  local build=$out/tsan flags="-O1 -g -fsanitize=thread -Wno-tsan"
+  make --no-print-directory -s -j2 -f core/Makefile BUILD="$build" CFLAGS="$flags" LDFLAGS="$flags" "$build/lib/libonstack.a" \
+    >/dev/null && ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -Wall -Wextra $flags -I core/include tests/sanitizers/races.c \
+    "$build/lib/libonstack.a" -o "$build/races" -lpthread -ldl -lrt || { failed+=("tsan: build"); return; }
+  if TSAN_OPTIONS="suppressions=tests/sanitizers/tsan.supp" timeout -k 5 "${LIMIT:-120}" "$build/races" "${RACES_SECONDS:-20}" \
+    >"$build/races.log" 2>&1; then
+    tail -1 "$build/races.log"
+    echo "sanitizers: tsan: clean"
+  else
+    failed+=(tsan)
+    grep -E '^SUMMARY|^races' "$build/races.log" | sort | uniq -c
+  fi
+}
+
+run_valgrind() {
+  local build=$out/plain test count=0
+  command -v valgrind >/dev/null || { echo "sanitizers: SKIPPED valgrind: not here (Debian: valgrind)"; return; }
+  make --no-print-directory -s -j2 -f core/Makefile BUILD="$build" CFLAGS="-O1 -g" "$build/lib/libonstack.a" >/dev/null ||
+    { failed+=("valgrind: build"); return; }
+  for test in profile_aggregate profile_pprof profile_symbols profile_maps profile_hostile profile_threads cfi; do
+    if [ -n "${TESTS:-}" ] && ! is_in "$test" "$TESTS"; then continue; fi
+    make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g -Wall -Wextra" \
+      "$build/tests/core/test_$test" >/dev/null || { failed+=("valgrind: build of $test"); continue; }
+    if timeout -k 5 "${LIMIT:-240}" valgrind --quiet --trace-children=yes --error-exitcode=9 --leak-check=no \
+      "$build/tests/core/test_$test" -j1 >"$build/$test.log" 2>&1 && ! grep -qE '^==[0-9]+== [A-Z]' "$build/$test.log"; then
+      count=$((count + 1))
+    else
+      failed+=("valgrind: $test")
+      grep -E '^==|FAIL|CRASH|Synthesis' "$build/$test.log" | head -8
+    fi
+  done
+  echo "sanitizers: valgrind: $count test programs clean"
+}
+
+run_cppcheck() {
+  command -v cppcheck >/dev/null || { echo "sanitizers: SKIPPED cppcheck: not here (Debian: cppcheck)"; return; }
+  mkdir -p "$out"
+  if timeout -k 5 280 cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
+    --suppressions-list=tests/sanitizers/cppcheck.supp -D__x86_64__ -D__linux__ -D_GNU_SOURCE -D__GNUC__=12 \
+    -I core/include -I core/src core/src >"$out/cppcheck.log" 2>&1; then
+    echo "sanitizers: cppcheck: clean"
+  else
+    failed+=(cppcheck)
+    head -40 "$out/cppcheck.log"
+  fi
+}
+
+# Findings that are none stand in tidy.known, each with its reason: file, check.
+run_tidy() {
+  local tidy found
+  tidy=$(command -v clang-tidy-14 || command -v clang-tidy) ||
+    { echo "sanitizers: SKIPPED clang-tidy: not here (Debian: clang-tidy-14)"; return; }
+  mkdir -p "$out"
+  # shellcheck disable=SC2046
+  timeout -k 5 "${LIMIT:-600}" "$tidy" --quiet --config-file=tests/sanitizers/clang-tidy.yaml \
+    $(find core/src -name '*.c' | sort) -- -std=c11 -D_GNU_SOURCE -I core/include -I core/src >"$out/tidy.log" 2>"$out/tidy.err"
+  [ $? -le 1 ] || { failed+=("clang-tidy did not end"); return; }
+  sed -nE 's,^.*(core/src/[^:]*):([0-9]+):[0-9]+: (warning|error): (.*) \[([^],]*).*,\1 \5 \2: \4,p' "$out/tidy.log" |
+    sort -u >"$out/tidy.found"
+  found=$(grep -vFf <(grep -v '^#' tests/sanitizers/tidy.known | awk '{ print $1 " " $2 " " }') "$out/tidy.found")
+  if [ -z "$found" ]; then
+    echo "sanitizers: clang-tidy: clean ($(wc -l <"$out/tidy.found") findings are known to be none)"
+  else
+    failed+=(clang-tidy)
+    echo "$found"
+  fi
+}
+
+for part in $parts; do
+  case $part in
+  asan | tsan | valgrind | cppcheck | tidy) "run_$part" ;;
+  *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;
+  esac
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'sanitizers: FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "sanitizers: ok: $parts"

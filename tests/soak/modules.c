@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Libraries that are opened, sampled inside, and closed. Each plugin has other frames, at addresses that come again. */
+#include "soak.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#define MODULES 4
+
+uint64_t soak_modules;
+
+void soak_run_modules(soak_worker *worker) {
+  while (!soak_resting) {
+    char path[4200];
+    void (*burn)(unsigned long) = NULL;
+    snprintf(path, sizeof(path), "%s/plugin-%u.so", soak_place, soak_random(&worker->seed, MODULES));
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library) *(void **)&burn = dlsym(library, "plugin_burn");
+    if (!burn) {
+      soak_fail("%s: %s", path, dlerror());
+      return;
+    }
+    for (uint32_t i = soak_random(&worker->seed, 20); i > 0; i--) burn(400000);
+    dlclose(library);
+    soak_count(&soak_modules, 1);
+    soak_beat(worker);
+  }
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The soak: everything that can disturb a profiler, at once, for as long as one likes (main.c says how it runs and what
+ * must hold). A disturbance is a file with a worker function; main.c has the table of workers.
+ */
+#ifndef ONSTACK_TESTS_SOAK_H
+#define ONSTACK_TESTS_SOAK_H
+
+#include "onstack/onstack.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct soak_worker {
+  const char *name;
+  void (*run)(struct soak_worker *worker); /* returns soon after soak_resting */
+  int number;     /* which one of its kind */
+  unsigned seed;
+  volatile bool works;
+  uint64_t beats; /* rises with each thing done; the watchdog looks at it */
+  pthread_t thread;
+} soak_worker;
+
+extern volatile bool soak_resting; /* the round is over */
+extern const char *soak_place;     /* the directory with the plugins and the copies of the library */
+
+/* Prints a line and remembers the failure. Not in a forked child. */
+void soak_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+uint32_t soak_random(unsigned *seed, uint32_t below);
+double soak_now(void);
+void soak_sleep(double seconds);        /* a signal does not cut it short */
+void soak_burn(double cpu_seconds);
+void soak_beat(soak_worker *worker);
+void soak_count(uint64_t *counter, uint64_t more);
+void soak_most(uint64_t *most, uint64_t value);
+
+/* ---- sessions.c ---- */
+
+typedef struct soak_sums {
+  uint64_t sessions, refused; /* refused: EAGAIN, the user's queued signals are used up by others */
+  uint64_t ticks, recorded, unattributed, ring_full, no_stack, unwinder, stopping, sink, truncated;
+  uint64_t forwarded, swallowed, late, looped;
+  uint64_t slowest_start_us, slowest_stop_us, profile_bytes;
+} soak_sums;
+extern soak_sums soak_sessions;
+
+void soak_open_copies(void);
+void soak_run_sessions(soak_worker *worker);     /* of the library that is linked in */
+void soak_run_a_copy(soak_worker *worker);       /* of the copy with the worker's number */
+void soak_run_other_signal(soak_worker *worker); /* on SOAK_OTHER_SIGNAL */
+/* Returns when the linked library has looked at who owns SIGPROF, after this call began. */
+void soak_have_a_look(void);
+/* One short session from start to closed books; 0, or what went wrong. For forked children. */
+int soak_one_session(unsigned *seed);
+
+/* ---- signals.c ---- */
+
+#define SOAK_OTHER_SIGNAL (SIGRTMIN + 4)
+
+typedef struct soak_signal_sums {
+  uint64_t sent, merged; /* SIGPROF; merged by the kernel, or lost */
+  uint64_t queued;       /* of the real-time signal: the kernel merges none */
+  uint64_t itimer, timer, owners;
+} soak_signal_sums;
+extern soak_signal_sums soak_signals;
+
+void soak_install_first_owner(void);
+bool soak_first_owner_is_back(void);
+/* Sends the calling thread a signal that nobody's clock recognizes. Returns how often an owner got it: 1 is right; for
+   SIGPROF 0 can be the kernel's doing (a tick was pending in that instant). */
+int soak_send(int signal);
+void soak_run_sender(soak_worker *worker);
+void soak_run_owners(soak_worker *worker);
+
+/* ---- memory.c, burners.c, threads.c, modules.c, forks.c ---- */
+
+extern uint64_t soak_forks, soak_threads, soak_flips, soak_modules;
+
+void soak_run_flips(soak_worker *worker);   /* memory that comes and goes */
+uint64_t soak_somewhere(unsigned *seed);    /* a number for a register: memory of all kinds, or none */
+void soak_burn_wildly(unsigned *seed);      /* about a millisecond with random registers */
+void soak_run_burner(soak_worker *worker);
+void soak_run_threads(soak_worker *worker);
+void soak_run_modules(soak_worker *worker);
+void soak_run_forks(soak_worker *worker);
+
+/* A thread on a stack of its own mapping, with guards at both ends, which is unmapped when it is joined. */
+typedef struct soak_stack {
+  uint8_t *base;
+  size_t bytes;
+  pthread_t thread;
+} soak_stack;
+bool soak_stack_start(soak_stack *stack, size_t bytes, void *(*run)(void *), void *data);
+void soak_stack_join(soak_stack *stack);
+
+#endif
