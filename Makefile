@@ -18,6 +18,14 @@ deps: ## install what demo and test need (says the command first; ONSTACK_NO_INS
 lib: ## the C library: build/lib/libonstack.a and .so
 	@$(MAKE) --no-print-directory -f core/Makefile lib
 
+.PHONY: install
+install: lib ## library, header, pkg-config, CMake package and man pages below PREFIX (/usr/local); DESTDIR for packages
+	@$(MAKE) --no-print-directory -f core/install.mk install
+
+.PHONY: uninstall
+uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
+	@$(MAKE) --no-print-directory -f core/install.mk uninstall
+
 .PHONY: demo
 demo: deps ## one profile of a real Go + Rust service, into build/demo
 	@examples/demo.sh
@@ -29,6 +37,7 @@ test: deps ## all tests (C, Rust, Go, README), at most 20 minutes on two cores
 .PHONY: matrix
 matrix: deps lib ## every order of start and stop beside Go's profiler, in five hosts (hours; resumable; see tests/matrix)
 	@python3 tests/matrix/run.py
+	@tests/matrix/go_suites.sh
 
 .PHONY: test-aarch64
 test-aarch64: ## the core and Go on arm64: qemu-user, and a VM with Debian's arm64 kernel
@@ -42,14 +51,48 @@ fuzz: ## libFuzzer on the parsers and the walkers, FUZZ_SECONDS (600) each, two 
 test-go-packaging: ## Go: every build mode, race, asan, without cgo (minutes)
 	@ci/test-go-packaging.sh
 
+.PHONY: rust-more
+rust-more: deps lib ## Rust: benchmarks under criterion 0.5 to 0.8, an installed C library, the packages as published (minutes)
+	@bindings/rust/tests/more.sh
+
+.PHONY: test-faults
+test-faults: lib ## every n-th failure of each call, the wall clock too (minutes)
+	@tests/faults/run.sh all
+
+.PHONY: test-fork-storm
+test-fork-storm: lib ## 100,000 forks each way at 250 Hz from four threads, and a process of 4 GiB (minutes)
+	@tests/fork/run.sh storm
+
 .PHONY: test-old-kernel
 test-old-kernel: ## stops over SIG_DFL in a VM with Debian 12's kernel (6.1), where a deleted timer's signal stays pending
 	@ci/test-old-kernel.sh
+
+.PHONY: portability
+portability: ## the core by gcc, clang and musl, for aarch64, glibc 2.17, macOS and FreeBSD (minutes; see docs/PORTABILITY.md)
+	@ci/check-portability.sh
+
+.PHONY: test-bare-root
+test-bare-root: ## the README's C part in a bare Debian root with only the packages that it names (root; minutes)
+	@ci/test-bare-root.sh
+
+.PHONY: soak
+soak: lib ## everything that disturbs a profiler, at once, for SECONDS (180) or HOURS; see tests/soak/run.sh
+	@tests/soak/run.sh
+
+.PHONY: sanitize
+sanitize: ## the core's tests under ASan, UBSan, TSan and valgrind; cppcheck and clang-tidy (half an hour)
+	@ONSTACK_DEPS=sanitize ci/deps.sh
+	@tests/sanitizers/run.sh
 
 .PHONY: check
 check: ## what needs no running: generated copies, exports, includes, handler imports, formats
 	@ONSTACK_DEPS=check ci/deps.sh
 	@ci/check.sh
+
+.PHONY: stress
+stress: lib ## python, node, java, perl, bash, gcc, redis, nginx, PHP and Apache with and without the preload (six minutes)
+	@ONSTACK_DEPS=hosts ci/deps.sh
+	@tests/preload/hosts.py
 
 .PHONY: bench
 bench: deps lib ## onstack beside its neighbours: a table and build/bench.json

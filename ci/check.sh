@@ -5,8 +5,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
 make --no-print-directory -j2 -f core/Makefile lib || exit 1
-for check in ci/check-includes.sh ci/check-handler.sh ci/check-exports.sh "ci/amalgamate.py --check" ci/check-bindings.sh \
-  ci/check-format.sh; do
+for check in ci/check-includes.sh ci/check-handler.sh ci/check-handler-calls.sh ci/check-exports.sh ci/check-abi.sh \
+  "ci/amalgamate.py --check" ci/check-bindings.sh ci/check-format.sh; do
   $check || { echo "FAILED: $check"; status=1; }
 done
 exit $status

@@ -4,7 +4,10 @@
 # Without root, or with ONSTACK_NO_INSTALL=1, it says what is missing and what to type, and fails.
 # ONSTACK_DEPS=bench adds the neighbours that `make bench` compares with; they are optional there.
 # ONSTACK_DEPS=fuzz adds clang with libFuzzer.
-# ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs.
+# ONSTACK_DEPS=install adds what builds programs against an installed library, ONSTACK_DEPS=portability other compilers.
+# ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing are skipped.
+# ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
+# ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs, and abidiff.
 set -euo pipefail
 
 bindgen_version=0.73.2
@@ -32,7 +35,40 @@ if [ "${ONSTACK_DEPS:-}" = fuzz ]; then
   command -v clang-14 >/dev/null 2>&1 || packages+=(clang-14)
   ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-* >/dev/null 2>&1 || packages+=(libclang-rt-14-dev)
 fi
+want_tool() { # package, command
+  command -v "$2" >/dev/null 2>&1 || packages+=("$1")
+}
+if [ "${ONSTACK_DEPS:-}" = hosts ]; then
+  want_tool redis-server redis-server
+  want_tool nginx nginx
+  want_tool nodejs node
+  want_tool default-jdk-headless javac
+  want_tool php-cli php
+  want_tool apache2 apache2
+  ls /usr/lib/apache2/modules/libphp* >/dev/null 2>&1 || packages+=(libapache2-mod-php)
+  /usr/bin/python3 -c 'import test.test_signal' 2>/dev/null || packages+=(python3 libpython3.11-testsuite) # Debian 12's
+  export RUNLEVEL=1 # the packages' own services are not started
+fi
+if [ "${ONSTACK_DEPS:-}" = install ]; then
+  want_tool cmake cmake
+  want_tool pkg-config pkg-config
+  want_tool g++ g++
+  want_tool clang-14 clang-14
+  want_tool mandoc mandoc
+fi
+if [ "${ONSTACK_DEPS:-}" = portability ]; then
+  want_tool clang-14 clang-14
+  want_tool musl-tools musl-gcc
+  want_tool gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+  [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || packages+=(libc6-dev-arm64-cross)
+fi
+if [ "${ONSTACK_DEPS:-}" = sanitize ]; then # the sanitizers are gcc's own
+  want_tool valgrind valgrind
+  want_tool cppcheck cppcheck
+  want_tool clang-tidy-14 clang-tidy-14
+fi
 if [ "${ONSTACK_DEPS:-}" = check ]; then
+  want_tool abigail-tools abidiff
   ls /usr/lib/llvm-*/lib/libclang.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1 || packages+=(libclang-dev)
 fi
 
@@ -57,7 +93,7 @@ command="apt-get install -y --no-install-recommends ${packages[*]}"
 if [ "${ONSTACK_NO_INSTALL:-}" = 1 ] || [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
   echo "onstack: missing: ${packages[*]}" >&2
   echo "  as root, type: $command" >&2
-  [ "${ONSTACK_DEPS:-}" = bench ] && exit 0
+  case ${ONSTACK_DEPS:-} in bench | hosts | sanitize) exit 0 ;; esac
   exit 1
 fi
 echo "+ $command"

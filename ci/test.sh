@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Runs every suite, prints progress and each runner's own closing lines, and fails if one failed.
-# Usage: ci/test.sh [c] [fuzz] [truth] [rust] [go] [stacks] [matrix] [coexist] [readme]   (default: all)
+# Usage: ci/test.sh [c] [fuzz] [truth] [rust] [go] [stacks] [matrix] [coexist] [preload] [install] [abi] [cxx] [fork] [faults] [readme]   (default: all)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-suites=${*:-c fuzz truth rust go stacks matrix coexist readme}
+suites=${*:-c fuzz truth rust go stacks matrix coexist preload install abi cxx fork faults readme}
 failed=()
 started=$SECONDS
 
@@ -57,7 +57,37 @@ run_matrix() {
 }
 
 run_coexist() {
-  timeout -k 5 400 tests/coexist/run.sh || failed+=("coexist")
+  timeout -k 5 900 tests/coexist/run.sh || failed+=("coexist")
+}
+
+# The preloaded library on a program that ends in every way; hosts that others wrote: make stress.
+run_preload() {
+  timeout -k 5 500 tests/preload/run.py || failed+=("preload")
+}
+
+# The examples of C and C++ against an installed tree: gcc, clang, pkg-config, CMake.
+run_install() {
+  timeout -k 5 300 tests/install/run.sh || failed+=("install")
+}
+
+# Programs of older and of later headers with this library, and the other way round.
+run_abi() {
+  timeout -k 5 200 tests/abi/run.sh || failed+=("abi")
+}
+
+# fork() while a host's library holds its own locks; real musl too.
+run_fork() {
+  timeout -k 5 200 tests/fork/run.sh || failed+=("fork")
+}
+
+# The header in every standard of C and C++, exceptions through sampled code, functions of the host that throw.
+run_cxx() {
+  timeout -k 5 300 tests/cxx/run.sh || failed+=("cxx")
+}
+
+# Each system call and allocation of a session fails in turn; calls that a filter refuses, limits, missing files.
+run_faults() {
+  timeout -k 5 600 tests/faults/run.sh || failed+=("faults")
 }
 
 run_readme() {
