@@ -170,15 +170,24 @@ func TestOverPprofWithTheRealClient(t *testing.T) {
 	if response, _ := get(t, server.URL+"/debug/pprof/onstack?seconds=0"); response.StatusCode != http.StatusBadRequest {
 		t.Errorf("/debug/pprof/onstack: %s", response.Status)
 	}
-	burnt := make(chan struct{})
+	// The first `go tool pprof` of a machine is built before it asks.
+	done, burnt := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(burnt)
-		testburn.Native(2 * time.Second)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				testburn.Native(20 * time.Millisecond)
+			}
+		}
 	}()
 	command := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-symbolize=none", "-seconds", "1", "-top",
 		server.URL+"/debug/pprof/profile")
 	command.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
 	out, err := command.CombinedOutput()
+	close(done)
 	<-burnt
 	if err != nil || !strings.Contains(string(out), "testburn_leaf") {
 		t.Errorf("%v\n%s", err, out)
