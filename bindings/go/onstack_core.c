@@ -323,18 +323,28 @@ typedef struct onstack_found {
 } onstack_found;
 
 /*
- * Up to three levels, the newest first: an owner that installed itself over us while we run, and that we went back on
- * top of; what the first start found; and what lay under us when that owner, the found one, took our pointer in an
- * earlier session. A good owner passes signals on to us; they come in again and then go to the next level.
+ * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
+ * each: what lay underneath when it was installed. An owner that comes later has found that address. When it calls it
+ * (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been there, and
+ * whose turn it is: the same as if each owner had found the one before it.
  */
-#define ONSTACK_ACTION_LEVELS 3u
+#define ONSTACK_TRAMPOLINES 16u
 
-/* Other copies of the library read the first four members, and write three of them when they hand over (copy.h). */
+/* The newest first: what was found there, and who was known before it; a signal that comes in again by the same
+   trampoline while it is under way goes to the next. NULL: no more. */
+#define ONSTACK_ACTION_LEVELS 3u
+typedef struct onstack_below {
+  onstack_found *levels[ONSTACK_ACTION_LEVELS];
+} onstack_below;
+
+/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
 typedef struct onstack_action {
   onstack_found *installed; /* how ours was installed last; NULL: no session uses the signal (dekker) */
-  onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* from the first on; NULL: no more */
-  uint32_t visited; /* a newer owner came under this run: its own timers may outlive its profile */
-  uint32_t handed;  /* `levels` are news from a copy that stood above and has stopped */
+  uint32_t current;         /* the trampoline of `installed`, or of the last one that was */
+  uint32_t visited;         /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;            /* bits: trampolines that an owner may have found and not put back yet */
+  uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
@@ -344,13 +354,9 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
-/* A signal that is no tick of ours: another copy's tick, or passed to the action that was found, under the mask that its
-   owner asked for. Signal-safe as far as the owner's handler is. */
-ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context);
-
-/* Members of onstack_copy, see there. */
-ONSTACK_INTERNAL bool onstack_action_pass(int signal, siginfo_t *info, void *context);
-ONSTACK_INTERNAL bool onstack_action_is_passing(const void *context);
+/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
+   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
+ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
 
@@ -368,11 +374,40 @@ ONSTACK_INTERNAL bool onstack_action_is_passing(const void *context);
 #ifndef ONSTACK_HANDLER_COPY_H
 #define ONSTACK_HANDLER_COPY_H
 
+/* ---- core/src/handler/entry.h ---- */
+#ifndef ONSTACK_HANDLER_ENTRY_H
+#define ONSTACK_HANDLER_ENTRY_H
+
+#include <signal.h>
+
+/*
+ * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
+ * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
+ * them (action.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+/* The signal handler itself; `trampoline` is the one that it came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
+
+#endif
+
 #define ONSTACK_COPIES 8u /* others that one copy knows */
 
 /* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
    the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
-#define ONSTACK_COPY_MARK "onstack-handler2"
+#define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
 typedef struct onstack_copy {
@@ -381,10 +416,8 @@ typedef struct onstack_copy {
   onstack_action *actions; /* one for each signal, `action_bytes` apart */
   /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
   bool (*take)(int signal, siginfo_t *info, void *context);
-  /* Passes a foreign signal to the next level below this copy; false where there is none. As safe as that owner. */
-  bool (*pass)(int signal, siginfo_t *info, void *context);
-  /* Is that signal on its way through `pass` at this moment? Signal-safe. */
-  bool (*is_passing)(const void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
   uint32_t lock; /* of the control side, see onstack_copies_lock */
   uint32_t reserved;
   struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
@@ -422,55 +455,68 @@ static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, ui
 }
 
 /*
- * Contexts that are being forwarded right now, by any thread, and to which level. An owner that chains to us brings the
- * same ucontext in again while it is under way, further down the stack, or on the interrupted stack when it was called
- * there: then it is the next level's turn, and when there is none it is a circle. Elsewhere the note is a left-over of an
- * owner that left by siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
+ * Contexts that are being forwarded right now, by any thread. An owner that chains to us brings the same ucontext in
+ * again while it is under way, further down the stack, or on the interrupted stack when it was called there. By another
+ * trampoline that is the way down. By the same one (an owner that installed itself twice) it is the next level's turn,
+ * and when there is none it is a circle. Elsewhere on the stack the note is a left-over of an owner that left by
+ * siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
  */
 #define ACTION_IN_FLIGHT 64u
 static struct {
   uint64_t context;
-  uint64_t frame; /* this and the next two are written by the thread whose context it is */
-  uint32_t level;
-  bool switched; /* the owner runs on the interrupted stack */
+  uint64_t frame; /* this and the rest are written by the thread whose context it is */
+  uint64_t times; /* four bits for each trampoline: how often the context has come in by it */
+  bool switched;  /* the owner runs on the interrupted stack */
 } action_in_flight[ACTION_IN_FLIGHT];
+
+#define ACTION_TIMES 15u
+static ONSTACK_HANDLER uint64_t action_once(uint32_t trampoline) { return (uint64_t)1 << (4 * trampoline); }
 
 static ONSTACK_HANDLER bool action_is_under_way(uint32_t place, const void *context, uint64_t frame) {
   if (action_in_flight[place].switched) return !action_is_on_alternate(context, frame);
   return frame < action_in_flight[place].frame;
 }
 
-/* The level that this context goes to now; *place is where that is noted, or ACTION_IN_FLIGHT. */
-static ONSTACK_HANDLER uint32_t action_enter_flight(const void *from, uint64_t frame, uint32_t *place) {
+static ONSTACK_HANDLER void action_note(uint32_t place, uint64_t frame) {
+  action_in_flight[place].frame = frame;
+  action_in_flight[place].times = 0;
+  action_in_flight[place].switched = false;
+}
+
+/* Where this context is noted, now if it was not; ACTION_IN_FLIGHT: nowhere. */
+static ONSTACK_HANDLER uint32_t action_find_flight(const void *from, uint64_t frame) {
   const uint64_t context = (uint64_t)(uintptr_t)from;
   for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
-    *place = i;
-    if (action_is_under_way(i, from, frame)) return ++action_in_flight[i].level;
-    action_in_flight[i].frame = frame;
-    action_in_flight[i].switched = false;
-    return action_in_flight[i].level = 0;
+    if (!action_is_under_way(i, from, frame)) action_note(i, frame);
+    return i;
   }
-  for (*place = 0; *place < ACTION_IN_FLIGHT; (*place)++) {
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     uint64_t expected = 0;
-    if (onstack_load_relaxed(&action_in_flight[*place].context) != 0 ||
-        !onstack_cas(&action_in_flight[*place].context, &expected, context))
+    if (onstack_load_relaxed(&action_in_flight[i].context) != 0 ||
+        !onstack_cas(&action_in_flight[i].context, &expected, context))
       continue;
-    action_in_flight[*place].frame = frame;
-    action_in_flight[*place].level = 0;
-    action_in_flight[*place].switched = false;
-    break;
+    action_note(i, frame);
+    return i;
   }
-  return 0;
+  return ACTION_IN_FLIGHT;
+}
+
+/* The level that this context goes to now; *first: it has not been here by any trampoline. */
+static ONSTACK_HANDLER uint32_t action_enter_flight(uint32_t place, uint32_t trampoline, bool *first) {
+  *first = true;
+  if (place >= ACTION_IN_FLIGHT) return 0;
+  *first = action_in_flight[place].times == 0;
+  uint32_t level = (uint32_t)(action_in_flight[place].times / action_once(trampoline)) & ACTION_TIMES;
+  if (level < ACTION_TIMES) action_in_flight[place].times += action_once(trampoline);
+  return level;
 }
 
 /* Only the outermost forward of a context takes its note away. */
-static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t level) {
+static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampoline, uint32_t level) {
   if (place >= ACTION_IN_FLIGHT) return;
-  if (level == 0)
-    onstack_publish(&action_in_flight[place].context, (uint64_t)0);
-  else
-    action_in_flight[place].level = level - 1;
+  if (level < ACTION_TIMES) action_in_flight[place].times -= action_once(trampoline);
+  if (action_in_flight[place].times == 0) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
 }
 
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
@@ -580,66 +626,42 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
-ONSTACK_HANDLER bool onstack_action_is_passing(const void *context) {
-  uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
-    if (onstack_load_relaxed(&action_in_flight[i].context) == (uint64_t)(uintptr_t)context)
-      return action_is_under_way(i, context, frame);
-  return false;
-}
-
 /* To the next level; false: there is none. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info,
-                                                                             void *context) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
+                                                                             uint32_t trampoline) {
   onstack_action *action = &onstack_actions[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  uint32_t place;
-  uint32_t level = action_enter_flight(context, frame, &place);
-  onstack_found *found = level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->levels[level]) : NULL;
+  bool first;
+  uint32_t place = action_find_flight(context, frame);
+  uint32_t level = action_enter_flight(place, trampoline, &first);
+  onstack_found *found =
+      level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
   bool takes = action_takes_signals(found);
-  /* Counted once for each signal, at the first level. */
-  if (level == 0) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
-  if (level == 0 && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  /* Counted once for each signal. */
+  if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
+  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
   uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (takes) action_call(&found->action, signal, info, context, stack);
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
-  action_leave_flight(place, level);
-  return found || level == 0;
+  action_leave_flight(place, trampoline, level);
+  return found || first;
 }
 
-/*
- * The copy that knows better than this one what is below: the one that is passing this very signal on already, through
- * an owner that chains to us; or, when no session is here any more, one that has some, since an owner can leave without
- * our seeing it. NULL: none.
- */
-static ONSTACK_HANDLER const onstack_copy *action_better(const onstack_copy *other, int signal, const void *context) {
-  if (other->is_passing(context)) return other;
-  return onstack_copy_runs(&onstack_copy_self, signal) || !onstack_copy_runs(other, signal) ? NULL : other;
-}
-
-ONSTACK_HANDLER bool onstack_action_pass(int signal, siginfo_t *info, void *context) {
-  return action_pass(signal, info, context);
-}
-
-/* Another copy's tick: true. Else *better is the one that knows better. */
-static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context,
-                                               const onstack_copy **better) {
+/* Another copy's tick? */
+static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context) {
   for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
     const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]); /* pairs with copies_add */
     if (!other) break;
     if (other->take(signal, info, context)) return true;
-    if (!*better) *better = action_better(other, signal, context);
   }
   return false;
 }
 
 /* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
-ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context) {
-  const onstack_copy *better = NULL;
-  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context, &better)) return;
-  if (better && better->pass(signal, info, context)) return;
-  if (!action_pass(signal, info, context)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
+ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
+  if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
 }
 
 /* ---- core/src/handler/clock.c ---- */
@@ -1345,44 +1367,12 @@ ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go,
 
 /* ---- core/src/handler/copy.c ---- */
 
-/* ---- core/src/handler/entry.h ---- */
-#ifndef ONSTACK_HANDLER_ENTRY_H
-#define ONSTACK_HANDLER_ENTRY_H
-
-#include <signal.h>
-
-/*
- * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
- * before it, by which one copy of the library recognizes another's handler (copy.h). There are two of them, the same
- * but for their address: ours goes over a newer owner by the other one, so that the owner, when it leaves and puts back
- * what it had found, is seen to have left.
- */
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-extern __attribute__((visibility("hidden"))) void onstack_handler_other_trampoline(int signal, siginfo_t *info,
-                                                                                   void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* this copy's onstack_copy, as the distance from here */
-  uint64_t reserved;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-/* The signal handler itself. */
-ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context);
-
-/* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
-
-#endif
-
 ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
     .bytes = sizeof(onstack_copy),
     .action_bytes = sizeof(onstack_action),
     .actions = onstack_actions,
     .take = onstack_handler_take,
-    .pass = onstack_action_pass,
-    .is_passing = onstack_action_is_passing,
+    .trampoline = onstack_handler_trampoline,
 };
 
 /* ---- core/src/handler/entry.c ---- */
@@ -1708,25 +1698,33 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
   onstack_dekker_sub(&tick->record->busy, 1u);
 }
 
-/* In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
-   build) or hidden. It keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the kernel. */
+/*
+ * In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
+ * build) or hidden. A trampoline keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the
+ * kernel; its number goes in the register of a fourth argument, which no caller of a signal handler expects to keep.
+ */
 #ifdef ONSTACK_SINGLE_FILE
 #define ENTRY_SCOPE(name) ""
 #else
 #define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
 #if defined(__x86_64__)
-#define ENTRY_JUMP "endbr64\njmp onstack_handler_entry\n"
+#define ENTRY_JUMP(number) "endbr64\nmovl $" #number ", %ecx\njmp onstack_handler_entry\n"
 #elif defined(__aarch64__)
-#define ENTRY_JUMP "hint #34\nb onstack_handler_entry\n" /* bti c */
+#define ENTRY_JUMP(number) "hint #34\nmov w3, #" #number "\nb onstack_handler_entry\n" /* bti c */
 #endif
-#define ENTRY_TRAMPOLINE(name)                                                                                         \
-  ".balign 16\n"                                                                                                       \
-  ".quad onstack_copy_self - .\n.quad 0\n.ascii \"" ONSTACK_COPY_MARK "\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
-  ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"                                                                       \
-  ".size " name ", . - " name "\n"
-__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE("onstack_handler_trampoline")
-            ENTRY_TRAMPOLINE("onstack_handler_other_trampoline") ".popsection\n");
+#define ENTRY_TRAMPOLINE(number)                                                                                       \
+  ".balign 64\n.quad onstack_copy_self - .\n.quad " #number "\n.ascii \"" ONSTACK_COPY_MARK "\"\n"                       \
+  ".type onstack_trampoline_" #number ", %function\nonstack_trampoline_" #number ":\n"                                 \
+  ".cfi_startproc\n" ENTRY_JUMP(number) ".cfi_endproc\n"                                                              \
+  ".size onstack_trampoline_" #number ", . - onstack_trampoline_" #number "\n"
+/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. */
+__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE(0) ENTRY_SCOPE("onstack_handler_trampoline")
+        ".set onstack_handler_trampoline, onstack_trampoline_0\n"
+        ENTRY_TRAMPOLINE(1) ENTRY_TRAMPOLINE(2) ENTRY_TRAMPOLINE(3) ENTRY_TRAMPOLINE(4)
+        ENTRY_TRAMPOLINE(5) ENTRY_TRAMPOLINE(6) ENTRY_TRAMPOLINE(7) ENTRY_TRAMPOLINE(8) ENTRY_TRAMPOLINE(9)
+        ENTRY_TRAMPOLINE(10) ENTRY_TRAMPOLINE(11) ENTRY_TRAMPOLINE(12) ENTRY_TRAMPOLINE(13) ENTRY_TRAMPOLINE(14)
+        ENTRY_TRAMPOLINE(15) ".popsection\n");
 
 /* Flat, so that the entry below stays the only caller of what it calls, which is then no frame more on the signal stack. */
 __attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
@@ -1736,12 +1734,13 @@ __attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, s
   return true;
 }
 
-__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
+                                                                 uint32_t trampoline) {
   entry_tick tick;
   if (entry_recognize(info, &tick))
     entry_tick_of(&tick, signal, info, context);
   else
-    onstack_action_forward(signal, info, context);
+    onstack_action_forward(signal, info, context, trampoline);
 }
 
 /* ---- core/src/handler/go_labels.c ---- */
@@ -2320,10 +2319,14 @@ static void pipe_make(pipe_lane *lane) {
   onstack_store_relaxed(&lane->file, (int32_t)high);
 }
 
-/* A pipe that proves to be another's by now is left to its owner. */
+/* A pipe that proves to be another's by now is left to its owner; a look that failed for want of memory proves nothing. */
 static void pipe_drop(pipe_lane *lane, int32_t process) {
   lane->process = process;
-  if (pipe_is_ours(lane)) onstack_sys_call1(SYS_close, lane->file);
+  for (int looks = 0; looks < 3; looks++) {
+    if (!pipe_is_ours(lane)) continue;
+    onstack_sys_call1(SYS_close, lane->file);
+    break;
+  }
   onstack_store_relaxed(&lane->file, 0);
 }
 
@@ -4426,8 +4429,39 @@ ONSTACK_INTERNAL void onstack_copies_after_fork(void);
  */
 ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
 
-/* A known copy that has sessions on the signal, and `below` as the first action that it passes signals on to; or NULL. */
-ONSTACK_INTERNAL const onstack_copy *onstack_copies_running_over(int signal, const struct onstack_kernel_sigaction *below);
+/* A known copy that has sessions on the signal, or NULL. */
+ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
+
+#endif
+
+/* ---- core/src/control/trampolines.h ---- */
+/* Which trampoline to install next, and what is kept for it (handler/action.h). Ordinary threads, under the lock of all
+   copies; `action` may be another copy's. */
+#ifndef ONSTACK_CONTROL_TRAMPOLINES_H
+#define ONSTACK_CONTROL_TRAMPOLINES_H
+
+/* What lies below once `newest` has been found on top of all that was. */
+ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest);
+
+/* The trampoline that stands for `below`: the one that had it already, else one that nobody holds, or that was installed
+   longest ago; from now on a signal that comes in by it is passed on to that. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
+
+/* It is installed now, and whoever comes next finds it. */
+ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t trampoline);
+
+/* Its owner has left, and so have those who came after. */
+ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
+
+/* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
+ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
+
+static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
+  return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler);
 
 #endif
 
@@ -4437,18 +4471,10 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running_over(int signal, con
 
 typedef struct action_owner {
   uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: `base` is valid, and in the child of a fork the action may be ours */
+  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
   uint32_t returns;  /* how often in a row we went back on top */
-  bool other;        /* which trampoline stands there; it changes with every return to the top */
   bool on_stack;
   onstack_restore restore; /* of the session that installed it */
-  onstack_found *base;     /* what the first start found; below another copy, what that one passes on to */
-  onstack_found *upper;    /* who came later and is below us now, or NULL */
-  onstack_found *under;    /* what lay under us when `base`, then a newer owner, found our pointer; or NULL */
-  const onstack_copy *over; /* the copy that the first start found, or NULL */
-  bool gone_out;           /* the trampoline that the owner left on top, by the last stop, had found */
-  bool handed;             /* the last session left a newer owner that may yet put our pointer back */
-  struct onstack_kernel_sigaction ours; /* as we installed it */
 } action_owner;
 
 static action_owner action_owners[ONSTACK_SIGNALS];
@@ -4468,8 +4494,11 @@ static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
 static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
 
 static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return action->handler == (uint64_t)(uintptr_t)onstack_handler_trampoline ||
-         action->handler == (uint64_t)(uintptr_t)onstack_handler_other_trampoline;
+  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
+}
+
+static bool action_is_nobody(const struct onstack_kernel_sigaction *action) {
+  return action->handler == action_default || action->handler == action_ignore;
 }
 
 static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
@@ -4498,60 +4527,35 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-/* What the handler forwards to, newest first. The lower levels first, so that a handler between the stores forwards to
-   one of them twice at worst, and never nowhere. */
-static void action_publish_levels_of(onstack_action *action, const action_owner *owner) {
-  onstack_found *levels[ONSTACK_ACTION_LEVELS] = {NULL, NULL, NULL};
-  uint32_t count = 0;
-  if (owner->upper) levels[count++] = owner->upper;
-  levels[count++] = owner->base;
-  if (owner->under) levels[count++] = owner->under;
-  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&action->levels[i], levels[i]);
-}
-
-static void action_publish_levels(int signal, const action_owner *owner) {
-  action_publish_levels_of(&onstack_actions[signal], owner);
-}
-
-/* The newest owner that had found our pointer has left. */
-static void action_forget_newest(action_owner *owner) {
-  if (owner->upper) {
-    owner->upper = NULL;
-  } else if (owner->under) {
-    owner->base = owner->under;
-    owner->under = NULL;
-  }
-}
-
-/* An owner that is left on top may yet put our pointer back: then it must not be what we pass on to. */
-static void action_step_below(action_owner *owner, uint64_t top) {
-  owner->upper = NULL;
-  if (owner->base->action.handler == top) action_forget_newest(owner);
-}
-
-static int action_install(int signal, action_owner *owner) {
-  const struct onstack_kernel_sigaction *below = owner->upper ? &owner->upper->action : &owner->base->action;
+/* Installs ours by that trampoline; what lies below it is published already. */
+static int action_install(int signal, const action_owner *owner, uint32_t trampoline) {
+  onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  struct onstack_kernel_sigaction raw;
   struct sigaction ours = {.sa_flags = SA_SIGINFO};
-  ours.sa_sigaction = owner->other ? onstack_handler_other_trampoline : onstack_handler_trampoline;
+  const uint64_t handler = onstack_trampoline_address(&onstack_copy_self, trampoline);
+  ours.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
   /* Everything blocked: nothing may nest over a claimed ring entry, and an owner such as Go expects it. */
   sigfillset(&ours.sa_mask);
   if (owner->on_stack) ours.sa_flags |= SA_ONSTACK;
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
-  bool nobody = below->handler == action_default || below->handler == action_ignore;
-  if (nobody || below->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
+  if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
   if (sigaction(signal, &ours, NULL) != 0) return -errno;
   /* libc leaves its own signals out of every mask. Asynchronous cancellation would then unwind a thread out of our
      handler, with its ring entry claimed for ever: once more, with a mask that is really full. */
-  int result = onstack_sys_sigaction(signal, NULL, &owner->ours);
-  owner->ours.mask = ~(onstack_kernel_sigset)0;
+  int result = onstack_sys_sigaction(signal, NULL, &raw);
+  raw.mask = ~(onstack_kernel_sigset)0;
   /* Who interposes sigaction (a preload, a sanitizer) may have put something else there. */
-  owner->ours.handler = (uint64_t)(uintptr_t)ours.sa_sigaction;
-  if (result == 0) result = onstack_sys_sigaction(signal, &owner->ours, NULL);
+  raw.handler = handler;
+  if (result == 0) result = onstack_sys_sigaction(signal, &raw, NULL);
   /* As the kernel keeps it: without the two that cannot be blocked. */
-  if (result == 0) result = onstack_sys_sigaction(signal, NULL, &owner->ours);
-  onstack_found *installed = result < 0 ? NULL : action_keep(&owner->ours);
-  if (installed) onstack_dekker_store(&onstack_actions[signal].installed, installed);
-  return result;
+  if (result == 0) result = onstack_sys_sigaction(signal, NULL, &raw);
+  onstack_found *installed = result < 0 ? NULL : action_keep(&raw);
+  if (result == 0 && !installed) result = -ENOMEM;
+  if (result < 0) return result;
+  onstack_trampoline_use(action, trampoline);
+  onstack_dekker_store(&action->installed, installed);
+  return 0;
 }
 
 static void action_reset_counters(onstack_action *action) {
@@ -4562,53 +4566,33 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
-/*
- * What lies below another copy lies below us: it is never its handler that we pass signals on to. Were there three
- * levels, the lowest is left to that copy.
- */
-static void action_take_over(int signal, action_owner *owner, const onstack_copy *copy) {
+/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
+static uint32_t action_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
   const onstack_action *theirs = onstack_copy_action(copy, signal);
-  owner->upper = NULL;
-  owner->base = onstack_observe(&theirs->levels[0]);
-  owner->under = onstack_observe(&theirs->levels[1]);
-  if (onstack_load_relaxed(&theirs->visited)) onstack_store_relaxed(&onstack_actions[signal].visited, 1u);
+  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
+  if (theirs->visited) onstack_actions[signal].visited = 1;
+  return onstack_trampoline_choose(&onstack_actions[signal], &below);
 }
 
-/* The first session finds somebody's action, or a copy's. */
-static int action_begin_over(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
-                             const onstack_copy *copy) {
-  onstack_found *before = owner->handed ? owner->base : NULL;
-  onstack_found *base = copy ? NULL : action_keep(found);
-  if (!copy && !base) return -ENOMEM;
-  onstack_store_relaxed(&onstack_actions[signal].visited, before ? 1u : 0u);
-  if (copy) {
-    action_take_over(signal, owner, copy);
-    if (!owner->under) owner->under = before;
-  } else {
-    owner->under = before;
-    owner->base = base;
-  }
-  if (owner->under && owner->under->action.handler == owner->base->action.handler) owner->under = NULL;
-  owner->over = copy;
-  if (before) owner->other = !owner->gone_out;
-  action_reset_counters(&onstack_actions[signal]);
-  return 0;
-}
-
+/* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
 static int action_begin(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
                         const onstack_copy *copy) {
   onstack_action *action = &onstack_actions[signal];
-  int result = 0;
-  onstack_store_relaxed(&action->handed, 0u);
-  /* Our own handler, put back by an owner that had found it: what lies underneath is still known. */
-  if (action_is_ours(found))
-    onstack_store_relaxed(&action->visited, 0u);
-  else if ((result = action_begin_over(signal, owner, found, copy)) < 0)
-    return result;
-  action_publish_levels(signal, owner); /* before the handler can run */
+  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, found->handler);
+  action->visited = 0;
+  if (copy) {
+    trampoline = action_below_copy(signal, copy, found->handler);
+  } else if (trampoline < ONSTACK_TRAMPOLINES) {
+    onstack_trampoline_put_back(action, trampoline);
+  } else {
+    const onstack_below below = {{action_keep(found), NULL, NULL}};
+    if (!below.levels[0]) return -ENOMEM;
+    trampoline = onstack_trampoline_choose(action, &below);
+  }
+  action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
   /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
-  result = action_install(signal, owner);
+  int result = action_install(signal, owner, trampoline);
   if (result == 0) return 0;
   onstack_dekker_store(&action->installed, NULL);
   onstack_sys_sigaction(signal, found, NULL);
@@ -4643,68 +4627,46 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
 
 /* Somebody's action, no copy's, stands where ours was. Back on top, with that one underneath. */
 static void action_return_to_top(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  bool nobody = now->handler == action_default || now->handler == action_ignore;
+  onstack_action *action = &onstack_actions[signal];
   if (owner->returns >= ACTION_RETURNS) return;
   onstack_found *found = action_keep(now);
   if (!found) return;
   owner->returns++;
-  /* An owner that restored what it had found long ago, or the base itself anew: it is nobody new. But when it leaves, it
-     is the one below that has the signal: the newer owner may be what the base had found and put back. */
-  if (nobody || now->handler == owner->base->action.handler) {
-    if (nobody || owner->upper) owner->under = nobody ? NULL : owner->upper;
-    owner->base = found;
-    owner->upper = NULL;
+  onstack_below below = {{found, NULL, NULL}};
+  if (action_is_nobody(now)) {
+    onstack_trampolines_forget(action, &below);
   } else {
-    if (owner->upper && owner->upper->action.handler != now->handler) {
-      owner->under = owner->base;
-      owner->base = owner->upper;
-    }
-    owner->upper = found;
-    onstack_store_relaxed(&onstack_actions[signal].visited, 1u);
+    below = onstack_below_add(&action->below[action->current], found);
+    action->visited = 1;
   }
-  action_publish_levels(signal, owner);
-  owner->other = !owner->other;
-  action_install(signal, owner);
-}
-
-/* A copy that stood above us has stopped, and said what lies below (action_hand_over). */
-static void action_hear(int signal, action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  if (!onstack_exchange(&action->handed, 0u)) return;
-  action_take_over(signal, owner, &onstack_copy_self);
-  action_publish_levels(signal, owner);
+  action_install(signal, owner, onstack_trampoline_choose(action, &below));
 }
 
 /*
- * A newer owner has put back what it had found. Our other trampoline: it is the newest that we know, since the two change
- * with every return to the top and every start over one. The same one, with flags and mask of its own: it came and went
- * unseen. The handler of a copy that has stopped since: that one kept what lies below.
+ * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
  */
-static void action_newer_has_left(int signal, action_owner *owner, uint64_t back, const onstack_copy *copy) {
-  if (copy)
-    action_take_over(signal, owner, copy);
-  else if (back != owner->ours.handler) {
-    action_forget_newest(owner);
-    owner->other = !owner->other; /* as it was before that owner came: the next one has found the one before */
-  }
+static uint32_t action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return action_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
 }
 
 static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
+  const onstack_found *installed = onstack_actions[signal].installed;
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  action_hear(signal, owner);
-  if (action_is_ours(&now) && action_is_same(&now, &owner->ours)) return;
+  if (action_is_same(&now, &installed->action)) return;
   if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  if (!action_is_ours(&now) && !copy) {
+  if (action_is_ours(&now) || copy)
+    action_install(signal, owner, action_put_back(signal, &now, copy));
+  else
     action_return_to_top(signal, owner, &now);
-    return;
-  }
-  action_newer_has_left(signal, owner, now.handler, copy);
-  action_publish_levels(signal, owner);
-  action_install(signal, owner);
 }
 
 void onstack_action_tend(int signal) {
@@ -4742,64 +4704,60 @@ static void action_restore(int signal, const action_owner *owner, struct onstack
 }
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
-static struct onstack_kernel_sigaction action_heir(const action_owner *owner) {
-  const onstack_found *found = owner->upper ? owner->upper : owner->base;
+static struct onstack_kernel_sigaction action_heir(const onstack_action *action, uint32_t trampoline) {
+  const onstack_found *found = action->below[trampoline].levels[0];
   struct onstack_kernel_sigaction heir = found->action;
   if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
   return heir;
 }
 
 /*
- * To the copy that we found, or to another one that is right above what we would restore; false: there is none that
- * runs. Owners may have come and gone while we stood above the found one: it is told what lies below.
+ * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
+ * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
+ * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
  */
-static bool action_hand_over(int signal, const action_owner *owner) {
-  if (owner->upper) return false; /* whom that copy does not know: it will notice */
-  const onstack_copy *copy = owner->over;
-  if (!copy || !onstack_copy_runs(copy, signal)) copy = onstack_copies_running_over(signal, &owner->base->action);
-  onstack_action *action = copy ? onstack_copy_action(copy, signal) : NULL;
-  const onstack_found *theirs = copy ? onstack_observe(&action->installed) : NULL;
-  if (!theirs) return false;
-  if (copy == owner->over) {
-    action_publish_levels_of(action, owner);
-    if (onstack_load_relaxed(&onstack_actions[signal].visited)) onstack_store_relaxed(&action->visited, 1u);
-    onstack_publish(&action->handed, 1u);
-  }
-  onstack_sys_sigaction(signal, &theirs->action, NULL);
+static bool action_hand_over(int signal, uint32_t trampoline) {
+  const onstack_action *action = &onstack_actions[signal];
+  const onstack_copy *copy = onstack_copies_running(signal);
+  if (!copy) return false;
+  onstack_action *theirs = onstack_copy_action(copy, signal);
+  struct onstack_kernel_sigaction heir = theirs->installed->action;
+  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
+  heir.handler = onstack_trampoline_address(copy, chosen);
+  onstack_found *installed = action_keep(&heir);
+  if (!installed) return false; /* it will notice */
+  if (action->visited) theirs->visited = 1;
+  onstack_trampoline_use(theirs, chosen);
+  onstack_dekker_store(&theirs->installed, installed);
+  onstack_sys_sigaction(signal, &heir, NULL);
   return true;
 }
 
-static void action_bequeath(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction heir = action_heir(owner);
-  const uint64_t handler = heir.handler;
+static void action_bequeath(int signal, const action_owner *owner, uint32_t trampoline) {
+  const onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction heir = action_heir(action, trampoline);
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (onstack_load_relaxed(&onstack_actions[signal].visited) && handler == action_default) heir.handler = action_ignore;
+  if (action->visited && heir.handler == action_default) heir.handler = action_ignore;
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
   action_restore(signal, owner, heir);
-  action_step_below(owner, handler);
 }
 
-/* The last session ends: who is to have the action? */
-static void action_leave(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction now = {0};
+/* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+   has put something back a moment ago is no heir. */
+static void action_leave(int signal, const action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  uint32_t trampoline = action->current;
+  struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
-  action_hear(signal, owner);
-  bool mine = onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now);
+  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  const bool mine = action_is_ours(&now);
   if (!mine) onstack_copies_meet(now.handler, &copy);
-  owner->handed = !copy || owner->upper != NULL || owner->under != NULL;
-  /* Who is known came before the last change of trampolines. */
-  bool known = mine || (owner->upper && owner->upper->action.handler == now.handler);
-  owner->gone_out = known ? !owner->other : owner->other;
-  if (!mine && (!copy || onstack_copy_runs(copy, signal))) {
-    action_step_below(owner, now.handler); /* a newer owner stays */
-    return;
-  }
-  /* It may have left a moment ago: then it is no heir. */
-  action_newer_has_left(signal, owner, now.handler, copy);
-  owner->handed = owner->upper != NULL || owner->under != NULL;
-  if (action_hand_over(signal, owner)) return;
-  action_bequeath(signal, owner);
+  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
+  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
+    trampoline = action_put_back(signal, &now, copy);
+  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
+  if (!action_hand_over(signal, trampoline)) action_bequeath(signal, owner, trampoline);
 }
 
 void onstack_action_release(int signal) {
@@ -4812,7 +4770,6 @@ void onstack_action_release(int signal) {
   owner->sessions = 0;
   onstack_dekker_store(&onstack_actions[signal].installed, NULL); /* before the look at who is on top */
   action_leave(signal, owner);
-  action_publish_levels(signal, owner);
   onstack_copies_unlock(locked);
 }
 
@@ -4839,7 +4796,10 @@ void onstack_action_after_fork(void) {
     onstack_dekker_store(&onstack_actions[signal].installed, NULL);
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
     if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
-    struct onstack_kernel_sigaction heir = action_heir(owner);
+    const onstack_action *action = &onstack_actions[signal];
+    const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+    struct onstack_kernel_sigaction heir =
+        action_heir(action, installed < ONSTACK_TRAMPOLINES ? installed : action->current);
     onstack_sys_sigaction(signal, &heir, NULL);
   }
 }
@@ -5920,13 +5880,11 @@ int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
   return 0;
 }
 
-const onstack_copy *onstack_copies_running_over(int signal, const struct onstack_kernel_sigaction *below) {
+const onstack_copy *onstack_copies_running(int signal) {
   for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
     const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
     if (!other) break;
-    if (!onstack_copy_runs(other, signal)) continue;
-    const onstack_found *newest = onstack_observe(&onstack_copy_action(other, signal)->levels[0]);
-    if (newest && memcmp(&newest->action, below, sizeof(*below)) == 0) return other;
+    if (onstack_copy_runs(other, signal)) return other;
   }
   return NULL;
 }
@@ -8282,6 +8240,66 @@ uint64_t onstack_ticker_work(void *data) {
   }
   if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
   return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
+}
+
+/* ---- core/src/control/trampolines.c ---- */
+
+#include <string.h>
+
+onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest) {
+  onstack_below all = {{newest, NULL, NULL}};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
+    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
+  return all;
+}
+
+/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
+   nowhere. */
+static void trampoline_publish(onstack_below *to, const onstack_below *below) {
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
+}
+
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
+  return action->held >> trampoline & 1u;
+}
+
+/*
+ * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
+ * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
+ */
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  uint32_t best = 0;
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (action->turns[i] != 0 && memcmp(&action->below[i], below, sizeof(*below)) == 0) return i;
+    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
+    if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
+  }
+  trampoline_publish(&action->below[best], below);
+  return best;
+}
+
+void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
+  action->current = trampoline;
+  action->turns[trampoline] = ++action->turn;
+  action->held |= 1u << trampoline;
+}
+
+void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);
+}
+
+uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
 }
 
 /* ---- core/src/control/vdso.c ---- */

@@ -4,33 +4,15 @@
  * order of start and stop. The owner that was there first gets every foreign signal once and no tick of any copy; each
  * running copy gets its own; and when all have stopped, that owner's action is back as it was.
  */
+#include "copies.h"
 #include "support.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 TestSuite(copies, .init = t_setup);
 
-#define COPIES 3
-
-typedef struct copy {
-  int (*init)(onstack_options *, size_t);
-  int (*start)(const onstack_options *, onstack_session **);
-  int (*stop)(onstack_session *);
-  int (*release)(onstack_session *);
-  int (*stats)(const onstack_session *, onstack_stats *);
-  onstack_session *session; /* NULL: stopped */
-} copy;
-
-static copy copies[COPIES];
 static volatile int owner_calls, owner_timer_ticks;
 
 static void owner(int signal, siginfo_t *info, void *context) {
@@ -45,70 +27,8 @@ static void install_owner(void) {
   cr_assert_eq(sigaction(SIGPROF, &first, NULL), 0);
 }
 
-/* Makes the library in `file` one of another kind: the mark by which copies know each other stands before both entries. */
-static void change_mark(int file, off_t bytes) {
-  static const char mark[] = "onstack-handler2";
-  int changed = 0;
-  char *text = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  cr_assert_neq(text, MAP_FAILED);
-  for (off_t i = 0; i + (off_t)sizeof(mark) <= bytes; i++) {
-    if (memcmp(text + i, mark, sizeof(mark) - 1) != 0) continue;
-    text[i + (off_t)sizeof(mark) - 2] = '9';
-    changed++;
-  }
-  cr_assert_geq(changed, 2, "%d places", changed);
-  munmap(text, (size_t)bytes);
-}
-
-/* A library is the same copy however often it is opened; a copy of its file is another one. */
-static void *open_another(int number, bool of_another_kind) {
-  char path[4096], to[4200];
-  struct stat file;
-  ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  cr_assert_gt(length, 0);
-  path[length] = 0;
-  char *end = strstr(path, "/tests/core/");
-  cr_assert_not_null(end);
-  strcpy(end, "/lib/libonstack.so.0");
-  snprintf(to, sizeof(to), "%.*s/tests/core/copy-%d-%d.so", (int)(end - path), path, (int)getpid(), number);
-  int in = open(path, O_RDONLY), out = open(to, O_RDWR | O_CREAT | O_TRUNC, 0700);
-  cr_assert(in >= 0 && out >= 0 && fstat(in, &file) == 0, "%s", path);
-  for (off_t left = file.st_size; left > 0;) {
-    ssize_t sent = sendfile(out, in, NULL, (size_t)left);
-    cr_assert_gt(sent, 0);
-    left -= sent;
-  }
-  if (of_another_kind) change_mark(out, file.st_size);
-  close(in);
-  close(out);
-  void *library = dlopen(to, RTLD_NOW | RTLD_LOCAL);
-  unlink(to);
-  cr_assert_not_null(library, "%s", dlerror());
-  return library;
-}
-
-static void open_copies(bool of_another_kind) {
-  copies[0] = (copy){onstack_options_init, onstack_session_start, onstack_session_stop,
-                     onstack_session_free, onstack_session_stats, NULL};
-  for (int i = 1; i < COPIES; i++) {
-    void *library = open_another(i, of_another_kind);
-    *(void **)&copies[i].init = dlsym(library, "onstack_options_init");
-    *(void **)&copies[i].start = dlsym(library, "onstack_session_start");
-    *(void **)&copies[i].stop = dlsym(library, "onstack_session_stop");
-    *(void **)&copies[i].release = dlsym(library, "onstack_session_free");
-    *(void **)&copies[i].stats = dlsym(library, "onstack_session_stats");
-    for (int j = 0; j < i; j++) cr_assert_neq(*(void **)&copies[i].start, *(void **)&copies[j].start, "the same copy");
-  }
-}
-
-static onstack_stats stats_of(const copy *of) {
-  onstack_stats stats = {.size = sizeof(stats)};
-  cr_assert_eq(of->stats(of->session, &stats), 0);
-  return stats;
-}
-
 /* Starts a copy that rests, stops one that runs. */
-static void step(copy *of) {
+static void step(t_copy *of) {
   if (!of->session) {
     onstack_options options;
     of->init(&options, sizeof(options));
@@ -117,23 +37,23 @@ static void step(copy *of) {
     return;
   }
   cr_assert_eq(of->stop(of->session), 0);
-  cr_assert_eq(stats_of(of).looped, 0, "a foreign signal went in a circle");
+  cr_assert_eq(t_copy_stats(of).looped, 0, "a foreign signal went in a circle");
   cr_assert_eq(of->release(of->session), 0);
   of->session = NULL;
 }
 
 /* All that run have ticks that they had not `before`. */
 static bool all_tick(const uint64_t *before) {
-  for (int i = 0; i < COPIES; i++)
-    if (copies[i].session && stats_of(&copies[i]).ticks == before[i]) return false;
+  for (int i = 0; i < T_COPIES; i++)
+    if (t_copies[i].session && t_copy_stats(&t_copies[i]).ticks == before[i]) return false;
   return true;
 }
 
 /* Who runs has ticks; the owner has each foreign signal once, and none of the copies' ticks. */
 static void look(const char *order) {
-  uint64_t before[COPIES] = {0};
-  for (int i = 0; i < COPIES; i++)
-    if (copies[i].session) before[i] = stats_of(&copies[i]).ticks;
+  uint64_t before[T_COPIES] = {0};
+  for (int i = 0; i < T_COPIES; i++)
+    if (t_copies[i].session) before[i] = t_copy_stats(&t_copies[i]).ticks;
   int calls = owner_calls;
   raise(SIGPROF);
   cr_assert_eq(owner_calls, calls + 1, "%s: the owner has the signal %d times", order, owner_calls - calls);
@@ -146,11 +66,11 @@ static void look(const char *order) {
 /* Every way in which all copies start and stop once, beginning with the `done` steps of `order`. */
 static int every_order(int *order, int done, void (*run)(const int *)) {
   int orders = 0;
-  if (done == 2 * COPIES) {
+  if (done == 2 * T_COPIES) {
     run(order);
     return 1;
   }
-  for (int i = 0; i < COPIES; i++) {
+  for (int i = 0; i < T_COPIES; i++) {
     int taken = 0;
     for (int k = 0; k < done; k++) taken += order[k] == i;
     if (taken == 2) continue;
@@ -161,11 +81,11 @@ static int every_order(int *order, int done, void (*run)(const int *)) {
 }
 
 static void run_order(const int *order) {
-  char text[2 * COPIES + 1] = "";
+  char text[2 * T_COPIES + 1] = "";
   struct onstack_kernel_sigaction before = t_action(SIGPROF);
-  for (int i = 0; i < 2 * COPIES; i++) {
+  for (int i = 0; i < 2 * T_COPIES; i++) {
     text[i] = (char)('0' + order[i]);
-    step(&copies[order[i]]);
+    step(&t_copies[order[i]]);
     look(text);
   }
   struct onstack_kernel_sigaction after = t_action(SIGPROF);
@@ -173,33 +93,33 @@ static void run_order(const int *order) {
 }
 
 Test(copies, every_order_of_three) {
-  int order[2 * COPIES];
+  int order[2 * T_COPIES];
   install_owner();
-  open_copies(false);
+  t_copies_open(false);
   cr_assert_eq(every_order(order, 0, run_order), 90);
 }
 
 Test(copies, a_child_of_a_fork_has_the_owners_action) {
   install_owner();
-  open_copies(false);
+  t_copies_open(false);
   struct onstack_kernel_sigaction before = t_action(SIGPROF);
-  for (int i = 0; i < COPIES; i++) step(&copies[i]);
-  step(&copies[1]); /* from the middle */
+  for (int i = 0; i < T_COPIES; i++) step(&t_copies[i]);
+  step(&t_copies[1]); /* from the middle */
   int child = fork();
   if (child == 0) {
     struct onstack_kernel_sigaction after = t_action(SIGPROF);
     _exit(t_same_action(&before, &after) ? 0 : 1);
   }
   cr_assert_eq(t_wait(child), 0, "another action is there");
-  step(&copies[0]);
-  step(&copies[2]);
+  step(&t_copies[0]);
+  step(&t_copies[2]);
 }
 
 /* Two versions that cannot talk to each other: the later start fails with a reason, and leaves everything as it was. */
 static volatile bool churning;
 
 static void *churn(void *which) {
-  copy *of = which;
+  t_copy *of = which;
   while (churning) {
     onstack_options options;
     onstack_session *session;
@@ -214,18 +134,18 @@ static void *churn(void *which) {
 /* All copies share the lock of the lowest one, which a thread of the parent holds at the instant of a fork now and then:
    in the child it is nobody's, whichever copy's fork handler runs first. */
 Test(copies, a_followed_child_does_not_wait_for_another_copys_lock, .timeout = 120) {
-  pthread_t threads[COPIES];
+  pthread_t threads[T_COPIES];
   onstack_options options;
   install_owner();
-  open_copies(false);
-  for (int follower = COPIES - 1; follower >= 0; follower--) { /* whose fork handlers are the first, then */
-    copy *of = &copies[follower];
+  t_copies_open(false);
+  for (int follower = T_COPIES - 1; follower >= 0; follower--) { /* whose fork handlers are the first, then */
+    t_copy *of = &t_copies[follower];
     of->init(&options, sizeof(options));
     options.fork = ONSTACK_FORK_FOLLOW;
     cr_assert_eq(of->start(&options, &of->session), 0);
     churning = true;
-    for (int i = 0; i < COPIES; i++)
-      if (i != follower) cr_assert_eq(pthread_create(&threads[i], NULL, churn, &copies[i]), 0);
+    for (int i = 0; i < T_COPIES; i++)
+      if (i != follower) cr_assert_eq(pthread_create(&threads[i], NULL, churn, &t_copies[i]), 0);
     for (int i = 0; i < 300; i++) {
       int status = -1;
       pid_t child = fork();
@@ -234,7 +154,7 @@ Test(copies, a_followed_child_does_not_wait_for_another_copys_lock, .timeout = 1
       cr_assert_eq(status, 0, "fork %d with copy %d followed: %d", i, follower, status);
     }
     churning = false;
-    for (int i = 0; i < COPIES; i++)
+    for (int i = 0; i < T_COPIES; i++)
       if (i != follower) pthread_join(threads[i], NULL);
     cr_assert_eq(of->stop(of->session), 0);
     of->release(of->session);
@@ -245,16 +165,16 @@ Test(copies, a_followed_child_does_not_wait_for_another_copys_lock, .timeout = 1
 Test(copies, a_copy_of_another_kind_is_refused) {
   onstack_options options;
   install_owner();
-  open_copies(true);
+  t_copies_open(true);
   for (int first = 0; first < 2; first++) {
-    copy *later = &copies[!first];
-    step(&copies[first]);
+    t_copy *later = &t_copies[!first];
+    step(&t_copies[first]);
     struct onstack_kernel_sigaction before = t_action(SIGPROF);
     later->init(&options, sizeof(options));
     cr_assert_eq(later->start(&options, &later->session), ONSTACK_E_VERSION);
     struct onstack_kernel_sigaction after = t_action(SIGPROF);
     cr_assert(t_same_action(&before, &after));
-    step(&copies[first]);
+    step(&t_copies[first]);
     step(later); /* now it can */
     step(later);
   }
@@ -288,30 +208,30 @@ static bool is_settled(void) {
 }
 
 static void run_order_with_newer(const int *order) {
-  char text[2 * COPIES + 1] = "";
-  for (int i = 0; i < 2 * COPIES; i++) {
-    uint64_t before[COPIES] = {0};
+  char text[2 * T_COPIES + 1] = "";
+  for (int i = 0; i < 2 * T_COPIES; i++) {
+    uint64_t before[T_COPIES] = {0};
     text[i] = (char)('0' + order[i]);
-    if (order[i] == COPIES - 1)
+    if (order[i] == T_COPIES - 1)
       step_newer();
     else
-      step(&copies[order[i]]);
+      step(&t_copies[order[i]]);
     /* Ten milliseconds are promised; on a busy machine it takes longer. */
     for (int k = 0; k < 200 && !is_settled(); k++) t_burn(0.002);
     cr_assert(is_settled(), "%s: chaining %d: a signal does not go where it should", text, newer_chains);
-    for (int k = 0; k < COPIES - 1; k++)
-      if (copies[k].session) before[k] = stats_of(&copies[k]).ticks;
+    for (int k = 0; k < T_COPIES - 1; k++)
+      if (t_copies[k].session) before[k] = t_copy_stats(&t_copies[k]).ticks;
     for (int k = 0; k < 100 && !all_tick(before); k++) t_burn(0.002);
     cr_assert(all_tick(before), "%s: chaining %d: a running copy has no ticks", text, newer_chains);
   }
 }
 
 static void every_order_with_newer(bool chains) {
-  int order[2 * COPIES];
+  int order[2 * T_COPIES];
   t_deadline(120);
   newer_chains = chains;
   install_owner();
-  open_copies(false);
+  t_copies_open(false);
   cr_assert_eq(every_order(order, 0, run_order_with_newer), 90);
 }
 

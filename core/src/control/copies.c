@@ -89,13 +89,11 @@ int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
   return 0;
 }
 
-const onstack_copy *onstack_copies_running_over(int signal, const struct onstack_kernel_sigaction *below) {
+const onstack_copy *onstack_copies_running(int signal) {
   for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
     const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
     if (!other) break;
-    if (!onstack_copy_runs(other, signal)) continue;
-    const onstack_found *newest = onstack_observe(&onstack_copy_action(other, signal)->levels[0]);
-    if (newest && memcmp(&newest->action, below, sizeof(*below)) == 0) return other;
+    if (onstack_copy_runs(other, signal)) return other;
   }
   return NULL;
 }

@@ -24,7 +24,7 @@ ONSTACK_INTERNAL void onstack_copies_after_fork(void);
  */
 ONSTACK_INTERNAL int onstack_copies_meet(uint64_t handler, onstack_copy **copy);
 
-/* A known copy that has sessions on the signal, and `below` as the first action that it passes signals on to; or NULL. */
-ONSTACK_INTERNAL const onstack_copy *onstack_copies_running_over(int signal, const struct onstack_kernel_sigaction *below);
+/* A known copy that has sessions on the signal, or NULL. */
+ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif

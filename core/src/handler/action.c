@@ -21,55 +21,68 @@ static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, ui
 }
 
 /*
- * Contexts that are being forwarded right now, by any thread, and to which level. An owner that chains to us brings the
- * same ucontext in again while it is under way, further down the stack, or on the interrupted stack when it was called
- * there: then it is the next level's turn, and when there is none it is a circle. Elsewhere the note is a left-over of an
- * owner that left by siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
+ * Contexts that are being forwarded right now, by any thread. An owner that chains to us brings the same ucontext in
+ * again while it is under way, further down the stack, or on the interrupted stack when it was called there. By another
+ * trampoline that is the way down. By the same one (an owner that installed itself twice) it is the next level's turn,
+ * and when there is none it is a circle. Elsewhere on the stack the note is a left-over of an owner that left by
+ * siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
  */
 #define ACTION_IN_FLIGHT 64u
 static struct {
   uint64_t context;
-  uint64_t frame; /* this and the next two are written by the thread whose context it is */
-  uint32_t level;
-  bool switched; /* the owner runs on the interrupted stack */
+  uint64_t frame; /* this and the rest are written by the thread whose context it is */
+  uint64_t times; /* four bits for each trampoline: how often the context has come in by it */
+  bool switched;  /* the owner runs on the interrupted stack */
 } action_in_flight[ACTION_IN_FLIGHT];
+
+#define ACTION_TIMES 15u
+static ONSTACK_HANDLER uint64_t action_once(uint32_t trampoline) { return (uint64_t)1 << (4 * trampoline); }
 
 static ONSTACK_HANDLER bool action_is_under_way(uint32_t place, const void *context, uint64_t frame) {
   if (action_in_flight[place].switched) return !action_is_on_alternate(context, frame);
   return frame < action_in_flight[place].frame;
 }
 
-/* The level that this context goes to now; *place is where that is noted, or ACTION_IN_FLIGHT. */
-static ONSTACK_HANDLER uint32_t action_enter_flight(const void *from, uint64_t frame, uint32_t *place) {
+static ONSTACK_HANDLER void action_note(uint32_t place, uint64_t frame) {
+  action_in_flight[place].frame = frame;
+  action_in_flight[place].times = 0;
+  action_in_flight[place].switched = false;
+}
+
+/* Where this context is noted, now if it was not; ACTION_IN_FLIGHT: nowhere. */
+static ONSTACK_HANDLER uint32_t action_find_flight(const void *from, uint64_t frame) {
   const uint64_t context = (uint64_t)(uintptr_t)from;
   for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     if (onstack_load_relaxed(&action_in_flight[i].context) != context) continue;
-    *place = i;
-    if (action_is_under_way(i, from, frame)) return ++action_in_flight[i].level;
-    action_in_flight[i].frame = frame;
-    action_in_flight[i].switched = false;
-    return action_in_flight[i].level = 0;
+    if (!action_is_under_way(i, from, frame)) action_note(i, frame);
+    return i;
   }
-  for (*place = 0; *place < ACTION_IN_FLIGHT; (*place)++) {
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) {
     uint64_t expected = 0;
-    if (onstack_load_relaxed(&action_in_flight[*place].context) != 0 ||
-        !onstack_cas(&action_in_flight[*place].context, &expected, context))
+    if (onstack_load_relaxed(&action_in_flight[i].context) != 0 ||
+        !onstack_cas(&action_in_flight[i].context, &expected, context))
       continue;
-    action_in_flight[*place].frame = frame;
-    action_in_flight[*place].level = 0;
-    action_in_flight[*place].switched = false;
-    break;
+    action_note(i, frame);
+    return i;
   }
-  return 0;
+  return ACTION_IN_FLIGHT;
+}
+
+/* The level that this context goes to now; *first: it has not been here by any trampoline. */
+static ONSTACK_HANDLER uint32_t action_enter_flight(uint32_t place, uint32_t trampoline, bool *first) {
+  *first = true;
+  if (place >= ACTION_IN_FLIGHT) return 0;
+  *first = action_in_flight[place].times == 0;
+  uint32_t level = (uint32_t)(action_in_flight[place].times / action_once(trampoline)) & ACTION_TIMES;
+  if (level < ACTION_TIMES) action_in_flight[place].times += action_once(trampoline);
+  return level;
 }
 
 /* Only the outermost forward of a context takes its note away. */
-static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t level) {
+static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampoline, uint32_t level) {
   if (place >= ACTION_IN_FLIGHT) return;
-  if (level == 0)
-    onstack_publish(&action_in_flight[place].context, (uint64_t)0);
-  else
-    action_in_flight[place].level = level - 1;
+  if (level < ACTION_TIMES) action_in_flight[place].times -= action_once(trampoline);
+  if (action_in_flight[place].times == 0) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
 }
 
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
@@ -179,64 +192,40 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
-ONSTACK_HANDLER bool onstack_action_is_passing(const void *context) {
-  uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++)
-    if (onstack_load_relaxed(&action_in_flight[i].context) == (uint64_t)(uintptr_t)context)
-      return action_is_under_way(i, context, frame);
-  return false;
-}
-
 /* To the next level; false: there is none. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info,
-                                                                             void *context) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
+                                                                             uint32_t trampoline) {
   onstack_action *action = &onstack_actions[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  uint32_t place;
-  uint32_t level = action_enter_flight(context, frame, &place);
-  onstack_found *found = level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->levels[level]) : NULL;
+  bool first;
+  uint32_t place = action_find_flight(context, frame);
+  uint32_t level = action_enter_flight(place, trampoline, &first);
+  onstack_found *found =
+      level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
   bool takes = action_takes_signals(found);
-  /* Counted once for each signal, at the first level. */
-  if (level == 0) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
-  if (level == 0 && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
+  /* Counted once for each signal. */
+  if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
+  if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
   uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (takes) action_call(&found->action, signal, info, context, stack);
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
-  action_leave_flight(place, level);
-  return found || level == 0;
+  action_leave_flight(place, trampoline, level);
+  return found || first;
 }
 
-/*
- * The copy that knows better than this one what is below: the one that is passing this very signal on already, through
- * an owner that chains to us; or, when no session is here any more, one that has some, since an owner can leave without
- * our seeing it. NULL: none.
- */
-static ONSTACK_HANDLER const onstack_copy *action_better(const onstack_copy *other, int signal, const void *context) {
-  if (other->is_passing(context)) return other;
-  return onstack_copy_runs(&onstack_copy_self, signal) || !onstack_copy_runs(other, signal) ? NULL : other;
-}
-
-ONSTACK_HANDLER bool onstack_action_pass(int signal, siginfo_t *info, void *context) {
-  return action_pass(signal, info, context);
-}
-
-/* Another copy's tick: true. Else *better is the one that knows better. */
-static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context,
-                                               const onstack_copy **better) {
+/* Another copy's tick? */
+static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context) {
   for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
     const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]); /* pairs with copies_add */
     if (!other) break;
     if (other->take(signal, info, context)) return true;
-    if (!*better) *better = action_better(other, signal, context);
   }
   return false;
 }
 
 /* The frames above the owner's handler are on its signal stack too: one function, what else is needed has returned. */
-ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context) {
-  const onstack_copy *better = NULL;
-  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context, &better)) return;
-  if (better && better->pass(signal, info, context)) return;
-  if (!action_pass(signal, info, context)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
+ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_copy_self.others[0]) && action_offer(signal, info, context)) return;
+  if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
 }

@@ -25,18 +25,28 @@ typedef struct onstack_found {
 } onstack_found;
 
 /*
- * Up to three levels, the newest first: an owner that installed itself over us while we run, and that we went back on
- * top of; what the first start found; and what lay under us when that owner, the found one, took our pointer in an
- * earlier session. A good owner passes signals on to us; they come in again and then go to the next level.
+ * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
+ * each: what lay underneath when it was installed. An owner that comes later has found that address. When it calls it
+ * (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been there, and
+ * whose turn it is: the same as if each owner had found the one before it.
  */
-#define ONSTACK_ACTION_LEVELS 3u
+#define ONSTACK_TRAMPOLINES 16u
 
-/* Other copies of the library read the first four members, and write three of them when they hand over (copy.h). */
+/* The newest first: what was found there, and who was known before it; a signal that comes in again by the same
+   trampoline while it is under way goes to the next. NULL: no more. */
+#define ONSTACK_ACTION_LEVELS 3u
+typedef struct onstack_below {
+  onstack_found *levels[ONSTACK_ACTION_LEVELS];
+} onstack_below;
+
+/* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
 typedef struct onstack_action {
   onstack_found *installed; /* how ours was installed last; NULL: no session uses the signal (dekker) */
-  onstack_found *levels[ONSTACK_ACTION_LEVELS]; /* from the first on; NULL: no more */
-  uint32_t visited; /* a newer owner came under this run: its own timers may outlive its profile */
-  uint32_t handed;  /* `levels` are news from a copy that stood above and has stopped */
+  uint32_t current;         /* the trampoline of `installed`, or of the last one that was */
+  uint32_t visited;         /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;            /* bits: trampolines that an owner may have found and not put back yet */
+  uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
@@ -46,12 +56,8 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
-/* A signal that is no tick of ours: another copy's tick, or passed to the action that was found, under the mask that its
-   owner asked for. Signal-safe as far as the owner's handler is. */
-ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context);
-
-/* Members of onstack_copy, see there. */
-ONSTACK_INTERNAL bool onstack_action_pass(int signal, siginfo_t *info, void *context);
-ONSTACK_INTERNAL bool onstack_action_is_passing(const void *context);
+/* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
+   trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
+ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif

@@ -8,6 +8,5 @@ ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
     .action_bytes = sizeof(onstack_action),
     .actions = onstack_actions,
     .take = onstack_handler_take,
-    .pass = onstack_action_pass,
-    .is_passing = onstack_action_is_passing,
+    .trampoline = onstack_handler_trampoline,
 };

@@ -13,12 +13,13 @@
 #define ONSTACK_HANDLER_COPY_H
 
 #include "handler/action.h"
+#include "handler/entry.h"
 
 #define ONSTACK_COPIES 8u /* others that one copy knows */
 
 /* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
    the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
-#define ONSTACK_COPY_MARK "onstack-handler2"
+#define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
 typedef struct onstack_copy {
@@ -27,10 +28,8 @@ typedef struct onstack_copy {
   onstack_action *actions; /* one for each signal, `action_bytes` apart */
   /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
   bool (*take)(int signal, siginfo_t *info, void *context);
-  /* Passes a foreign signal to the next level below this copy; false where there is none. As safe as that owner. */
-  bool (*pass)(int signal, siginfo_t *info, void *context);
-  /* Is that signal on its way through `pass` at this moment? Signal-safe. */
-  bool (*is_passing)(const void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
   uint32_t lock; /* of the control side, see onstack_copies_lock */
   uint32_t reserved;
   struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */

@@ -224,25 +224,33 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
   onstack_dekker_sub(&tick->record->busy, 1u);
 }
 
-/* In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
-   build) or hidden. It keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the kernel. */
+/*
+ * In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
+ * build) or hidden. A trampoline keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the
+ * kernel; its number goes in the register of a fourth argument, which no caller of a signal handler expects to keep.
+ */
 #ifdef ONSTACK_SINGLE_FILE
 #define ENTRY_SCOPE(name) ""
 #else
 #define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
 #if defined(__x86_64__)
-#define ENTRY_JUMP "endbr64\njmp onstack_handler_entry\n"
+#define ENTRY_JUMP(number) "endbr64\nmovl $" #number ", %ecx\njmp onstack_handler_entry\n"
 #elif defined(__aarch64__)
-#define ENTRY_JUMP "hint #34\nb onstack_handler_entry\n" /* bti c */
+#define ENTRY_JUMP(number) "hint #34\nmov w3, #" #number "\nb onstack_handler_entry\n" /* bti c */
 #endif
-#define ENTRY_TRAMPOLINE(name)                                                                                         \
-  ".balign 16\n"                                                                                                       \
-  ".quad onstack_copy_self - .\n.quad 0\n.ascii \"" ONSTACK_COPY_MARK "\"\n" ENTRY_SCOPE(name) ".type " name ", %function\n" name ":\n"                          \
-  ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"                                                                       \
-  ".size " name ", . - " name "\n"
-__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE("onstack_handler_trampoline")
-            ENTRY_TRAMPOLINE("onstack_handler_other_trampoline") ".popsection\n");
+#define ENTRY_TRAMPOLINE(number)                                                                                       \
+  ".balign 64\n.quad onstack_copy_self - .\n.quad " #number "\n.ascii \"" ONSTACK_COPY_MARK "\"\n"                       \
+  ".type onstack_trampoline_" #number ", %function\nonstack_trampoline_" #number ":\n"                                 \
+  ".cfi_startproc\n" ENTRY_JUMP(number) ".cfi_endproc\n"                                                              \
+  ".size onstack_trampoline_" #number ", . - onstack_trampoline_" #number "\n"
+/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. */
+__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE(0) ENTRY_SCOPE("onstack_handler_trampoline")
+        ".set onstack_handler_trampoline, onstack_trampoline_0\n"
+        ENTRY_TRAMPOLINE(1) ENTRY_TRAMPOLINE(2) ENTRY_TRAMPOLINE(3) ENTRY_TRAMPOLINE(4)
+        ENTRY_TRAMPOLINE(5) ENTRY_TRAMPOLINE(6) ENTRY_TRAMPOLINE(7) ENTRY_TRAMPOLINE(8) ENTRY_TRAMPOLINE(9)
+        ENTRY_TRAMPOLINE(10) ENTRY_TRAMPOLINE(11) ENTRY_TRAMPOLINE(12) ENTRY_TRAMPOLINE(13) ENTRY_TRAMPOLINE(14)
+        ENTRY_TRAMPOLINE(15) ".popsection\n");
 
 /* Flat, so that the entry below stays the only caller of what it calls, which is then no frame more on the signal stack. */
 __attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
@@ -252,10 +260,11 @@ __attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, s
   return true;
 }
 
-__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context) {
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
+                                                                 uint32_t trampoline) {
   entry_tick tick;
   if (entry_recognize(info, &tick))
     entry_tick_of(&tick, signal, info, context);
   else
-    onstack_action_forward(signal, info, context);
+    onstack_action_forward(signal, info, context, trampoline);
 }

@@ -8,23 +8,21 @@
 
 /*
  * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
- * before it, by which one copy of the library recognizes another's handler (copy.h). There are two of them, the same
- * but for their address: ours goes over a newer owner by the other one, so that the owner, when it leaves and puts back
- * what it had found, is seen to have left.
+ * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
+ * them (action.h says why), this far apart; declared is the first.
  */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
 extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-extern __attribute__((visibility("hidden"))) void onstack_handler_other_trampoline(int signal, siginfo_t *info,
-                                                                                   void *context);
 
 /* What lies before each, read by other copies. */
 typedef struct onstack_handler_head {
-  int64_t copy; /* this copy's onstack_copy, as the distance from here */
-  uint64_t reserved;
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
   uint64_t mark[2];
 } onstack_handler_head;
 
-/* The signal handler itself. */
-ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context);
+/* The signal handler itself; `trampoline` is the one that it came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 /* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/trampolines.h"
+
+#include <string.h>
+
+onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest) {
+  onstack_below all = {{newest, NULL, NULL}};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
+    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
+  return all;
+}
+
+/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
+   nowhere. */
+static void trampoline_publish(onstack_below *to, const onstack_below *below) {
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
+}
+
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
+  return action->held >> trampoline & 1u;
+}
+
+/*
+ * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
+ * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
+ */
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  uint32_t best = 0;
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (action->turns[i] != 0 && memcmp(&action->below[i], below, sizeof(*below)) == 0) return i;
+    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
+    if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
+  }
+  trampoline_publish(&action->below[best], below);
+  return best;
+}
+
+void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
+  action->current = trampoline;
+  action->turns[trampoline] = ++action->turn;
+  action->held |= 1u << trampoline;
+}
+
+void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);
+}
+
+uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
