@@ -4366,8 +4366,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"ru
 /* ---- core/src/control/action.c ---- */
 /*
  * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
- * action that start found" includes both. Ours alone is installed through libc, whose restorer debuggers and unwinders
- * recognize.
+ * action that start found" includes both. No change is made blindly: the kernel says with each what was there, and an
+ * owner that another thread has installed since the look is not lost.
  */
 /* ---- core/src/control/action.h ---- */
 /*
@@ -4434,6 +4434,21 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
+/* ---- core/src/control/install.h ---- */
+/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
+#ifndef ONSTACK_CONTROL_INSTALL_H
+#define ONSTACK_CONTROL_INSTALL_H
+
+/*
+ * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART) and every signal blocked. `*installed` is the
+ * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
+ * the caller saw, if another thread came between. Returns 0 or -errno, and then nothing has changed.
+ */
+ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
+
+#endif
+
 /* ---- core/src/control/trampolines.h ---- */
 /* Which trampoline to install next, and what is kept for it (handler/action.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
@@ -4452,6 +4467,9 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
+
+/* What is installed was not what it should have been: it stands for the same as `right` from now on. */
+ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t right);
 
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
@@ -4527,30 +4545,17 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
-/* Installs ours by that trampoline; what lies below it is published already. */
-static int action_install(int signal, const action_owner *owner, uint32_t trampoline) {
+/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
+static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
+                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
   onstack_action *action = &onstack_actions[signal];
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  struct onstack_kernel_sigaction raw;
-  struct sigaction ours = {.sa_flags = SA_SIGINFO};
-  const uint64_t handler = onstack_trampoline_address(&onstack_copy_self, trampoline);
-  ours.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
-  /* Everything blocked: nothing may nest over a claimed ring entry, and an owner such as Go expects it. */
-  sigfillset(&ours.sa_mask);
-  if (owner->on_stack) ours.sa_flags |= SA_ONSTACK;
+  struct onstack_kernel_sigaction ours;
+  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
-  if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) ours.sa_flags |= SA_RESTART;
-  if (sigaction(signal, &ours, NULL) != 0) return -errno;
-  /* libc leaves its own signals out of every mask. Asynchronous cancellation would then unwind a thread out of our
-     handler, with its ring entry claimed for ever: once more, with a mask that is really full. */
-  int result = onstack_sys_sigaction(signal, NULL, &raw);
-  raw.mask = ~(onstack_kernel_sigset)0;
-  /* Who interposes sigaction (a preload, a sanitizer) may have put something else there. */
-  raw.handler = handler;
-  if (result == 0) result = onstack_sys_sigaction(signal, &raw, NULL);
-  /* As the kernel keeps it: without the two that cannot be blocked. */
-  if (result == 0) result = onstack_sys_sigaction(signal, NULL, &raw);
-  onstack_found *installed = result < 0 ? NULL : action_keep(&raw);
+  if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
+  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, was);
+  onstack_found *installed = result < 0 ? NULL : action_keep(&ours);
   if (result == 0 && !installed) result = -ENOMEM;
   if (result < 0) return result;
   onstack_trampoline_use(action, trampoline);
@@ -4574,6 +4579,56 @@ static uint32_t action_below_copy(int signal, const onstack_copy *copy, uint64_t
   return onstack_trampoline_choose(&onstack_actions[signal], &below);
 }
 
+/*
+ * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
+ */
+static uint32_t action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return action_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
+}
+
+/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
+static uint32_t action_go_over(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_found *found = owner->returns < ACTION_RETURNS ? action_keep(now) : NULL;
+  if (!found) return ONSTACK_TRAMPOLINES;
+  owner->returns++;
+  onstack_below below = {{found, NULL, NULL}};
+  if (action_is_nobody(now)) {
+    onstack_trampolines_forget(action, &below);
+  } else {
+    below = onstack_below_add(&action->below[action->current], found);
+    action->visited = 1;
+  }
+  return onstack_trampoline_choose(action, &below);
+}
+
+/*
+ * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
+ * Who has found our trampoline by then has found what stands below the next one.
+ */
+static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+  onstack_action *action = &onstack_actions[signal];
+  for (;;) {
+    struct onstack_kernel_sigaction was;
+    onstack_copy *copy = NULL;
+    int result = action_install(signal, owner, trampoline, &now, &was);
+    if (result < 0 || action_is_same(&was, &now)) return result;
+    if (!action_is_ours(&was)) result = onstack_copies_meet(was.handler, &copy);
+    trampoline = ONSTACK_TRAMPOLINES;
+    if (result == 0)
+      trampoline = action_is_ours(&was) || copy ? action_put_back(signal, &was, copy) : action_go_over(signal, owner, &was);
+    if (trampoline == action->current) return 0;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_sys_sigaction(signal, &was, NULL), result;
+    onstack_trampoline_correct(action, trampoline);
+    now = action->installed->action;
+  }
+}
+
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
 static int action_begin(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
                         const onstack_copy *copy) {
@@ -4591,11 +4646,11 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   }
   action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
-  /* Somebody may install theirs between the look above and here: that cannot be seen, only kept short. */
-  int result = action_install(signal, owner, trampoline);
+  int result = action_rise(signal, owner, trampoline, *found);
   if (result == 0) return 0;
   onstack_dekker_store(&action->installed, NULL);
-  onstack_sys_sigaction(signal, found, NULL);
+  struct onstack_kernel_sigaction now;
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) onstack_sys_sigaction(signal, found, NULL);
   return result;
 }
 
@@ -4625,35 +4680,6 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   return result;
 }
 
-/* Somebody's action, no copy's, stands where ours was. Back on top, with that one underneath. */
-static void action_return_to_top(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  onstack_action *action = &onstack_actions[signal];
-  if (owner->returns >= ACTION_RETURNS) return;
-  onstack_found *found = action_keep(now);
-  if (!found) return;
-  owner->returns++;
-  onstack_below below = {{found, NULL, NULL}};
-  if (action_is_nobody(now)) {
-    onstack_trampolines_forget(action, &below);
-  } else {
-    below = onstack_below_add(&action->below[action->current], found);
-    action->visited = 1;
-  }
-  action_install(signal, owner, onstack_trampoline_choose(action, &below));
-}
-
-/*
- * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
- * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
- */
-static uint32_t action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
-  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
-  onstack_actions[signal].visited = 1;
-  if (copy) return action_below_copy(signal, copy, now->handler);
-  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
-  return trampoline;
-}
-
 static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
   const onstack_found *installed = onstack_actions[signal].installed;
   struct onstack_kernel_sigaction now;
@@ -4663,10 +4689,9 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  if (action_is_ours(&now) || copy)
-    action_install(signal, owner, action_put_back(signal, &now, copy));
-  else
-    action_return_to_top(signal, owner, &now);
+  uint32_t trampoline =
+      action_is_ours(&now) || copy ? action_put_back(signal, &now, copy) : action_go_over(signal, owner, &now);
+  if (trampoline < ONSTACK_TRAMPOLINES) action_rise(signal, owner, trampoline, now);
 }
 
 void onstack_action_tend(int signal) {
@@ -4688,19 +4713,28 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
   return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
+/* In place of `now`, which is ours. An owner that came at that very moment stays: ours, that it found, passes on. */
+static void action_give(int signal, const struct onstack_kernel_sigaction *to, const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction was;
+  if (onstack_sys_sigaction(signal, to, &was) == 0 && !action_is_same(&was, now)) onstack_sys_sigaction(signal, &was, NULL);
+}
+
 /*
  * Back to the found action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
  * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
  * then: elsewhere that moment would eat another profiler's ticks.
  */
-static void action_restore(int signal, const action_owner *owner, struct onstack_kernel_sigaction found) {
-  struct onstack_kernel_sigaction ignore = found;
-  if (found.handler == action_default) {
-    ignore.handler = action_ignore;
-    ignore.mask = action_mark(owner);
-    onstack_sys_sigaction(signal, &ignore, NULL);
+static void action_restore(int signal, const action_owner *owner, const struct onstack_kernel_sigaction *found,
+                           const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction ignore = *found;
+  if (found->handler != action_default) {
+    action_give(signal, found, now);
+    return;
   }
-  onstack_sys_sigaction(signal, &found, NULL);
+  ignore.handler = action_ignore;
+  ignore.mask = action_mark(owner);
+  action_give(signal, &ignore, now);
+  action_give(signal, found, &ignore);
 }
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
@@ -4716,7 +4750,7 @@ static struct onstack_kernel_sigaction action_heir(const onstack_action *action,
  * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
  * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
  */
-static bool action_hand_over(int signal, uint32_t trampoline) {
+static bool action_hand_over(int signal, uint32_t trampoline, const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
@@ -4729,18 +4763,19 @@ static bool action_hand_over(int signal, uint32_t trampoline) {
   if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
   onstack_dekker_store(&theirs->installed, installed);
-  onstack_sys_sigaction(signal, &heir, NULL);
+  action_give(signal, &heir, now);
   return true;
 }
 
-static void action_bequeath(int signal, const action_owner *owner, uint32_t trampoline) {
+static void action_bequeath(int signal, const action_owner *owner, uint32_t trampoline,
+                            const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
   struct onstack_kernel_sigaction heir = action_heir(action, trampoline);
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
   if (action->visited && heir.handler == action_default) heir.handler = action_ignore;
   if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
-  action_restore(signal, owner, heir);
+  action_restore(signal, owner, &heir, now);
 }
 
 /* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
@@ -4757,7 +4792,7 @@ static void action_leave(int signal, const action_owner *owner) {
   if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
     trampoline = action_put_back(signal, &now, copy);
   action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!action_hand_over(signal, trampoline)) action_bequeath(signal, owner, trampoline);
+  if (!action_hand_over(signal, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
 }
 
 void onstack_action_release(int signal) {
@@ -6788,6 +6823,60 @@ void onstack_go_runtime_refresh(void) {
 
 bool onstack_go_runtime_is_present(void) { return onstack_observe(&onstack_code.go_count) > 0; }
 
+/* ---- core/src/control/install.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+
+/*
+ * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
+ * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
+ * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
+ * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
+ */
+static struct onstack_kernel_sigaction install_model;
+static bool install_has_model;
+
+static const uint64_t install_flags =
+    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
+
+static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
+  struct onstack_kernel_sigaction made = install_model;
+  made.handler = handler;
+  made.flags = flags | (install_model.flags & ~install_flags);
+  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
+  return made;
+}
+
+static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                         struct onstack_kernel_sigaction *was) {
+  struct sigaction first = {.sa_flags = flags}, old;
+  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
+  sigfillset(&first.sa_mask);
+  if (sigaction(signal, &first, &old) != 0) return -errno;
+  int result = onstack_sys_sigaction(signal, NULL, &install_model);
+  if (result < 0) return result;
+  install_has_model = true;
+  *was = *now;
+  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
+  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
+    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
+                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
+  return 0;
+}
+
+int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
+  struct onstack_kernel_sigaction between;
+  const bool first = !install_has_model;
+  int result = first ? install_first(signal, handler, flags, now, was) : 0;
+  if (result < 0) return result;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~(onstack_kernel_sigset)0);
+  result = onstack_sys_sigaction(signal, installed, &between);
+  if (result == 0 && !(first && between.handler == handler)) *was = between;
+  return result;
+}
+
 /* ---- core/src/control/loader.c ---- */
 
 static uint32_t loader_inside; /* threads of ours in a call */
@@ -8288,6 +8377,10 @@ void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
 void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampoline_correct(onstack_action *action, uint32_t right) {
+  trampoline_publish(&action->below[action->current], &action->below[right]);
 }
 
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {

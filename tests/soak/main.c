@@ -6,9 +6,6 @@
  * after the first round: descriptors, threads, timers, memory; the first owner's action is installed. During it every
  * session closes its books, every foreign signal reaches one owner once, no child is lost, and nobody stands still for a
  * minute and a half. Prints a line a round and a closing one. Exit status 1 and "FAILED" where something was wrong.
- *
- * Rounds take turns: in one, owners come and go above the library's single copy; in the next, three copies run beside a
- * first owner that stays. Both together is what docs/EVIDENCE.md says does not hold yet; SOAK_TOGETHER=1 runs it.
  */
 #include "soak.h"
 
@@ -146,20 +143,13 @@ static void *work(void *data) {
   return NULL;
 }
 
-static bool has_turn(const soak_worker *worker, int number) {
-  if (getenv("SOAK_TOGETHER")) return true;
-  return worker->run != (number % 2 ? soak_run_a_copy : soak_run_owners);
-}
-
-static void run_round(double seconds, int number) {
-  bool turn[WORKERS];
+static void run_round(double seconds) {
   soak_resting = false;
   for (size_t i = 0; i < WORKERS; i++)
-    if ((turn[i] = has_turn(&workers[i], number)) && pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) abort();
+    if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) abort();
   soak_sleep(seconds);
   soak_resting = true;
-  for (size_t i = 0; i < WORKERS; i++)
-    if (turn[i]) pthread_join(workers[i].thread, NULL);
+  for (size_t i = 0; i < WORKERS; i++) pthread_join(workers[i].thread, NULL);
   /* The kernel clears a joined thread's place in /proc a little later. */
   soak_sleep(0.2);
 }
@@ -171,6 +161,7 @@ static void check_sums(void) {
     soak_fail("nothing happened");
   /* A window of some 100 ns in some 4 ms, for each session that samples the sender: a thousandth is far above it. */
   if (s->merged > 20 + s->sent / 1000) soak_fail("%lu of %lu foreign SIGPROF are lost", s->merged, s->sent);
+  if (b->looped != 0) soak_fail("%lu signals went in a circle", b->looped);
   if (b->swallowed != 0) soak_fail("%lu signals were swallowed over a handler", b->swallowed);
 }
 
@@ -207,7 +198,7 @@ int main(int argc, char **argv) {
   pthread_create(&watcher, NULL, watch, NULL);
   double round = seconds / ROUNDS_AT_LEAST < ROUND_SECONDS ? seconds / ROUNDS_AT_LEAST : ROUND_SECONDS;
   for (int number = 1; number <= ROUNDS_AT_LEAST || soak_now() - begin + round / 2 < seconds; number++) {
-    run_round(round, number);
+    run_round(round);
     now = look();
     if (number <= 2) first = now;
     check_rest(&first, &now);

@@ -127,39 +127,18 @@ static void sessions_choose(onstack_options *o, unsigned *seed) {
   o->label_bytes = soak_random(seed, 3) * 64;
 }
 
-/* Starts and stops hold it shared: they keep sessions from looking at the action, for a second under this load. */
-static pthread_rwlock_t sessions_gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-
 static int sessions_start(const soak_core *core, const onstack_options *options, onstack_session **session) {
-  pthread_rwlock_rdlock(&sessions_gate);
   double before = soak_now();
   int result = core->start(options, session);
   soak_most(&soak_sessions.slowest_start_us, (uint64_t)((soak_now() - before) * 1e6));
-  pthread_rwlock_unlock(&sessions_gate);
   return result;
 }
 
 static int sessions_stop(const soak_core *core, onstack_session *session) {
-  pthread_rwlock_rdlock(&sessions_gate);
   double before = soak_now();
   int result = core->stop(session);
   soak_most(&soak_sessions.slowest_stop_us, (uint64_t)((soak_now() - before) * 1e6));
-  pthread_rwlock_unlock(&sessions_gate);
   return result;
-}
-
-void soak_have_a_look(void) {
-  onstack_options options;
-  onstack_session *session;
-  onstack_options_init(&options, sizeof(options));
-  options.threads = ONSTACK_OFF;
-  pthread_rwlock_wrlock(&sessions_gate);
-  int result = onstack_session_start(&options, &session);
-  /* Twice: a look of another session may have begun before. */
-  for (int i = 0; i < 2 && result >= 0; i++) result = onstack_session_poll(session, 0);
-  pthread_rwlock_unlock(&sessions_gate);
-  if (result < 0) soak_fail("a look: %s", onstack_strerror(result));
-  else onstack_session_free(session);
 }
 
 /* NULL, or what was wrong; *result is the code of a call that failed. */

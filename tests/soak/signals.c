@@ -125,11 +125,8 @@ static void owners_stay(unsigned *seed) {
   }
 }
 
-/*
- * One at a time: two owners that leave in the order in which they came restore each other's, profiler or not. And the next
- * comes after a look: what it would bring back otherwise is what its predecessor had found, and such a leave cannot be told
- * from one that has been seen (docs/EVIDENCE.md).
- */
+/* One at a time: two owners that leave in the order in which they came restore each other's, profiler or not. The next one
+   may come before anybody has looked. */
 void soak_run_owners(soak_worker *worker) {
   while (!soak_resting) {
     struct sigaction mine = {.sa_flags = SA_SIGINFO | SA_RESTART}, found;
@@ -152,7 +149,6 @@ void soak_run_owners(soak_worker *worker) {
       soak_count(&soak_signals.owners, 1);
     }
     soak_beat(worker);
-    soak_have_a_look();
-    soak_sleep(0.001 * soak_random(&worker->seed, 100));
+    soak_sleep(0.001 * soak_random(&worker->seed, 2) * soak_random(&worker->seed, 100));
   }
 }

@@ -51,8 +51,6 @@ void soak_open_copies(void);
 void soak_run_sessions(soak_worker *worker);     /* of the library that is linked in */
 void soak_run_a_copy(soak_worker *worker);       /* of the copy with the worker's number */
 void soak_run_other_signal(soak_worker *worker); /* on SOAK_OTHER_SIGNAL */
-/* Returns when the linked library has looked at who owns SIGPROF, after this call began. */
-void soak_have_a_look(void);
 /* One short session from start to closed books; 0, or what went wrong. For forked children. */
 int soak_one_session(unsigned *seed);
 

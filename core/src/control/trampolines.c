@@ -47,6 +47,10 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
+void onstack_trampoline_correct(onstack_action *action, uint32_t right) {
+  trampoline_publish(&action->below[action->current], &action->below[right]);
+}
+
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
     if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);

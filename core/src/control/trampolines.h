@@ -19,6 +19,9 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
 
+/* What is installed was not what it should have been: it stands for the same as `right` from now on. */
+ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t right);
+
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
 
