@@ -4635,16 +4635,17 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   onstack_action *action = &onstack_actions[signal];
   uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, found->handler);
   action->visited = 0;
-  if (copy) {
-    trampoline = action_below_copy(signal, copy, found->handler);
-  } else if (trampoline < ONSTACK_TRAMPOLINES) {
-    onstack_trampoline_put_back(action, trampoline);
+  if (copy || trampoline < ONSTACK_TRAMPOLINES) {
+    const bool runs = copy && onstack_copy_runs(copy, signal);
+    trampoline = action_put_back(signal, found, copy);
+    if (runs) action->visited = onstack_copy_action(copy, signal)->visited;
   } else {
     const onstack_below below = {{action_keep(found), NULL, NULL}};
     if (!below.levels[0]) return -ENOMEM;
     trampoline = onstack_trampoline_choose(action, &below);
   }
-  action_reset_counters(action);
+  /* What a pass-through has forwarded since the last stop counts on. */
+  if (!action_is_ours(found)) action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
   int result = action_rise(signal, owner, trampoline, *found);
   if (result == 0) return 0;

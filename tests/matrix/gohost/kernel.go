@@ -28,15 +28,16 @@ func (a action) fields() (hex [4]string) {
 	return hex
 }
 
-// ourMark stands before the entry of every handler of onstack's. Those of others are code as well, with code before it.
-const ourMark = "onstack-handler2"
+// ourMark and a version's byte stand before the entry of every handler of onstack's. Those of others are code as well,
+// with code before it.
+const ourMark = "onstack-handler"
 
 func (a action) isOurs() bool {
 	if a.handler <= 4096 {
 		return false
 	}
 	entry := *(*unsafe.Pointer)(unsafe.Pointer(&a.handler)) // code does not move
-	return unsafe.String((*byte)(unsafe.Add(entry, -len(ourMark))), len(ourMark)) == ourMark
+	return unsafe.String((*byte)(unsafe.Add(entry, -len(ourMark)-1)), len(ourMark)) == ourMark
 }
 
 func cpuTime() int64 {

@@ -16,8 +16,9 @@ typedef struct raw_action {
   uint64_t handler, flags, restorer, mask;
 } raw_action;
 
-/* What stands before the entry of every handler of onstack's. Those of others are code as well, with code before it. */
-static const char our_mark[] = "onstack-handler2";
+/* This and a version's byte stand before the entry of every handler of onstack's. Those of others are code as well, with
+   code before it. */
+static const char our_mark[] = "onstack-handler";
 
 static long long clock_ns(clockid_t clock) {
   struct timespec now;
@@ -33,7 +34,7 @@ static raw_action current_action(void) {
 
 static bool is_ours(const raw_action *action) {
   const char *entry = (const char *)(uintptr_t)action->handler;
-  return action->handler > 4096 && memcmp(entry - (sizeof(our_mark) - 1), our_mark, sizeof(our_mark) - 1) == 0;
+  return action->handler > 4096 && memcmp(entry - sizeof(our_mark), our_mark, sizeof(our_mark) - 1) == 0;
 }
 
 static void sleep_us(long us) {
