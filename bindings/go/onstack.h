@@ -64,7 +64,7 @@ extern "C" {
 #define ONSTACK_E_FREQUENCY (-4096)   /* rate above ONSTACK_MAX_FREQUENCY, or an explicit 0 where that is refused */
 #define ONSTACK_E_OPTIONS (-4097)     /* an option has a value that it cannot have, or an unknown tail is not zero */
 #define ONSTACK_E_UNWINDER (-4098)    /* no unwinder of that name, or the given one is incomplete or refused to start */
-#define ONSTACK_E_SIGNAL (-4099)      /* the signal cannot be caught, or is reserved */
+#define ONSTACK_E_SIGNAL (-4099)      /* the signal cannot be caught, is reserved, or means more than a call */
 #define ONSTACK_E_SESSIONS (-4100)    /* all ONSTACK_MAX_SESSIONS sessions are running */
 #define ONSTACK_E_STOPPED (-4101)     /* the session has been stopped already */
 #define ONSTACK_E_OUTPUT (-4102)      /* the writer callback refused the bytes */
@@ -211,14 +211,16 @@ typedef struct onstack_options {
   uint32_t frequency;      /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99. On the CPU clock the kernel
                               ticks at most CONFIG_HZ times a second; above that the weight grows instead */
   onstack_clock clock;     /* ONSTACK_CLOCK_* */
-  onstack_switch on_stack; /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process */
+  onstack_switch on_stack; /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process, and ends
+                              when one is loaded */
   onstack_restore restore; /* ONSTACK_RESTORE_*; only the session that installs the action has a say */
   onstack_fork fork;       /* ONSTACK_FORK_* */
   onstack_switch threads;  /* default on: a drain thread "onstack-drain". Off: no thread is made, the host calls
                               onstack_session_poll */
   onstack_switch own_threads; /* sample the library's own threads too; default off */
   uint8_t reserved0[2];    /* 0 */
-  int32_t signal;          /* 0: SIGPROF */
+  int32_t signal;          /* 0: SIGPROF, and with a Go runtime no other. Not those that report faults, or end, stop or
+                              continue processes; see docs/SIGNALS.md, best is an unused real-time signal */
   uint32_t max_depth;      /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
   uint32_t buffer_bytes;   /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
   uint32_t label_bytes;    /* room for labels in each sample, 0 .. ONSTACK_MAX_LABEL_BYTES; 0: samples carry none */

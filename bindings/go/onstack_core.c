@@ -4687,6 +4687,9 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   if (action_is_same(&now, &installed->action)) return;
+  /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
+     frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
+  if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
   if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
@@ -5947,8 +5950,8 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_UNWINDER:
     return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:
-    return "this signal cannot be used: it cannot be caught, is reserved or reports faults (in a process with a Go "
-           "runtime only SIGPROF can be used); leave it at SIGPROF";
+    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
+           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
   case ONSTACK_E_SESSIONS:
     return "all 8 sessions are running: stop one first";
   case ONSTACK_E_STOPPED:
@@ -7438,6 +7441,19 @@ static int options_check_switches(const onstack_options *options) {
   return 0;
 }
 
+/*
+ * Signals that are more than a call of a handler: the kernel continues and stops processes by them, and takes back the
+ * opposite, when they are generated (kernel/signal.c, prepare_signal); and over SIG_DFL, where we swallow what is
+ * foreign, nobody could end the process by them any more.
+ */
+static int options_check_meaning(int signal) {
+  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP,  SIGINT,
+                                SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
+    if (signal == refused[i]) return ONSTACK_E_SIGNAL;
+  return 0;
+}
+
 static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
@@ -7481,6 +7497,7 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
+  if ((result = options_check_meaning(settings->signal)) < 0) return result;
   if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
   if ((result = options_settle_sizes(&options, settings)) < 0) return result;
   options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);

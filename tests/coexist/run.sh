@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
 export BUILD
 out=$BUILD/coexist
-parts=${*:-plugin itimer gperftools pprof cycles naive notify copies preload rust-stacks}
+parts=${*:-plugin itimer gperftools pprof cycles naive notify late-go copies preload rust-stacks}
 mkdir -p "$out"
 log=$out/log
 : >"$log"
@@ -55,6 +55,14 @@ for part in $parts; do
       echo "not ok notify: does not build" | tee -a "$log"
     fi
     ;;
+  late-go) # SIGPROF, SIGUSR2 and a real-time signal
+    if build late-go; then
+      for case in "27 off" "12 on" "12 on notify" "12 off" "39 on notify" "39 off"; do
+        # shellcheck disable=SC2086 # three words
+        run "late-go $case" ./late-go ./liblate-go.so $case
+      done
+    fi
+    ;;
   rust-stacks)
     if make -s --no-print-directory -f tests/matrix/Makefile rust-stacks; then
       run rust-stacks ../matrix/rust-stacks
@@ -69,7 +77,7 @@ for part in $parts; do
     ;;
   copies) build copies && run copies ./copies "$PWD/$out/newer-plugin.so" ;;
   cycles | naive | itimer) build "$part" && run "$part" "./$part" ;;
-  *) echo "not ok $part: no such part; there are plugin, itimer, gperftools, pprof, cycles, naive, notify, copies, preload and rust-stacks" | tee -a "$log" ;;
+  *) echo "not ok $part: no such part; there are plugin, itimer, gperftools, pprof, cycles, naive, notify, late-go, copies, preload and rust-stacks" | tee -a "$log" ;;
   esac
 done
 passed=$(grep -c '^ok ' "$log")

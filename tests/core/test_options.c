@@ -79,9 +79,13 @@ Test(options, reserved_bytes) {
 
 Test(options, signals) {
   static const int refused[] = {-1, 65, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
-                                SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD, 32, 33};
+                                SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD, 32, 33,
+                                SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE,
+                                SIGXCPU, SIGXFSZ};
   for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) EXPECT(o.signal = refused[i], ONSTACK_E_SIGNAL);
   EXPECT(o.signal = SIGUSR1, 0);
+  EXPECT(o.signal = SIGVTALRM, 0);
+  EXPECT(o.signal = SIGURG, 0);
   EXPECT(o.signal = SIGRTMIN, 0);
   EXPECT(o.signal = SIGRTMAX, 0);
 }

@@ -214,6 +214,9 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   if (action_is_same(&now, &installed->action)) return;
+  /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
+     frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
+  if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
   if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;

@@ -21,8 +21,8 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_UNWINDER:
     return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:
-    return "this signal cannot be used: it cannot be caught, is reserved or reports faults (in a process with a Go "
-           "runtime only SIGPROF can be used); leave it at SIGPROF";
+    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
+           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
   case ONSTACK_E_SESSIONS:
     return "all 8 sessions are running: stop one first";
   case ONSTACK_E_STOPPED:

@@ -55,6 +55,19 @@ static int options_check_switches(const onstack_options *options) {
   return 0;
 }
 
+/*
+ * Signals that are more than a call of a handler: the kernel continues and stops processes by them, and takes back the
+ * opposite, when they are generated (kernel/signal.c, prepare_signal); and over SIG_DFL, where we swallow what is
+ * foreign, nobody could end the process by them any more.
+ */
+static int options_check_meaning(int signal) {
+  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP,  SIGINT,
+                                SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
+    if (signal == refused[i]) return ONSTACK_E_SIGNAL;
+  return 0;
+}
+
 static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
@@ -98,6 +111,7 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
+  if ((result = options_check_meaning(settings->signal)) < 0) return result;
   if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
   if ((result = options_settle_sizes(&options, settings)) < 0) return result;
   options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
