@@ -75,6 +75,10 @@ portability: ## the core by gcc, clang and musl, for aarch64, glibc 2.17, macOS 
 test-bare-root: ## the README's C part in a bare Debian root with only the packages that it names (root; minutes)
 	@ci/test-bare-root.sh
 
+.PHONY: clocks
+clocks: lib ## clocks above the kernel's tick side by side, perf events among them (minutes; the figures of docs/SIGNALS.md)
+	@tests/clocks/run.sh
+
 .PHONY: soak
 soak: lib ## everything that disturbs a profiler, at once, for SECONDS (180) or HOURS; see tests/soak/run.sh
 	@tests/soak/run.sh
