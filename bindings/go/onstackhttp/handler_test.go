@@ -183,8 +183,8 @@ func TestOverPprofWithTheRealClient(t *testing.T) {
 			}
 		}
 	}()
-	command := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-symbolize=none", "-seconds", "1", "-top",
-		server.URL+"/debug/pprof/profile")
+	command := exec.CommandContext(t.Context(), "go", "tool", "pprof", "-symbolize=none", "-seconds", "1",
+		"-timeout", "120", "-top", server.URL+"/debug/pprof/profile")
 	command.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
 	out, err := command.CombinedOutput()
 	close(done)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstackhttp
+
+import (
+	"bytes"
+	"mime/multipart"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// pushProfile is a profile as it will be sent.
+type pushProfile struct {
+	form        []byte
+	contentType string // with the form's boundary
+	from, until time.Time
+}
+
+// newPushProfile is nil for a profile without samples.
+func newPushProfile(gzipped []byte) (*pushProfile, error) {
+	parsed, err := profile.ParseData(gzipped)
+	if err != nil || len(parsed.Sample) == 0 {
+		return nil, err
+	}
+	if cleanLabels(parsed) {
+		var cleaned bytes.Buffer
+		if err := parsed.Write(&cleaned); err != nil {
+			return nil, err
+		}
+		gzipped = cleaned.Bytes()
+	}
+	from := time.Unix(0, parsed.TimeNanos)
+	item := &pushProfile{from: from, until: from.Add(time.Duration(parsed.DurationNanos))}
+	if item.form, item.contentType, err = formOf(gzipped); err != nil {
+		return nil, err
+	}
+	return item, nil
+}
+
+// formOf makes the body as Pyroscope's own libraries send it.
+func formOf(gzipped []byte) (form []byte, contentType string, err error) {
+	var out bytes.Buffer
+	writer := multipart.NewWriter(&out)
+	part, err := writer.CreateFormFile("profile", "profile.pprof")
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := part.Write(gzipped); err != nil {
+		return nil, "", err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, "", err
+	}
+	return out.Bytes(), writer.FormDataContentType(), nil
+}
+
+// cleanLabels renames the labels of samples that Pyroscope would not take, and says whether there were any: for one key
+// of pprof.Do with a hyphen or a space it refuses the whole profile (grafana/pyroscope#3359, grafana/pyroscope-go#183).
+func cleanLabels(p *profile.Profile) (changed bool) {
+	for _, sample := range p.Sample {
+		var bad []string
+		for key := range sample.Label {
+			if !isLabelName(key) {
+				bad = append(bad, key)
+			}
+		}
+		slices.Sort(bad) // the same names each time, also where two keys become the same
+		for _, key := range bad {
+			name := labelName(key)
+			for sample.Label[name] != nil {
+				name += "_"
+			}
+			sample.Label[name] = sample.Label[key]
+			delete(sample.Label, key)
+		}
+		changed = changed || len(bad) > 0
+	}
+	return changed
+}
+
+func isLabelName(name string) bool { return name != "" && name == labelName(name) }
+
+// labelName is the nearest name of letters, digits and underscores that does not begin with a digit.
+func labelName(key string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '_' || '0' <= r && r <= '9' || isLetter(r) {
+			return r
+		}
+		return '_'
+	}, key)
+	if name == "" || '0' <= name[0] && name[0] <= '9' {
+		return "_" + name
+	}
+	return name
+}
+
+func isLetter(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' }

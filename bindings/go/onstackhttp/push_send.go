@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstackhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	leastBackoff = time.Second
+	mostBackoff  = time.Minute
+	// Pyroscope refuses what is older than an hour unless told otherwise: a longer Retry-After saves nothing.
+	mostRetryAfter = time.Hour
+	mostAnswer     = 4 << 10 // bytes of the server's words that are read
+)
+
+// attempt is how a request ended.
+type attempt struct {
+	err   error         // nil: the server has it
+	again bool          // another attempt may help
+	after time.Duration // and the server wants it no sooner
+}
+
+// send sends what is in the queue, one after the other and the oldest first, until the queue is closed and empty or
+// `sending` ends. When `running` ends it waits no longer than the server asks.
+func (p *Pusher) send(running, sending context.Context) {
+	backoff, ending := backoff{least: p.least, most: p.most}, false
+	for {
+		item := p.queue.take(sending)
+		if item == nil {
+			return
+		}
+		tried := p.post(sending, item)
+		switch {
+		case tried.err == nil:
+			p.queue.sent()
+			backoff.reset()
+		case !tried.again:
+			p.queue.failed()
+			p.tell(PushFailed, 0, tried.err)
+			backoff.reset() // the server is there
+		default:
+			if running.Err() != nil && !ending {
+				ending = true
+				backoff.reset() // there is little time left
+			}
+			wait := backoff.next(tried.after)
+			if p.queue.putBack(item) {
+				p.tell(PushRetry, wait, tried.err)
+			} else {
+				p.tell(PushDropped, 0, tried.err)
+			}
+			if !p.rest(running, sending, wait, tried.after) {
+				return
+			}
+		}
+	}
+}
+
+// rest waits before another attempt and says whether one is still worth while.
+func (p *Pusher) rest(running, sending context.Context, wait, after time.Duration) bool {
+	if running.Err() == nil {
+		allowed := time.Now().Add(after)
+		if sleep(running, wait) {
+			return true
+		}
+		wait = time.Until(allowed) // the end cuts the back-off short, not what the server asked for
+	}
+	return wait < p.flush && sleep(sending, wait)
+}
+
+// sleep says whether it was let to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p *Pusher) post(ctx context.Context, item *pushProfile) attempt {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target.address(item), bytes.NewReader(item.form))
+	if err != nil {
+		return attempt{err: p.pushError(err)}
+	}
+	request.Header = p.target.header.Clone()
+	request.Header.Set("Content-Type", item.contentType)
+	response, err := p.client.Do(request)
+	if err != nil {
+		return attempt{err: p.pushError(err), again: true}
+	}
+	defer response.Body.Close()
+	// Read even if it is not wanted, so that the connection can be used again; its own errors change nothing.
+	answer, _ := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
+	return p.judge(response, string(answer))
+}
+
+// pushError leaves out the URL that net/http puts in front, where the query may be secret.
+func (p *Pusher) pushError(err error) error {
+	if inner := (*url.Error)(nil); errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return fmt.Errorf("onstack: push to %s: %w", p.target, err)
+}
+
+// Pyroscope answers 422 also when it is only busy: when a part of it cannot be reached, and, in versions before 2026, over
+// its rate limit (grafana/pyroscope-go#63). The reason stands in the text then.
+var passing = regexp.MustCompile(`failed (resource_exhausted|unavailable|deadline_exceeded|canceled|aborted)\b`)
+
+func (p *Pusher) judge(response *http.Response, answer string) attempt {
+	status := response.StatusCode
+	if status >= 200 && status < 300 {
+		return attempt{}
+	}
+	text := response.Status
+	if words := strings.TrimSpace(answer); words != "" {
+		text += ": " + words
+	}
+	if location, err := response.Location(); err == nil && status < 400 {
+		text += fmt.Sprintf(": it redirects to %s, which is not followed: give that as PushOptions.URL", &pushTarget{url: *location})
+	}
+	return attempt{
+		err: p.pushError(errors.New(text)),
+		again: status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
+			status == http.StatusUnprocessableEntity && passing.MatchString(answer),
+		after: retryAfter(response.Header.Get("Retry-After"), time.Now()),
+	}
+}
+
+// retryAfter reads seconds or a date; 0 where there is neither.
+func retryAfter(text string, now time.Time) time.Duration {
+	after := time.Duration(0)
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		after = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(text); err == nil {
+		after = date.Sub(now)
+	}
+	return min(max(after, 0), mostRetryAfter)
+}
+
+// backoff is the wait between attempts: twice as long each time, and half of it at random, so that services that lost
+// their server together do not come back together.
+type backoff struct{ least, most, last time.Duration }
+
+func (b *backoff) next(after time.Duration) time.Duration {
+	b.last = min(max(2*b.last, b.least), b.most)
+	wait := b.last/2 + rand.N(b.last/2+1)
+	if after > 0 {
+		wait = max(wait, after+rand.N(b.least))
+	}
+	return wait
+}
+
+func (b *backoff) reset() { b.last = 0 }
+
+// newPushClient also gives the transport if it is ours to close.
+func newPushClient(o *PushOptions) (*http.Client, *http.Transport) {
+	client, ours := &http.Client{}, (*http.Transport)(nil)
+	if o.Client != nil {
+		*client = *o.Client
+	} else {
+		// Not net/http's own, whose idle connections would outlive us.
+		if common, ok := http.DefaultTransport.(*http.Transport); ok {
+			ours = common.Clone()
+		} else {
+			ours = &http.Transport{Proxy: http.ProxyFromEnvironment}
+		}
+		client.Transport = ours
+	}
+	client.Timeout = o.Timeout
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return client, ours
+}
