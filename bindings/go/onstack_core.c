@@ -339,11 +339,12 @@ typedef struct onstack_below {
 
 /* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
 typedef struct onstack_action {
-  onstack_found *installed; /* how ours was installed last; NULL: no session uses the signal (dekker) */
-  uint32_t current;         /* the trampoline of `installed`, or of the last one that was */
+  uint32_t running;         /* a session of this copy uses the signal (dekker) */
+  uint32_t current;         /* the trampoline that is installed, or was last */
   uint32_t visited;         /* a newer owner came or went under this run: its own timers may outlive its profile */
   uint32_t held;            /* bits: trampolines that an owner may have found and not put back yet */
   uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  struct onstack_kernel_sigaction ours; /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;
@@ -432,7 +433,7 @@ static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_
 
 /* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
 static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->installed) != NULL;
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
 }
 
 #endif
@@ -4501,7 +4502,7 @@ static action_owner action_owners[ONSTACK_SIGNALS];
  * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
  * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
  */
-#define ACTION_FOUND 64u
+#define ACTION_FOUND 128u
 static onstack_found action_found[ACTION_FOUND];
 static uint32_t action_found_count;
 
@@ -4555,11 +4556,10 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
   if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
   int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, was);
-  onstack_found *installed = result < 0 ? NULL : action_keep(&ours);
-  if (result == 0 && !installed) result = -ENOMEM;
   if (result < 0) return result;
   onstack_trampoline_use(action, trampoline);
-  onstack_dekker_store(&action->installed, installed);
+  action->ours = ours;
+  onstack_dekker_store(&action->running, 1u);
   return 0;
 }
 
@@ -4625,7 +4625,7 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_sys_sigaction(signal, &was, NULL), result;
     onstack_trampoline_correct(action, trampoline);
-    now = action->installed->action;
+    now = action->ours;
   }
 }
 
@@ -4649,7 +4649,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   onstack_publish(&owner->used, 1u);
   int result = action_rise(signal, owner, trampoline, *found);
   if (result == 0) return 0;
-  onstack_dekker_store(&action->installed, NULL);
+  onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) onstack_sys_sigaction(signal, found, NULL);
   return result;
@@ -4682,11 +4682,10 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
 }
 
 static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
-  const onstack_found *installed = onstack_actions[signal].installed;
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (action_is_same(&now, &installed->action)) return;
+  if (action_is_same(&now, &onstack_actions[signal].ours)) return;
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
@@ -4759,14 +4758,12 @@ static bool action_hand_over(int signal, uint32_t trampoline, const struct onsta
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
   onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction heir = theirs->installed->action;
+  struct onstack_kernel_sigaction heir = theirs->ours;
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
   heir.handler = onstack_trampoline_address(copy, chosen);
-  onstack_found *installed = action_keep(&heir);
-  if (!installed) return false; /* it will notice */
   if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
-  onstack_dekker_store(&theirs->installed, installed);
+  theirs->ours = heir;
   action_give(signal, &heir, now);
   return true;
 }
@@ -4807,7 +4804,7 @@ void onstack_action_release(int signal) {
   }
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions = 0;
-  onstack_dekker_store(&onstack_actions[signal].installed, NULL); /* before the look at who is on top */
+  onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
   action_leave(signal, owner);
   onstack_copies_unlock(locked);
 }
@@ -4832,7 +4829,7 @@ void onstack_action_after_fork(void) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
-    onstack_dekker_store(&onstack_actions[signal].installed, NULL);
+    onstack_dekker_store(&onstack_actions[signal].running, 0u);
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
     if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
     const onstack_action *action = &onstack_actions[signal];
@@ -8367,6 +8364,16 @@ static void trampoline_publish(onstack_below *to, const onstack_below *below) {
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
 }
 
+/* By what was found: another copy has it in a table of its own. */
+static bool below_is_same(const onstack_below *a, const onstack_below *b) {
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
+    const onstack_found *one = a->levels[i], *other = b->levels[i];
+    if (one == other) continue;
+    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
+  }
+  return true;
+}
+
 static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
   return action->held >> trampoline & 1u;
 }
@@ -8378,7 +8385,7 @@ static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline
 uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
   uint32_t best = 0;
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
-    if (action->turns[i] != 0 && memcmp(&action->below[i], below, sizeof(*below)) == 0) return i;
+    if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
     if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
   }

@@ -28,7 +28,7 @@ static action_owner action_owners[ONSTACK_SIGNALS];
  * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
  * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
  */
-#define ACTION_FOUND 64u
+#define ACTION_FOUND 128u
 static onstack_found action_found[ACTION_FOUND];
 static uint32_t action_found_count;
 
@@ -82,11 +82,10 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
   if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
   int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, was);
-  onstack_found *installed = result < 0 ? NULL : action_keep(&ours);
-  if (result == 0 && !installed) result = -ENOMEM;
   if (result < 0) return result;
   onstack_trampoline_use(action, trampoline);
-  onstack_dekker_store(&action->installed, installed);
+  action->ours = ours;
+  onstack_dekker_store(&action->running, 1u);
   return 0;
 }
 
@@ -152,7 +151,7 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_sys_sigaction(signal, &was, NULL), result;
     onstack_trampoline_correct(action, trampoline);
-    now = action->installed->action;
+    now = action->ours;
   }
 }
 
@@ -176,7 +175,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   onstack_publish(&owner->used, 1u);
   int result = action_rise(signal, owner, trampoline, *found);
   if (result == 0) return 0;
-  onstack_dekker_store(&action->installed, NULL);
+  onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) onstack_sys_sigaction(signal, found, NULL);
   return result;
@@ -209,11 +208,10 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
 }
 
 static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
-  const onstack_found *installed = onstack_actions[signal].installed;
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (action_is_same(&now, &installed->action)) return;
+  if (action_is_same(&now, &onstack_actions[signal].ours)) return;
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
@@ -286,14 +284,12 @@ static bool action_hand_over(int signal, uint32_t trampoline, const struct onsta
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
   onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction heir = theirs->installed->action;
+  struct onstack_kernel_sigaction heir = theirs->ours;
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
   heir.handler = onstack_trampoline_address(copy, chosen);
-  onstack_found *installed = action_keep(&heir);
-  if (!installed) return false; /* it will notice */
   if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
-  onstack_dekker_store(&theirs->installed, installed);
+  theirs->ours = heir;
   action_give(signal, &heir, now);
   return true;
 }
@@ -334,7 +330,7 @@ void onstack_action_release(int signal) {
   }
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions = 0;
-  onstack_dekker_store(&onstack_actions[signal].installed, NULL); /* before the look at who is on top */
+  onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
   action_leave(signal, owner);
   onstack_copies_unlock(locked);
 }
@@ -359,7 +355,7 @@ void onstack_action_after_fork(void) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
-    onstack_dekker_store(&onstack_actions[signal].installed, NULL);
+    onstack_dekker_store(&onstack_actions[signal].running, 0u);
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
     if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
     const onstack_action *action = &onstack_actions[signal];

@@ -17,6 +17,16 @@ static void trampoline_publish(onstack_below *to, const onstack_below *below) {
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
 }
 
+/* By what was found: another copy has it in a table of its own. */
+static bool below_is_same(const onstack_below *a, const onstack_below *b) {
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
+    const onstack_found *one = a->levels[i], *other = b->levels[i];
+    if (one == other) continue;
+    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
+  }
+  return true;
+}
+
 static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
   return action->held >> trampoline & 1u;
 }
@@ -28,7 +38,7 @@ static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline
 uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
   uint32_t best = 0;
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
-    if (action->turns[i] != 0 && memcmp(&action->below[i], below, sizeof(*below)) == 0) return i;
+    if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
     if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
   }

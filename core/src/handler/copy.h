@@ -44,7 +44,7 @@ static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_
 
 /* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
 static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->installed) != NULL;
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
 }
 
 #endif
