@@ -17,7 +17,7 @@ const (
 	ErrFrequency   Error = -4096 // the rate is 0, negative or above 10,000 Hz
 	ErrOptions     Error = -4097 // an option has a value that it cannot have
 	ErrUnwinder    Error = -4098 // no unwinder of that name
-	ErrSignal      Error = -4099 // the signal cannot be caught, or is reserved
+	ErrSignal      Error = -4099 // the signal cannot be caught, is reserved, or means more than a call; in a Go process all but SIGPROF
 	ErrSessions    Error = -4100 // all eight sessions are running
 	ErrStopped     Error = -4101 // the profile was stopped before
 	ErrOutput      Error = -4102 // the writer refused the bytes

@@ -43,6 +43,8 @@ func TestRefusals(t *testing.T) {
 		"unwinder with NUL": {onstack.WithUnwinder("pc_only\x00"), onstack.ErrUnwinder},
 		"clock":             {onstack.WithClock(9), onstack.ErrOptions},
 		"SIGKILL":           {onstack.WithSignal(syscall.SIGKILL), onstack.ErrSignal},
+		"SIGTERM":           {onstack.WithSignal(syscall.SIGTERM), onstack.ErrSignal},
+		"SIGUSR2 in Go":     {onstack.WithSignal(syscall.SIGUSR2), onstack.ErrSignal},
 		"signal 99":         {onstack.WithSignal(99), onstack.ErrSignal},
 	}
 	for name, c := range cases {

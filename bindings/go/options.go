@@ -112,8 +112,8 @@ func WithClock(clock Clock) Option {
 	}
 }
 
-// WithSignal samples by another signal than SIGPROF. Go programs have little reason to: the profiler shares SIGPROF
-// with runtime/pprof, and a late tick of any other signal can end a Go process. Errors: ErrSignal.
+// WithSignal names the signal to sample by. In a Go process that can only be SIGPROF, which the profiler shares with
+// runtime/pprof: a late tick of any other signal can end the process. Errors: ErrSignal.
 func WithSignal(signal syscall.Signal) Option {
 	return func(c *config) error {
 		if signal <= 0 || signal > 64 {

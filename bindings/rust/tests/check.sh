@@ -12,6 +12,7 @@ run() { echo "+ $*"; "$@" || { echo "FAILED: $*"; failed=1; }; }
 
 clippy() {
   run cargo clippy --quiet --locked --workspace --all-targets --features "$usual" -- -D warnings
+  run cargo clippy --quiet --locked -p onstack-cli --no-default-features --all-targets -- -D warnings
   run cargo clippy --quiet --locked -p onstack --lib --features "$all" -- -D warnings
 }
 

@@ -26,6 +26,11 @@ impl Failure {
         Self { code, ..Self::new(path, what) }
     }
 
+    /// Of arguments that do not go together: code 2, as for those that cannot be read.
+    pub fn of_arguments(what: impl fmt::Display) -> Self {
+        Self { text: what.to_string(), code: 2 }
+    }
+
     pub fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `onstack`: records profiles, and shows those of any profiler that writes pprof's format.
+//! `onstack`: records profiles, and shows, compares and sends those of any profiler that writes pprof's format.
 
+mod completions;
+mod diff;
+mod diff_graph;
 mod failure;
 mod flamegraph;
 mod input;
 mod live;
 mod preload;
 mod program;
+#[cfg(feature = "push")]
+mod push;
 mod record;
 mod report;
+mod unit;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// Record CPU profiles, and show them: tables, trees, flame graphs
+/// Record CPU profiles, and show them: tables, trees, flame graphs, changes
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
@@ -30,10 +36,17 @@ enum Command {
     Report(report::Arguments),
     /// List what each function spent, as `report` does
     Top(report::TopArguments),
+    /// Say what changed from one profile to another, function by function
+    Diff(diff::Arguments),
     /// Draw a flame graph (SVG)
     Flamegraph(flamegraph::Arguments),
     /// Say how stacks were found, and what was lost and why
     Stat(report::StatArguments),
+    /// Send profiles to a server that takes Pyroscope's ingest requests
+    #[cfg(feature = "push")]
+    Push(push::Arguments),
+    /// Write the completions of a shell to the standard output
+    Completions(completions::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -41,8 +54,14 @@ fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Top(arguments) => report::top(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Diff(arguments) => diff::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => report::stat(&arguments).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "push")]
+        Command::Push(arguments) => push::run(&arguments),
+        Command::Completions(arguments) => {
+            completions::run(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS)
+        }
     };
     result.unwrap_or_else(|failure| {
         eprintln!("onstack: {failure}");

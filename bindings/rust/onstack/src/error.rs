@@ -19,7 +19,7 @@ pub enum Error {
     Options,
     /// There is no unwinder of that name, or it refused to start.
     Unwinder,
-    /// The signal cannot be caught, or is reserved.
+    /// The signal cannot be caught, is reserved, or means more than a call of a handler; with Go, all but `SIGPROF`.
     Signal,
     /// As many sessions as can run at once are running.
     Sessions,

@@ -122,7 +122,8 @@ impl Options {
         self
     }
 
-    /// The signal's number; `SIGPROF` unless set.
+    /// The signal's number; `SIGPROF` unless set, and the only one where a Go runtime is in the process. Refused are
+    /// those that report faults, or end, stop or continue processes; best is a real-time signal that nobody uses.
     pub fn signal(mut self, number: c_int) -> Self {
         self.signal = Some(number);
         self
