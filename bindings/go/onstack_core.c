@@ -1029,7 +1029,7 @@ typedef struct onstack_slot {
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
   int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
   bool copy_works;
-  bool ticker; /* no timers: control/ticker.h */
+  bool ticker; /* no timers: control/ticker.h. Relaxed: start sets it while the drain thread looks */
   int32_t ticker_tid;
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
@@ -6095,7 +6095,7 @@ static void (*fork_follow)(void); /* NULL: no session of this process was ever t
 #endif
 #define FORK_PAGE ((size_t)4096)
 
-static uint32_t *fork_mark;
+static uint32_t *fork_mark; /* published once, its page known already: starts on other threads look at it without the lock */
 
 static void fork_make_mark(void) {
   void *page = mmap(NULL, FORK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -6104,8 +6104,8 @@ static void fork_make_mark(void) {
     munmap(page, FORK_PAGE);
     return;
   }
-  fork_mark = page;
-  onstack_publish(fork_mark, FORK_KNOWN);
+  onstack_store_relaxed((uint32_t *)page, FORK_KNOWN);
+  onstack_publish(&fork_mark, (uint32_t *)page);
 }
 
 /*
@@ -6145,7 +6145,8 @@ static void fork_clean(int32_t parent_tid) {
   onstack_action_after_fork();
   onstack_slots_after_fork();
   onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
-  if (fork_mark) onstack_publish(fork_mark, FORK_KNOWN);
+  uint32_t *mark = onstack_observe(&fork_mark);
+  if (mark) onstack_publish(mark, FORK_KNOWN);
 }
 
 static void fork_child(void) {
@@ -6159,12 +6160,12 @@ static void fork_child(void) {
 }
 
 void onstack_fork_mend(void) {
-  uint32_t expected = FORK_FRESH;
-  if (!fork_mark || onstack_observe(fork_mark) == FORK_KNOWN) return;
-  if (onstack_cas(fork_mark, &expected, FORK_MENDING))
+  uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
+  if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
+  if (onstack_cas(mark, &expected, FORK_MENDING))
     fork_clean(0);
   else
-    while (onstack_observe(fork_mark) != FORK_KNOWN) sched_yield();
+    while (onstack_observe(mark) != FORK_KNOWN) sched_yield();
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
@@ -6172,7 +6173,7 @@ void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follo
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
   if (registered) return 0;
-  if (!fork_mark) fork_make_mark();
+  if (!onstack_load_relaxed(&fork_mark)) fork_make_mark();
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;
@@ -7890,8 +7891,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
-  slot->sink_tid = slot->drain_tid = slot->ticker_tid = 0;
-  slot->ticker = false;
+  slot->drain_tid = slot->ticker_tid = 0;
+  onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
+  onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
@@ -7917,7 +7919,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 /* The process tick finds threads without a list; the wall clock and the ticker would be silent. */
 static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
   int result = onstack_threads_arm_all(slot, settings);
-  return slot->clock == ONSTACK_CLOCK_WALL || slot->ticker ? result : 0;
+  return slot->clock == ONSTACK_CLOCK_WALL || onstack_load_relaxed(&slot->ticker) ? result : 0;
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
@@ -7925,8 +7927,9 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
   if (result == -EAGAIN) return ONSTACK_E_CLOCK;
   /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
-  slot->ticker = result < 0;
-  if (slot->ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
+  bool ticker = result < 0;
+  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
+  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     onstack_clock_stop_process(slot);
@@ -12145,7 +12148,7 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 
 /* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
 static void session_scan(onstack_session *session, uint64_t now) {
-  if ((!session->needs_scan && !session->slot->ticker) || now < session->next_scan_ns) return;
+  if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
   onstack_threads_arm_new(session->slot, &session->settings);
   uint64_t took = session_now_ns() - now;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
@@ -12210,7 +12213,7 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
   onstack_drain_thread_dismiss(&session->drain);
-  if (session->slot->ticker) onstack_drain_thread_dismiss(&session->ticking);
+  if (onstack_load_relaxed(&session->slot->ticker)) onstack_drain_thread_dismiss(&session->ticking);
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:

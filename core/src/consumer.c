@@ -27,7 +27,7 @@
 
 /* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
 static void session_scan(onstack_session *session, uint64_t now) {
-  if ((!session->needs_scan && !session->slot->ticker) || now < session->next_scan_ns) return;
+  if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
   onstack_threads_arm_new(session->slot, &session->settings);
   uint64_t took = session_now_ns() - now;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
@@ -92,7 +92,7 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
   onstack_drain_thread_dismiss(&session->drain);
-  if (session->slot->ticker) onstack_drain_thread_dismiss(&session->ticking);
+  if (onstack_load_relaxed(&session->slot->ticker)) onstack_drain_thread_dismiss(&session->ticking);
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:

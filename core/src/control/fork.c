@@ -40,7 +40,7 @@ static void (*fork_follow)(void); /* NULL: no session of this process was ever t
 #endif
 #define FORK_PAGE ((size_t)4096)
 
-static uint32_t *fork_mark;
+static uint32_t *fork_mark; /* published once, its page known already: starts on other threads look at it without the lock */
 
 static void fork_make_mark(void) {
   void *page = mmap(NULL, FORK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -49,8 +49,8 @@ static void fork_make_mark(void) {
     munmap(page, FORK_PAGE);
     return;
   }
-  fork_mark = page;
-  onstack_publish(fork_mark, FORK_KNOWN);
+  onstack_store_relaxed((uint32_t *)page, FORK_KNOWN);
+  onstack_publish(&fork_mark, (uint32_t *)page);
 }
 
 /*
@@ -90,7 +90,8 @@ static void fork_clean(int32_t parent_tid) {
   onstack_action_after_fork();
   onstack_slots_after_fork();
   onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
-  if (fork_mark) onstack_publish(fork_mark, FORK_KNOWN);
+  uint32_t *mark = onstack_observe(&fork_mark);
+  if (mark) onstack_publish(mark, FORK_KNOWN);
 }
 
 static void fork_child(void) {
@@ -104,12 +105,12 @@ static void fork_child(void) {
 }
 
 void onstack_fork_mend(void) {
-  uint32_t expected = FORK_FRESH;
-  if (!fork_mark || onstack_observe(fork_mark) == FORK_KNOWN) return;
-  if (onstack_cas(fork_mark, &expected, FORK_MENDING))
+  uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
+  if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
+  if (onstack_cas(mark, &expected, FORK_MENDING))
     fork_clean(0);
   else
-    while (onstack_observe(fork_mark) != FORK_KNOWN) sched_yield();
+    while (onstack_observe(mark) != FORK_KNOWN) sched_yield();
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
@@ -117,7 +118,7 @@ void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follo
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
   if (registered) return 0;
-  if (!fork_mark) fork_make_mark();
+  if (!onstack_load_relaxed(&fork_mark)) fork_make_mark();
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;

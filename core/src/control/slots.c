@@ -106,8 +106,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
-  slot->sink_tid = slot->drain_tid = slot->ticker_tid = 0;
-  slot->ticker = false;
+  slot->drain_tid = slot->ticker_tid = 0;
+  onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
+  onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
@@ -133,7 +134,7 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 /* The process tick finds threads without a list; the wall clock and the ticker would be silent. */
 static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
   int result = onstack_threads_arm_all(slot, settings);
-  return slot->clock == ONSTACK_CLOCK_WALL || slot->ticker ? result : 0;
+  return slot->clock == ONSTACK_CLOCK_WALL || onstack_load_relaxed(&slot->ticker) ? result : 0;
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
@@ -141,8 +142,9 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
   if (result == -EAGAIN) return ONSTACK_E_CLOCK;
   /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
-  slot->ticker = result < 0;
-  if (slot->ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
+  bool ticker = result < 0;
+  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
+  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     onstack_clock_stop_process(slot);
