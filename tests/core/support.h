@@ -17,10 +17,12 @@
 
 /*
  * Suite initializer. A repeating SIGPROF timer keeps Criterion's own .timeout from firing, so a test that hangs is ended
- * by SIGALRM, which Criterion reports as a crash of that test. T_DEADLINE seconds; t_deadline sets another one and is
- * for forked children too, which inherit no alarm.
+ * by SIGALRM, which Criterion reports as a crash of that test. T_DEADLINE seconds (tests/sanitizers/run.sh gives more);
+ * t_deadline sets another one and is for forked children too, which inherit no alarm.
  */
+#ifndef T_DEADLINE
 #define T_DEADLINE 60u
+#endif
 void t_setup(void);
 void t_deadline(unsigned seconds);
 

@@ -150,7 +150,7 @@ static void add_function(go_builder *to, uint64_t offset, uint8_t flags, const u
   put_half(to->functab + to->count * 8 + 4, to->used);
   put_half(to->functions + to->used + GO_FUNC_PCSP, size ? to->pc_used : 0);
   to->functions[to->used + GO_FUNC_FLAG] = flags;
-  memcpy(to->pctab + to->pc_used, pcsp, size);
+  if (size) memcpy(to->pctab + to->pc_used, pcsp, size);
   to->pc_used += (uint32_t)size;
   to->used += 48;
   to->count++;

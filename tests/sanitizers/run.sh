@@ -26,21 +26,34 @@ failed=()
 # Of all sanitizers: raw threads have no thread-local storage (delivery, threads, undisturbed); what a sanitizer adds to
 # each frame and to the process is measured instead of ours (stack_use, scale, traces; modules by RSS, where freed memory
 # stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind).
-unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found"
+# suite/test: a child that is forked while other threads allocate finds gcc 12's allocator of the sanitizer locked for ever
+# (seen in each of them: malloc or the end of a thread, in sanitizer_mutex).
+unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found
+  fork_follow/while_samples_come_and_sessions_come_and_go fork_others/while_others_register_start_stop_and_look_names_up
+  copies/a_followed_child_does_not_wait_for_another_copys_lock copies/a_child_of_a_fork_has_the_owners_action"
 
-is_in() { case " $2 " in *" $1 "*) return 0 ;; esac; return 1; }
+# Criterion's pattern for all tests of a program but those that do not fit.
+fitting() { # program, list
+  local name unfit=()
+  for name in $2; do case $name in "$1"/*) unfit+=("$name") ;; esac; done
+  local IFS='|'
+  [ ${#unfit[@]} -eq 0 ] && echo "*/*" || echo "!(${unfit[*]})"
+}
+
+is_in() { local item; for item in $2; do [ "$item" = "$1" ] && return 0; done; return 1; }
 
 run_sanitized() { # name, flags, tests that do not fit
   local name=$1 flags=$2 unfit=$3 build=$out/$1 source test passed=0 skipped=()
   make --no-print-directory -s -j2 -f core/Makefile BUILD="$build" CFLAGS="-O1 -g $flags" LDFLAGS="$flags" \
-    "$build/lib/libonstack.a" >/dev/null || { failed+=("$name: build"); return; }
+    libraries >/dev/null || { failed+=("$name: build"); return; } # the shared one: tests of several copies load it
   for source in tests/core/test_*.c; do
     test=${source##*/test_} test=${test%.c}
     if [ -n "${TESTS:-}" ] && ! is_in "$test" "$TESTS"; then continue; fi
     if is_in "$test" "$unfit"; then skipped+=("$test"); continue; fi
-    make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g $flags -Wall -Wextra" \
+    make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g $flags -Wall -Wextra -DT_DEADLINE=180u" \
       "$build/tests/core/test_$test" >/dev/null || { failed+=("$name: build of $test"); continue; }
-    if timeout -k 5 "${LIMIT:-240}" "$build/tests/core/test_$test" -j1 >"$build/$test.log" 2>&1 &&
+    if timeout -k 5 "${LIMIT:-240}" "$build/tests/core/test_$test" -j1 --filter "$(fitting "$test" "$unfit")" \
+      >"$build/$test.log" 2>&1 && ! grep -q 'Tested: 0' "$build/$test.log" &&
       ! grep -qE 'Sanitizer|runtime error:' "$build/$test.log"; then
       passed=$((passed + 1))
     else
@@ -82,7 +95,7 @@ run_valgrind() {
     { failed+=("valgrind: build"); return; }
   for test in profile_aggregate profile_pprof profile_symbols profile_maps profile_hostile profile_threads cfi; do
     if [ -n "${TESTS:-}" ] && ! is_in "$test" "$TESTS"; then continue; fi
-    make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g -Wall -Wextra" \
+    make --no-print-directory -s -f tests/core/Makefile BUILD="$build" CFLAGS="-O1 -g -Wall -Wextra -DT_DEADLINE=600u" \
       "$build/tests/core/test_$test" >/dev/null || { failed+=("valgrind: build of $test"); continue; }
     if timeout -k 5 "${LIMIT:-240}" valgrind --quiet --trace-children=yes --error-exitcode=9 --leak-check=no \
       "$build/tests/core/test_$test" -j1 >"$build/$test.log" 2>&1 && ! grep -qE '^==[0-9]+== [A-Z]' "$build/$test.log"; then
