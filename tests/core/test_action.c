@@ -233,3 +233,17 @@ Test(action, no_eintr_over_nobody) {
   restart_case(&(struct sigaction){.sa_handler = SIG_DFL}, false);
   restart_case(&(struct sigaction){.sa_handler = SIG_IGN}, false);
 }
+
+Test(action, a_second_session_that_wants_the_alternate_stack_gets_it) {
+  struct onstack_kernel_sigaction before = t_action(SIGPROF);
+  onstack_options off = t_options(100, NULL, NULL), on = off;
+  off.on_stack = ONSTACK_OFF;
+  onstack_session *first = t_start(&off);
+  cr_assert_eq(t_action(SIGPROF).flags & SA_ONSTACK, 0);
+  onstack_session *second = t_start(&on);
+  cr_assert(t_action(SIGPROF).flags & SA_ONSTACK);
+  t_finish(second);
+  t_finish(first);
+  struct onstack_kernel_sigaction after = t_action(SIGPROF);
+  cr_assert(t_same_action(&before, &after));
+}

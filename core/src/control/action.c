@@ -181,12 +181,24 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   return result;
 }
 
+/* One more session: SA_ONSTACK is what all get when one wants it. Where a newer owner stands, the next look does it. */
+static void action_join(int signal, action_owner *owner, bool on_stack) {
+  struct onstack_kernel_sigaction now;
+  owner->sessions++;
+  if (!on_stack || owner->on_stack) return;
+  onstack_copy *locked = onstack_copies_lock(true);
+  owner->on_stack = true;
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_same(&now, &onstack_actions[signal].ours))
+    action_rise(signal, owner, onstack_actions[signal].current, now);
+  onstack_copies_unlock(locked);
+}
+
 int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   action_owner *owner = &action_owners[signal];
   struct onstack_kernel_sigaction found;
   onstack_copy *locked, *copy;
   if (owner->sessions > 0) {
-    owner->sessions++;
+    action_join(signal, owner, on_stack);
     return 0;
   }
   for (;;) {
