@@ -14,6 +14,12 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
+// Of a name 2 to this power bytes are kept: a symbol of 300 bytes can stand for more than there is memory
+// (each part of it for two of the part before), and names come from files that anybody made.
+const longestNamePower = 12
+
+const longestName = 1 << longestNamePower
+
 // people's names of the system names seen; a profile repeats them.
 type demangler map[string]string
 
@@ -23,7 +29,10 @@ func (d demangler) name(system string) string {
 	}
 	name, ok := d[system]
 	if !ok {
-		name = demangle.Filter(system, demangle.NoClones)
+		name = demangle.Filter(system, demangle.NoClones, demangle.MaxLength(longestNamePower))
+		if len(name) >= longestName && name != system { // cut, perhaps inside a character
+			name = strings.ToValidUTF8(name, "") + "..."
+		}
 		d[system] = name
 	}
 	return name

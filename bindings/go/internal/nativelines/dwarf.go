@@ -28,17 +28,17 @@ type reader struct {
 
 // read looks the addresses up in the module's debug information. Broken information answers less, or nothing.
 func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
-	file := m.open()
-	if file == nil {
-		return nil
-	}
-	defer file.Close()
-	// debug/dwarf checks what it reads, but not so well that a hostile file could never make it panic.
+	// debug/elf and debug/dwarf check what they read, but not so well that a hostile file could never make them panic.
 	defer func() {
 		if recover() != nil {
 			frames = nil
 		}
 	}()
+	file := m.open()
+	if file == nil {
+		return nil
+	}
+	defer file.Close()
 	if debugBytes(file) > maxDebugBytes {
 		return nil
 	}
@@ -52,10 +52,14 @@ func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 	return r.frames()
 }
 
+// debugBytes is at most a little more than the limit: sizes come from the file, and their sum may not fit.
 func debugBytes(file *elf.File) (sum uint64) {
 	for _, section := range file.Sections {
 		if strings.HasPrefix(section.Name, ".debug_") || strings.HasPrefix(section.Name, ".zdebug_") {
-			sum += section.Size
+			if section.Name[1] == 'z' {
+				section.Open() // then Size is that of the unpacked section, as it is of the others
+			}
+			sum += min(section.Size, maxDebugBytes+1)
 		}
 	}
 	return sum
@@ -79,13 +83,22 @@ func (r *reader) inEntry(entry *dwarf.Entry) (inside []uint64) {
 	return inside
 }
 
+// mostPadding is how many empty entries between two units are passed over.
+const mostPadding = 4096
+
 func (r *reader) readUnits() {
 	units := r.data.Reader()
-	for {
+	// At a number that the end of a unit cuts off, debug/dwarf answers an empty entry, and another one, for ever.
+	for padding := 0; padding < mostPadding; {
 		unit, err := units.Next()
 		if err != nil || unit == nil {
 			return
 		}
+		if unit.Tag == 0 {
+			padding++
+			continue
+		}
+		padding = 0
 		if unit.Tag == dwarf.TagCompileUnit && len(r.inEntry(unit)) > 0 {
 			r.readUnit(unit)
 			units.Seek(unit.Offset)
