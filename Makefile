@@ -44,7 +44,7 @@ test-aarch64: ## the core and Go on arm64: qemu-user, and a VM with Debian's arm
 	@ci/test-aarch64.sh
 
 .PHONY: fuzz
-fuzz: ## libFuzzer on the parsers and the walkers, FUZZ_SECONDS (600) each, two at a time; see tests/fuzz/run.sh
+fuzz: ## every parser, walker and writer of C, Go and Rust, FUZZ_SECONDS (600) each, two at a time; see tests/fuzz/run.sh
 	@tests/fuzz/run.sh fuzz
 
 .PHONY: test-go-packaging
@@ -87,6 +87,14 @@ soak: lib ## everything that disturbs a profiler, at once, for SECONDS (180) or 
 sanitize: ## the core's tests under ASan, UBSan, TSan and valgrind; cppcheck and clang-tidy (half an hour)
 	@ONSTACK_DEPS=sanitize ci/deps.sh
 	@tests/sanitizers/run.sh
+
+.PHONY: coverage
+coverage: deps ## lines of the core that its C tests run: build/coverage; docs/COVERAGE.md explains the rest (ten minutes)
+	@tests/coverage/run.sh
+
+.PHONY: miri
+miri: ## the Rust crate's pure modules under Miri (a nightly toolchain; minutes)
+	@bindings/rust/tests/miri.sh
 
 .PHONY: check
 check: ## what needs no running: generated copies, exports, includes, handler imports, formats

@@ -16,7 +16,8 @@ step() { echo; echo "== $1 ($((SECONDS - started)) s)"; }
 warm() {
   (cd bindings/rust && nice -n 19 cargo test --locked --workspace --features onstack/perfmaps --no-run
     cd ../../examples/rust-http && nice -n 19 cargo test --locked --no-run
-    cd ../../bindings/go && nice -n 19 go test -run '^$' ./...
+    cd ../../bindings/rust/fuzz && nice -n 19 cargo test --locked --no-run
+    cd ../../../bindings/go && nice -n 19 go test -run '^$' ./...
     cd ../../tests/go && nice -n 19 go test -run '^$' .) >"$BUILD/warm.log" 2>&1
 }
 
@@ -34,7 +35,9 @@ run_c() {
 
 # The kept inputs of the fuzz targets, and some thousand mutations, under the sanitizers (`make fuzz` looks for more).
 run_fuzz() {
-  timeout -k 5 300 tests/fuzz/run.sh replay || failed+=("fuzz")
+  # Go's are replayed by `go test`, Rust's below.
+  # shellcheck disable=SC2046
+  timeout -k 5 300 tests/fuzz/run.sh replay $(tests/fuzz/run.sh list | grep -v /) || failed+=("fuzz")
 }
 
 # Every step of real programs against a shadow stack; 77: not possible here (another architecture).
@@ -46,6 +49,7 @@ run_truth() {
 
 run_rust() {
   (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --features onstack/perfmaps) || failed+=("rust")
+  (cd bindings/rust/fuzz && timeout -k 5 600 cargo test --locked --quiet) || failed+=("rust: kept inputs of the fuzz targets")
   (cd examples/rust-http && timeout -k 5 300 cargo test --locked --quiet) || failed+=("rust: example service")
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Seeds for the fuzz targets, out of this machine's own files: parts of real .eh_frame sections, a small object with the
-special functions of the Go toolchain's own binary, /proc/self/maps, a small ELF image.
+special functions of the Go toolchain's own binary, /proc/self/maps, a small ELF image; and samples, texts and variables
+made by hand.
 
 Usage: seeds.py DIRECTORY     (makes DIRECTORY/<target>/*)
 What is not on the machine is left out and said.
@@ -188,10 +189,49 @@ def maps(directory):
     save(directory, "maps", bytes(range(1, 200)))
 
 
+def number(value):
+    """As take_number of samples.c reads it."""
+    data = value.to_bytes(7, "little").rstrip(b"\0")
+    return bytes([len(data)]) + data
+
+
+def samples(directory):
+    """A few threads, names and stacks, with and without a symbolizer (samples.c)."""
+    strings = [b"main", b"worker", b"f;g\n", b"\xd0\xbf\xd0\xbe\xd1", b"", b"_ZN1a1bE", b"/a/b.c", b"[truncated]"]
+    pool = b"".join(bytes([len(text)]) + text for text in strings)
+    for bits in (0, 0x400, 0x410 | 2 << 5, 0x200, 0xf400, 0x1400, 0x0a):
+        data = struct.pack("<H", bits) + number(1700000000) + number(10**9) + b"seed" + pool
+        for sample in range(6):
+            frames = bytes([sample, sample + 1, 2, 3])[:1 + sample % 4]
+            data += struct.pack("<HB", len(frames) | 0xf00, sample) + number(sample) + number(10**7) + number(sample)
+            data += number(sample % 3) + bytes([0xa1 if sample % 2 else 0, sample])[:1 + sample % 2] + frames
+        save(directory, "pprof", data)
+
+
+def packed(directory):
+    for head in (b"\x10\x00\x00\x01\x00", b"\xff\x03\x00\x3f\x07", b"\x01\x00\xe0\x02\x01"):
+        for text in (b"", b"a" * 700, b"main;f;g 12\nmain;f 3\n" * 20, bytes(range(256)) * 4,
+                     hashlib.sha512(head).digest() * 2):
+            save(directory, "gzip", head + text)
+
+
+def environment(directory):
+    """One byte of choice a variable (fuzz_environment.c): 0 none, 2 mod 4 a given text."""
+    given = {text: 2 + 4 * index for index, text in enumerate(
+        ["", "/tmp/a", "out-%p", "a%%b%p%+", "99", "10000", "wall", "cpu", "12", "follow", "stop", "rules", "/tmp/%+"])}
+    for chosen in [("/tmp/a",), ("out-%p", 0, "99", 0, "wall", 0, 0, "follow", "rules", "/tmp/a"),
+                   ("/tmp/%+", 0, "99", 0, "cpu", 0, "12", "stop"), (0, "a%%b%p%+", 0, "10000", 0, "99", "12"),
+                   ("/tmp/a", 0, 0, 0, 0, 0, 0, "follow"), ("out-%p", 0, "stop")]:
+        data = bytes(given[text] if text != 0 else 0 for text in chosen)
+        save(directory, "environment", data)
+        save(directory, "environment", data + b"\xff\x00\x10")
+    save(directory, "environment", b"\xff\xff\x0f/long")
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for make in (cfi, go, symbols, maps):
+    for make in (cfi, go, symbols, maps, samples, packed, environment):
         make(sys.argv[1])
     save(sys.argv[1], "options", bytes(16))
     for seed in range(8):

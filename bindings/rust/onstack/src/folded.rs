@@ -69,6 +69,10 @@ pub(crate) fn parse(text: &str) -> Result<ProfileMessage> {
 
 fn split(line: &str) -> Option<(&str, i64)> {
     let (stack, number) = line.rsplit_once(' ')?;
+    // A float holds whole numbers up to 2^53 only.
+    if let Ok(value) = number.parse::<u64>() {
+        return Some((stack, i64::try_from(value).unwrap_or(i64::MAX)));
+    }
     let value = number.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)?;
     Some((stack, value.round() as i64))
 }
@@ -147,6 +151,8 @@ mod tests {
 
     #[test]
     fn folded_stacks_are_read_and_written_alike() {
+        let exact = "main 101457094605402527";
+        assert_eq!(lines(&parse(exact).unwrap()), [exact]);
         let text = "main;f 2\nmain;f;g h 10\n\nmain;f 0.6\n";
         assert_eq!(lines(&parse(text).unwrap()), ["main;f 3", "main;f;g h 10"]);
         for wrong in ["", "\n\n", "main;f", "main;f x", "main;f -1", "main;f inf"] {
