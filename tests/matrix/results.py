@@ -2,7 +2,9 @@
 """What has been run so far, in build/matrix.json after every run, and what it says over all runs."""
 
 import json
+import math
 import os
+import statistics
 from collections import defaultdict
 
 import judge
@@ -50,6 +52,33 @@ def weight_of(records, baseline, which):
     return beside / alone, 2 * sum(1 / n for n in counts) ** 0.5
 
 
+def _weights_of_runs(records, which):
+    return [r[which][0] / r[which][1] for r in records if r[which][1] > 0]
+
+
+def chance_of_less(beside, alone):
+    """How likely values at least as small as `beside` are if both come from one distribution: the rank sum test of Mann and
+    Whitney, one-sided, by the normal approximation with ties. None where there are too few for that."""
+    small, large = len(beside), len(alone)
+    if small < 5 or large < 5:
+        return None
+    ordered = sorted([(value, 0) for value in beside] + [(value, 1) for value in alone])
+    ranks, ties, begin = 0.0, 0, 0
+    while begin < len(ordered):
+        end = begin
+        while end < len(ordered) and ordered[end][0] == ordered[begin][0]:
+            end += 1
+        ranks += (begin + 1 + end) / 2 * sum(1 for _, side in ordered[begin:end] if side == 0)
+        ties += (end - begin) ** 3 - (end - begin)
+        begin = end
+    total = small + large
+    mean = small * (total + 1) / 2
+    variance = small * large / 12 * (total + 1 - ties / (total * (total - 1)))
+    if variance <= 0:
+        return 1.0
+    return 0.5 * math.erfc((mean - ranks - 0.5) / math.sqrt(2 * variance))
+
+
 class Pool:
     """The records of this invocation, by host and mix."""
 
@@ -76,4 +105,16 @@ class Pool:
                 table[host, mix, name] = tuple(
                     weight_of(records, self.baseline(host, mix, which), which) for which in ("theirs", "ours")
                 )
+        return table
+
+    def distributions(self, mixes):
+        """(host, mix) -> (median beside us, median alone, chance_of_less) of their weights in single runs, all orders
+        together: for mixes whose profile is erratic without us too."""
+        table = {}
+        for host, mix in sorted({o[:2] for o in self.orders() if o[1] in mixes}):
+            beside = [r for o in self.orders() if o[:2] == (host, mix) for r in self.by_order[o]]
+            values = [_weights_of_runs(records, "theirs") for records in (beside, self.baseline(host, mix, "theirs"))]
+            if all(values):
+                medians = [statistics.median(v) * judge.THEIR_PERIOD_MS for v in values]
+                table[host, mix] = (*medians, chance_of_less(*values))
         return table

@@ -113,6 +113,22 @@ def judge_weights(pool, quick):
     return judged, failed
 
 
+LEAST_CHANCE = 0.001  # below it, chance is not what made their weights beside us smaller
+
+
+def judge_distributions(pool):
+    """Of the erratic mixes; prints a table, and returns the same two as judge_weights."""
+    judged, failed = 0, []
+    for (host, mix), (beside, alone, chance) in pool.distributions(ERRATIC).items():
+        if not judged:
+            print(f"\n{'host':14}{'mix':10}{'theirs beside us':>18}{'alone':>8}   median share of the CPU time of a run; chance of less")
+        judged += chance is not None
+        print(f"{host:14}{mix:10}{beside:18.3f}{alone:8.3f}{'too few runs' if chance is None else f'{chance:.3f}':>15}")
+        if chance is not None and chance < LEAST_CHANCE:
+            failed.append(f"{host}/{mix}: theirs is smaller beside us than alone: {beside:.3f}, {alone:.3f}, by chance {chance:.5f}")
+    return judged, failed
+
+
 def print_checks(ran):
     made, failed = Counter(), Counter()
     for _, record in ran:
@@ -145,6 +161,8 @@ def main():
     begin = time.monotonic()
     pool, ran, left = run_all(chosen, arguments, results)
     judged, failed_weights = judge_weights(pool, arguments.quick)
+    more, failed_distributions = judge_distributions(pool)
+    judged, failed_weights = judged + more, failed_weights + failed_distributions
     print_checks(ran)
     failures = [f"{c.name}: {name}: {text}" for c, record in ran for name, text in record["problems"]] + failed_weights
     for failure in failures:

@@ -178,6 +178,8 @@ static void sessions_round(soak_worker *worker, const soak_core *core, int signa
   int result = 0;
   core->init(&options, sizeof(options));
   sessions_choose(&options, &worker->seed);
+  /* A stop hands over what the buffer holds: with a slow sink and a large one that is minutes on a busy machine. */
+  if (sink.is_slow) options.buffer_bytes = 65536;
   options.signal = signal;
   options.sink = sessions_take;
   options.sink_data = &sink;
