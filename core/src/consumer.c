@@ -11,7 +11,6 @@
 #include "control/threads.h"
 #include "handler/code_map.h"
 
-#define SESSION_TEND_NS 1000000000u  /* reaping, names, stack bounds again */
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
@@ -25,11 +24,19 @@
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it. */
+static uint64_t session_own_cpu_ns(void) {
+  struct timespec cpu = {0, 0};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  return (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
+}
+
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
+   in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
+  uint64_t before = session_own_cpu_ns();
   onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = session_now_ns() - now;
+  uint64_t took = session_own_cpu_ns() - before;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
 }
 

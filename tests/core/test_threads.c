@@ -205,3 +205,26 @@ Test(threads, a_new_name_is_noticed) {
   cr_assert_gt(first, 5);
   cr_assert_gt(second, 10);
 }
+
+/* A thread that was made right before start names itself a moment later, as the workers of pools do. */
+static uint32_t started;
+
+static void *named_late(void *unused) {
+  while (!__atomic_load_n(&started, __ATOMIC_ACQUIRE)) t_sleep(0.0005);
+  pthread_setname_np(pthread_self(), "late-name");
+  t_burn(0.4);
+  return unused;
+}
+Test(threads, a_name_right_after_start_is_noticed_soon) {
+  t_collector *collector = t_collector_new();
+  pthread_t thread;
+  onstack_options options = t_options(200, t_collect, collector);
+  pthread_create(&thread, NULL, named_late, NULL);
+  onstack_session *session = t_start(&options);
+  __atomic_store_n(&started, 1, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  t_finish(session);
+  int late = 0;
+  for (size_t i = 0; i < collector->count; i++) late += strcmp(collector->samples[i].name, "late-name") == 0;
+  cr_assert_gt(late, 10, "%d", late);
+}
