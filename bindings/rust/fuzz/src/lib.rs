@@ -18,12 +18,7 @@ fn show(profile: &Profile) {
     let mut text = String::new();
     write!(text, "{:.10}{}{}", profile.top(), profile.tree().display(0, 0.0), profile.summary()).unwrap();
     write!(text, "{}", profile.tree().display(3, 0.01)).unwrap();
-    // inferno adds the values up without a check: nothing is drawn of more than surely fits.
-    let values = folded_of(profile);
-    let values = values.lines().filter_map(|line| line.rsplit(' ').next()?.parse::<i64>().ok());
-    if values.map(i64::unsigned_abs).fold(0, u64::saturating_add) < 1 << 60 {
-        profile.flamegraph(Vec::new()).unwrap_or_default();
-    }
+    profile.flamegraph(Vec::new()).unwrap_or_default();
     let (_, _, comments) = (profile.start(), profile.duration(), profile.comments().count());
     assert!(comments <= profile.to_bytes().len());
 }

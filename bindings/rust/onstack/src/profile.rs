@@ -140,7 +140,8 @@ impl Profile {
     /// Draws a flame graph as SVG, as `options` say.
     ///
     /// # Errors
-    /// [`Error::Empty`] without samples, [`Error::Output`] when `writer` fails.
+    /// [`Error::Empty`] without samples, [`Error::Output`] when `writer` fails, or when the values add up to 2^60 and more,
+    /// which cannot be drawn.
     #[cfg(feature = "flamegraph")]
     pub fn flamegraph_with_options<W: Write>(
         &self,
@@ -150,6 +151,12 @@ impl Profile {
         let lines = folded::lines(&self.message);
         if lines.is_empty() {
             return Err(Error::Empty);
+        }
+        // inferno adds without a check.
+        let values = lines.iter().filter_map(|line| line.rsplit_once(' ')?.1.parse().ok());
+        if values.fold(0, u64::saturating_add) >= 1 << 60 {
+            let why = "its values add up to 2^60 or more: no flame graph can be drawn of them";
+            return Err(Error::Output(std::io::Error::new(std::io::ErrorKind::InvalidData, why)));
         }
         // It writes each tag by itself, some hundred thousand of them.
         let mut writer = BufWriter::new(writer);
@@ -276,5 +283,14 @@ mod tests {
         }
         assert!(matches!(profile().folded(Full), Err(Error::Output(_))));
         assert!(matches!(profile().write_pprof(Full), Err(Error::Output(_))));
+    }
+
+    #[cfg(feature = "flamegraph")]
+    #[test]
+    fn values_that_cannot_be_drawn_are_refused() {
+        let huge = format!("main;a {}\nmain;b {}\n", i64::MAX, i64::MAX);
+        let error = Profile::from_folded(&huge).unwrap().flamegraph(Vec::new()).unwrap_err();
+        assert!(matches!(error, Error::Output(_)) && error.to_string().contains("2^60"), "{error}");
+        Profile::from_folded("main;a 3\n").unwrap().flamegraph(Vec::new()).unwrap();
     }
 }
