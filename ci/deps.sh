@@ -76,12 +76,12 @@ fi
 install_bindgen() {
   [ "${ONSTACK_DEPS:-}" = check ] || return 0
   command -v bindgen >/dev/null 2>&1 || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/bindgen" ] && return 0
-  local command="cargo install bindgen-cli --locked --version $bindgen_version"
+  local command="cargo install bindgen-cli --locked --debug --version $bindgen_version"
   if [ "${ONSTACK_NO_INSTALL:-}" = 1 ]; then
     echo "onstack: missing: bindgen; type: $command" >&2
     return 1
   fi
-  echo "+ $command   (two to three minutes)"
+  echo "+ $command   (a minute; unoptimized is fast enough for one header)"
   $command
 }
 
