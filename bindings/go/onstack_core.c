@@ -4520,6 +4520,12 @@ static bool action_is_nobody(const struct onstack_kernel_sigaction *action) {
   return action->handler == action_default || action->handler == action_ignore;
 }
 
+/* As onstack_copies_meet, but that our own copy is none. */
+static int action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
 static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
   return memcmp(a, b, sizeof(*a)) == 0;
 }
@@ -4607,6 +4613,12 @@ static uint32_t action_go_over(int signal, action_owner *owner, const struct ons
   return onstack_trampoline_choose(action, &below);
 }
 
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+static uint32_t action_answer(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now,
+                              const onstack_copy *copy) {
+  return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
+}
+
 /*
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
@@ -4615,13 +4627,11 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
-    onstack_copy *copy = NULL;
+    onstack_copy *copy;
     int result = action_install(signal, owner, trampoline, &now, &was);
     if (result < 0 || action_is_same(&was, &now)) return result;
-    if (!action_is_ours(&was)) result = onstack_copies_meet(was.handler, &copy);
-    trampoline = ONSTACK_TRAMPOLINES;
-    if (result == 0)
-      trampoline = action_is_ours(&was) || copy ? action_put_back(signal, &was, copy) : action_go_over(signal, owner, &was);
+    result = action_meet(&was, &copy);
+    trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_sys_sigaction(signal, &was, NULL), result;
     onstack_trampoline_correct(action, trampoline);
@@ -4677,9 +4687,8 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   for (;;) {
     locked = onstack_copies_lock(true);
-    copy = NULL;
     int result = onstack_sys_sigaction(signal, NULL, &found);
-    if (result == 0 && !action_is_ours(&found)) result = onstack_copies_meet(found.handler, &copy);
+    if (result == 0) result = action_meet(&found, &copy);
     if (result == 0 && !onstack_copies_outgrew(locked)) break;
     onstack_copies_unlock(locked);
     if (result < 0) return result;
@@ -4701,11 +4710,10 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
+  if (action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  uint32_t trampoline =
-      action_is_ours(&now) || copy ? action_put_back(signal, &now, copy) : action_go_over(signal, owner, &now);
+  uint32_t trampoline = action_answer(signal, owner, &now, copy);
   if (trampoline < ONSTACK_TRAMPOLINES) action_rise(signal, owner, trampoline, now);
 }
 
@@ -12122,11 +12130,13 @@ struct onstack_session {
   bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
-static inline __attribute__((unused)) uint64_t session_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+static inline __attribute__((unused)) uint64_t session_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+static inline __attribute__((unused)) uint64_t session_now_ns(void) { return session_clock_ns(CLOCK_MONOTONIC); }
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
 static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
@@ -12160,19 +12170,13 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-static uint64_t session_own_cpu_ns(void) {
-  struct timespec cpu = {0, 0};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-  return (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
-}
-
 /* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
    in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
-  uint64_t before = session_own_cpu_ns();
+  uint64_t before = session_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = session_own_cpu_ns() - before;
+  uint64_t took = session_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
 }
 
@@ -12245,9 +12249,7 @@ static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
   /* A round that a sample's wish brought early saw too little time to judge by. */
   if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  struct timespec used;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  uint64_t cpu = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+  uint64_t cpu = session_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;

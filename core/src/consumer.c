@@ -24,19 +24,13 @@
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-static uint64_t session_own_cpu_ns(void) {
-  struct timespec cpu = {0, 0};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-  return (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec;
-}
-
 /* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
    in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
-  uint64_t before = session_own_cpu_ns();
+  uint64_t before = session_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = session_own_cpu_ns() - before;
+  uint64_t took = session_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
 }
 
@@ -109,9 +103,7 @@ static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
   /* A round that a sample's wish brought early saw too little time to judge by. */
   if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  struct timespec used;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  uint64_t cpu = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+  uint64_t cpu = session_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;

@@ -46,11 +46,13 @@ struct onstack_session {
   bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
-static inline __attribute__((unused)) uint64_t session_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+static inline __attribute__((unused)) uint64_t session_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+static inline __attribute__((unused)) uint64_t session_now_ns(void) { return session_clock_ns(CLOCK_MONOTONIC); }
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
 static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {

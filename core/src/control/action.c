@@ -46,6 +46,12 @@ static bool action_is_nobody(const struct onstack_kernel_sigaction *action) {
   return action->handler == action_default || action->handler == action_ignore;
 }
 
+/* As onstack_copies_meet, but that our own copy is none. */
+static int action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
 static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
   return memcmp(a, b, sizeof(*a)) == 0;
 }
@@ -133,6 +139,12 @@ static uint32_t action_go_over(int signal, action_owner *owner, const struct ons
   return onstack_trampoline_choose(action, &below);
 }
 
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+static uint32_t action_answer(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now,
+                              const onstack_copy *copy) {
+  return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
+}
+
 /*
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
@@ -141,13 +153,11 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
-    onstack_copy *copy = NULL;
+    onstack_copy *copy;
     int result = action_install(signal, owner, trampoline, &now, &was);
     if (result < 0 || action_is_same(&was, &now)) return result;
-    if (!action_is_ours(&was)) result = onstack_copies_meet(was.handler, &copy);
-    trampoline = ONSTACK_TRAMPOLINES;
-    if (result == 0)
-      trampoline = action_is_ours(&was) || copy ? action_put_back(signal, &was, copy) : action_go_over(signal, owner, &was);
+    result = action_meet(&was, &copy);
+    trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_sys_sigaction(signal, &was, NULL), result;
     onstack_trampoline_correct(action, trampoline);
@@ -203,9 +213,8 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   for (;;) {
     locked = onstack_copies_lock(true);
-    copy = NULL;
     int result = onstack_sys_sigaction(signal, NULL, &found);
-    if (result == 0 && !action_is_ours(&found)) result = onstack_copies_meet(found.handler, &copy);
+    if (result == 0) result = action_meet(&found, &copy);
     if (result == 0 && !onstack_copies_outgrew(locked)) break;
     onstack_copies_unlock(locked);
     if (result < 0) return result;
@@ -227,11 +236,10 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (!action_is_ours(&now) && (onstack_copies_meet(now.handler, &copy) < 0 || onstack_copies_outgrew(locked))) return;
+  if (action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  uint32_t trampoline =
-      action_is_ours(&now) || copy ? action_put_back(signal, &now, copy) : action_go_over(signal, owner, &now);
+  uint32_t trampoline = action_answer(signal, owner, &now, copy);
   if (trampoline < ONSTACK_TRAMPOLINES) action_rise(signal, owner, trampoline, now);
 }
 
