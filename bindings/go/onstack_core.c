@@ -351,6 +351,7 @@ typedef struct onstack_action {
   uint64_t swallowed;
   uint64_t late;
   uint64_t looped;
+  uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
@@ -1027,10 +1028,8 @@ typedef struct onstack_slot {
   uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t wanted;   /* a record asks for stack bounds */
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
-  int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
   bool copy_works;
   bool ticker; /* no timers: control/ticker.h. Relaxed: start sets it while the drain thread looks */
-  int32_t ticker_tid;
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
@@ -1464,6 +1463,52 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 
 #endif
 
+/* ---- core/src/handler/own_threads.h ---- */
+/*
+ * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
+ * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
+ *
+ * But a process-wide tick that falls due on a thread which blocks its signal goes to another one, and ends that one's
+ * poll() or pause() with EINTR: an idle program would be woken by our own work. So while one of them works for the
+ * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
+ * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
+ */
+#ifndef ONSTACK_HANDLER_OWN_THREADS_H
+#define ONSTACK_HANDLER_OWN_THREADS_H
+
+#define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
+
+typedef struct onstack_own_thread {
+  int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
+  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/action.c takes the action away) */
+} onstack_own_thread;
+
+ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+
+/* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_enter(void);
+ONSTACK_INTERNAL void onstack_own_leave(void);
+
+/* Signal-safe. */
+ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
+ONSTACK_INTERNAL uint32_t onstack_own_count(void);
+
+/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
+ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
+ONSTACK_INTERNAL void onstack_own_close(void);
+
+/* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
+typedef struct onstack_own_stand_in {
+  uint64_t handler; /* 0: there is none */
+  uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
+} onstack_own_stand_in;
+ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
+
+/* In the child of a fork, which has none of them. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_own_after_fork(void);
+
+#endif
+
 /* ---- core/src/handler/registers.h ---- */
 /* ucontext -> neutral registers. The only file in handler/ that knows the ucontext layout. */
 #ifndef ONSTACK_HANDLER_REGISTERS_H
@@ -1609,13 +1654,6 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
 }
 
-/* Our drain threads; some of them may leave the signal open (own_threads of another session). */
-static ONSTACK_HANDLER bool entry_is_own(uint32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid) return true;
-  return false;
-}
-
 /* Counts the ticks of a signal; what one sample may not stand for goes to `unattributed`. Returns the weight. */
 static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const siginfo_t *info) {
   uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
@@ -1662,7 +1700,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
   uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
-  if (!record && !slot->own_threads && entry_is_own(tid)) return;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (!entry_has_room(slot, context)) {
     if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, info));
     return;
@@ -2453,6 +2491,69 @@ static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t add
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
+
+/* ---- core/src/handler/own_threads.c ---- */
+
+#include <signal.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
+
+void onstack_own_enter(void) {
+  int32_t self = onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t expected = 0;
+    if (onstack_cas(&onstack_own_threads[i].tid, &expected, self)) return;
+  }
+}
+
+static onstack_own_thread *own_find(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
+  return NULL;
+}
+
+void onstack_own_leave(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (own) onstack_publish(&own->tid, 0);
+}
+
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return true;
+  return false;
+}
+
+uint32_t onstack_own_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
+  return count;
+}
+
+void onstack_own_open(int32_t signal) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || own->open != 0) return;
+  /* Before the look: who takes the handler away says so first and then looks here. */
+  onstack_dekker_store(&own->open, signal);
+  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+    onstack_dekker_store(&own->open, 0);
+    return;
+  }
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void onstack_own_close(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || onstack_load_relaxed(&own->open) == 0) return;
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_dekker_store(&own->open, 0);
+}
+
+void onstack_own_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0};
+}
 
 /* ---- core/src/handler/proof.c ---- */
 /* ---- core/src/handler/proof.h ---- */
@@ -4450,6 +4551,17 @@ ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, co
 
 #endif
 
+/* ---- core/src/control/own_threads.h ---- */
+/* The other side of handler/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_OWN_THREADS_H
+#define ONSTACK_CONTROL_OWN_THREADS_H
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than some 50 ms. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+#endif
+
 /* ---- core/src/control/trampolines.h ---- */
 /* Which trampoline to install next, and what is kept for it (handler/action.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
@@ -4552,6 +4664,13 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
+static void action_judge(onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool nobody = action_is_nobody(below) || below->handler == onstack_own_stands_in.handler;
+  onstack_dekker_store(&action->undisputed, (uint32_t)(nobody && !action->visited));
+}
+
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
                           const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
@@ -4565,6 +4684,7 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   if (result < 0) return result;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
+  action_judge(action, trampoline);
   onstack_dekker_store(&action->running, 1u);
   return 0;
 }
@@ -4659,6 +4779,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   onstack_publish(&owner->used, 1u);
   int result = action_rise(signal, owner, trampoline, *found);
   if (result == 0) return 0;
+  onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) onstack_sys_sigaction(signal, found, NULL);
@@ -4784,6 +4905,7 @@ static bool action_hand_over(int signal, uint32_t trampoline, const struct onsta
   if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
   theirs->ours = heir;
+  action_judge(theirs, chosen);
   action_give(signal, &heir, now);
   return true;
 }
@@ -4824,6 +4946,8 @@ void onstack_action_release(int signal) {
   }
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions = 0;
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_own_wait_closed(signal); /* a foreign handler, or SIG_DFL, is not to be met on a thread of ours */
   onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
   action_leave(signal, owner);
   onstack_copies_unlock(locked);
@@ -4849,6 +4973,7 @@ void onstack_action_after_fork(void) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
+    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
     onstack_dekker_store(&onstack_actions[signal].running, 0u);
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
     if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
@@ -7087,11 +7212,10 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
 
 /*
- * True if nothing is left of the process but our own threads, `others` more that are ours as well, and a first thread
- * that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
+ * True if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
  * /proc, or beside another library's thread. Any thread.
  */
-ONSTACK_INTERNAL bool onstack_threads_are_all_ours(uint32_t others);
+ONSTACK_INTERNAL bool onstack_threads_are_all_ours(void);
 
 /* Records in use. Any thread. */
 ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
@@ -7534,6 +7658,23 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   return 0;
 }
 
+/* ---- core/src/control/own_threads.c ---- */
+
+#include <time.h>
+
+#define OWN_CLOSE_ROUNDS 1000u /* of 50 us and more */
+
+void onstack_own_wait_closed(int32_t signal) {
+  const struct timespec pause = {0, 50000};
+  const int32_t self = onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    const onstack_own_thread *own = &onstack_own_threads[i];
+    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
+    for (uint32_t rounds = 0; rounds < OWN_CLOSE_ROUNDS && onstack_dekker_load(&own->open) == signal; rounds++)
+      nanosleep(&pause, NULL);
+  }
+}
+
 /* ---- core/src/control/pin.c ---- */
 /* ---- core/src/control/pin.h ---- */
 #ifndef ONSTACK_CONTROL_PIN_H
@@ -7911,7 +8052,6 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
-  slot->drain_tid = slot->ticker_tid = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
@@ -7980,8 +8120,6 @@ void onstack_slot_give_back(onstack_slot *slot) {
   onstack_threads_clear(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
-  onstack_store_relaxed(&slot->drain_tid, 0);
-  onstack_store_relaxed(&slot->ticker_tid, 0);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
     if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
@@ -8010,10 +8148,11 @@ void onstack_slots_after_fork(void) {
     slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
-    slot->drain_tid = slot->sink_tid = slot->ticker_tid = 0;
+    slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
   onstack_timers_held = 0;
+  onstack_own_after_fork();
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_memory_pipe_after_fork();
@@ -8083,15 +8222,6 @@ static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   onstack_thread_write_end(record);
 }
 
-/* Our own threads, of every session: they block the signal and would only collect pending ticks. */
-static bool threads_is_own(uint32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid ||
-        onstack_load_relaxed(&onstack_slots[i].ticker_tid) == (int32_t)tid)
-      return true;
-  return false;
-}
-
 /* The host's function: it may be asked under the control lock, so what it starts or stops is refused (CONTEXT). */
 static bool threads_is_wanted(const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
   ONSTACK_STOP_EXCEPTIONS;
@@ -8120,7 +8250,7 @@ int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings
   for (errno = 0; (entry = readdir(directory)); errno = 0) {
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
     listed += tid != 0;
-    if (tid == 0 || (!settings->own_threads && threads_is_own(tid)) || onstack_thread_find(&slot->threads, tid)) continue;
+    if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
     threads_adopt(slot, settings, tid);
   }
   int result = -errno;
@@ -8253,16 +8383,11 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-bool onstack_threads_are_all_ours(uint32_t others) {
+bool onstack_threads_are_all_ours(void) {
   struct stat tasks;
   char path[8];
-  nlink_t own = others;
   if (stat("/proc/self/task", &tasks) != 0) return false; /* it has one link for each thread, and two more */
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    own += onstack_load_relaxed(&onstack_slots[i].drain_tid) != 0;
-    own += onstack_load_relaxed(&onstack_slots[i].ticker_tid) != 0;
-  }
-  if (tasks.st_nlink != 2 + own + 1) return false;
+  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return false;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   return readlink("/proc/self/exe", path, sizeof(path)) < 0 && errno == ENOENT;
 }
@@ -8682,14 +8807,14 @@ typedef struct onstack_drain_thread {
   const char *name; /* at most 15 bytes, "onstack-..." */
   pthread_t thread;
   uint32_t *wake; /* futex word that the handler sets to 1 */
-  int32_t *tid;   /* where the thread's id goes once it runs */
+  uint32_t ready; /* futex word: 1 once the thread is known as one of ours */
   uint32_t quit;
   int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
   uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
 } onstack_drain_thread;
 
-/* Starts it with every signal blocked; returns when *tid is known. 0 or -errno. Start only. */
+/* Starts it with every signal blocked; returns when it is known as one of ours (handler/own_threads.h). 0 or -errno. Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
 /* Lets it finish, without waiting. */
@@ -8713,17 +8838,16 @@ static void *drain_thread_main(void *argument) {
     onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
   }
-  onstack_publish(drain->tid, onstack_sys_gettid());
-  onstack_sys_futex_wake((uint32_t *)drain->tid);
+  onstack_own_enter();
+  onstack_publish(&drain->ready, 1u);
+  onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {
     onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
     struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
-  /* Not if it is somebody else's by now: in the child of a sink that forked and returned. */
-  int32_t self = onstack_sys_gettid();
-  onstack_cas(drain->tid, &self, 0);
+  onstack_own_leave();
   return NULL;
 }
 
@@ -8731,14 +8855,13 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
   /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
   for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
-  drain->quit = 0;
-  onstack_store_relaxed(drain->tid, 0);
+  drain->quit = drain->ready = 0;
   /* A new thread inherits its creator's mask; the creator's is put back right after. */
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;
-  while (onstack_observe(drain->tid) == 0) onstack_sys_futex_wait((uint32_t *)drain->tid, 0, &drain_interval);
+  while (onstack_observe(&drain->ready) == 0) onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
   return 0;
 }
 
@@ -12221,17 +12344,32 @@ static void session_ask_child(onstack_session *session) {
   ONSTACK_STOP_EXCEPTIONS;
   session->child_is_new = false;
   if (!session->settings.fork_sink_data) return;
+  onstack_own_close();
   onstack_store_relaxed(&session->slot->sink_tid, onstack_sys_gettid());
   session->settings.sink_data = session->settings.fork_sink_data(session->settings.sink_data);
   onstack_store_relaxed(&session->slot->sink_tid, 0);
 }
 
-uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+/* On a thread of ours: no function of the host's is called from here to onstack_own_close. A thread filter is called in
+   the middle of a scan. */
+static void session_open_own(const onstack_session *session) {
+  const onstack_settings *settings = &session->settings;
+  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
+}
+
+static uint32_t session_deliver(onstack_session *session, uint32_t max) {
+  const onstack_sink sink = session->settings.sink;
+  if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
-  uint32_t handed = onstack_deliver(session->slot, session->settings.sink ? session_sink : NULL, session, max,
-                                    &session->delivered, &session->tally);
+  return onstack_deliver(session->slot, sink ? session_sink : NULL, session, max, &session->delivered, &session->tally);
+}
+
+uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+  uint32_t handed = session_deliver(session, max);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
-  if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
+  if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
+  session_open_own(session);
+  session_tend(session);
   return handed;
 }
 
@@ -12253,7 +12391,7 @@ static uint64_t session_next_look(onstack_session *session) {
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;
-  if (!busy && session->settings.threads && onstack_threads_are_all_ours(0)) session_let_go(session);
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours()) session_let_go(session);
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }
 
@@ -12263,10 +12401,12 @@ uint64_t onstack_session_drain_work(void *data) {
     onstack_publish(&session->drain.quit, 1u);
     return SESSION_LOOK_IDLE_NS;
   }
+  session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
   pthread_mutex_unlock(&session->consumer_lock);
+  onstack_own_close();
   return pause;
 }
 
@@ -12466,7 +12606,6 @@ static int session_start_ticker(onstack_session *session) {
   session->ticking = (onstack_drain_thread){
       .name = "onstack-ticker",
       .wake = &session->ticker_wake,
-      .tid = &slot->ticker_tid,
       .work = onstack_ticker_work,
       .data = &session->ticker,
   };
@@ -12499,7 +12638,6 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .tid = &slot->drain_tid,
       .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
       .work = onstack_session_drain_work,
       .data = session,

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "control/own_threads.h"
 #include "preload/next.h"
 
 typedef int (*host_sigaction)(int, const struct sigaction *, struct sigaction *);
@@ -37,12 +38,18 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
     if (old) *old = host_read();
     return;
   }
+  const bool handles = wanted.sa_handler != SIG_DFL && wanted.sa_handler != SIG_IGN;
+  if (handles) { /* it is not to be called on a thread of ours */
+    onstack_dekker_store(&onstack_own_stands_in.has_host, 1u);
+    onstack_own_wait_closed(SIGPROF);
+  }
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &mask);
   uint32_t turn = onstack_load_relaxed(&host.turn) & ~1u;
   while (!onstack_cas(&host.turn, &turn, turn + 1)) turn &= ~1u;
   onstack_fence_publish();
   struct sigaction before = host.action;
   host.action = wanted;
+  onstack_dekker_store(&onstack_own_stands_in.has_host, (uint32_t)handles);
   onstack_publish(&host.turn, turn + 2);
   onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
   if (old) *old = before;
@@ -79,6 +86,8 @@ void onstack_host_action_begin(void) {
   struct sigaction ours = {.sa_sigaction = host_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
   sigemptyset(&ours.sa_mask);
   if (!next || next(SIGPROF, &ours, &host.action) != 0) return;
+  onstack_own_stands_in.handler = (uint64_t)(uintptr_t)host_handler;
+  onstack_own_stands_in.has_host = host.action.sa_handler != SIG_DFL && host.action.sa_handler != SIG_IGN;
   host.pid = onstack_sys_getpid();
 }
 

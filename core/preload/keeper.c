@@ -4,12 +4,13 @@
 #include "base/atomics.h"
 #include "base/sys.h"
 #include "control/threads.h"
+#include "handler/own_threads.h"
+#include "preload/guard.h"
 #include "preload/report.h"
 #include "preload/sampling.h"
+#include "preload/thread.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -62,6 +63,7 @@ static void keeper_wait(uint32_t *word, uint32_t seen, uint64_t ns) {
 }
 
 static void keeper_begin(keeper_state *state, int number) {
+  onstack_guard_take_own_table();
   state->started = onstack_sampling_start(keeper.settings, number) == 0;
   uint64_t now = keeper_now_ns();
   state->save_pause_ns = KEEPER_SAVE_FIRST_NS;
@@ -122,11 +124,12 @@ static uint64_t keeper_work(keeper_state *state) {
 
 /* A process ends when its last thread does, without any call of exit (main left by pthread_exit, or is the child of a fork
    in another thread). The keeper is one more: what libc would have done in the last thread is done here. */
-static bool keeper_is_alone(void) { return onstack_threads_are_all_ours(1); }
+static bool keeper_is_alone(void) { return onstack_threads_are_all_ours(); }
 
 static void *keeper_main(void *argument) {
   keeper_state state = {0};
   (void)argument;
+  onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
   if (!keeper.settings->toggle) {
     keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
@@ -139,46 +142,29 @@ static void *keeper_main(void *argument) {
   bool alone = false;
   for (;;) {
     uint32_t seen = onstack_observe(&keeper.wake);
+    onstack_own_open(SIGPROF);
     if (onstack_observe(&keeper.end) || (alone = keeper_is_alone())) break;
     uint64_t pause = keeper_work(&state);
+    onstack_own_close();
     keeper_wait(&keeper.wake, seen, pause < KEEPER_LOOK_NS ? pause : KEEPER_LOOK_NS);
   }
+  onstack_own_close();
   keeper_follow_toggles(&state);
   keeper_finish(&state);
   onstack_publish(&keeper.ended, 1u);
   keeper_raise(&keeper.answered);
-  if (!alone) return NULL;
-  onstack_sys_sigprocmask(SIG_SETMASK, &keeper.mask, NULL);
-  exit(0);
-}
-
-static int keeper_create(void) {
-  pthread_t thread;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, KEEPER_STACK_BYTES);
-  int error = pthread_create(&thread, &attributes, keeper_main, NULL);
-  if (error != 0) { /* a host with more thread-local storage than that: the system's own size */
-    pthread_attr_destroy(&attributes);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attributes, keeper_main, NULL);
-  }
-  pthread_attr_destroy(&attributes);
-  return error;
+  onstack_own_leave();
+  if (alone)
+    onstack_guard_exit(keeper.mask);
+  else
+    onstack_guard_end();
+  return NULL;
 }
 
 void onstack_keeper_start(const onstack_settings_of_preload *settings) {
-  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
-  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
-  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
   keeper.settings = settings;
   keeper.pid = onstack_sys_getpid();
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
-  keeper.mask = old;
-  int error = keeper_create();
-  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
   if (error == 0) return;
   keeper.pid = 0;
   onstack_report("cannot make a thread: %s; this process is not profiled", strerror(error));

@@ -3,6 +3,8 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "handler/own_threads.h"
+#include "preload/guard.h"
 #include "preload/host_action.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
@@ -41,6 +43,8 @@ static void lifecycle_fork_child(void) {
   onstack_host_action_forked();
   onstack_sampling_forget();
   onstack_keeper_forget();
+  onstack_guard_forget();
+  onstack_own_after_fork(); /* there may have been no session yet, whose handler does it as well */
   lifecycle_forked = lifecycle_settings.follow;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/report.h"
 
+#include "preload/guard.h"
+
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,9 +24,10 @@ static bool report_is_open(void) {
 }
 
 /* Takes the SIGPIPE that the write raised, if it did: one that was pending before belongs to the host. */
-static void report_write(const char *line, size_t length) {
+void onstack_report_write(const char *line, size_t length) {
   sigset_t pipe, old, pending;
   struct timespec none = {0, 0};
+  if (!report_is_open()) return;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   sigpending(&pending);
@@ -37,12 +40,11 @@ void onstack_report(const char *format, ...) {
   char line[1024] = "onstack: ";
   size_t used = strlen(line);
   va_list arguments;
-  if (!report_is_open()) return;
   va_start(arguments, format);
   int more = vsnprintf(line + used, sizeof(line) - used - 1, format, arguments);
   va_end(arguments);
   if (more < 0) return;
   used = used + (size_t)more < sizeof(line) - 2 ? used + (size_t)more : sizeof(line) - 2;
   line[used++] = '\n';
-  report_write(line, used);
+  if (!onstack_guard_says(line, used)) onstack_report_write(line, used);
 }

@@ -5,6 +5,8 @@
 
 #include "base/defs.h"
 
+#include <stddef.h>
+
 /*
  * Remembers what stderr is. A daemon closes it, and the next file that the host opens gets its number: a line of ours in
  * somebody's database is worse than none, so later lines go out only while descriptor 2 is the same file.
@@ -16,5 +18,8 @@ ONSTACK_INTERNAL void onstack_report_begin(void);
  * Context: ordinary threads.
  */
 ONSTACK_INTERNAL __attribute__((format(printf, 1, 2))) void onstack_report(const char *format, ...);
+
+/* A line that is whole already, by a thread that has the host's descriptors. */
+ONSTACK_INTERNAL void onstack_report_write(const char *line, size_t length);
 
 #endif

@@ -10,6 +10,7 @@
 #include "control/slots.h"
 #include "control/threads.h"
 #include "handler/code_map.h"
+#include "handler/own_threads.h"
 
 #define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
 #define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
@@ -75,17 +76,32 @@ static void session_ask_child(onstack_session *session) {
   ONSTACK_STOP_EXCEPTIONS;
   session->child_is_new = false;
   if (!session->settings.fork_sink_data) return;
+  onstack_own_close();
   onstack_store_relaxed(&session->slot->sink_tid, onstack_sys_gettid());
   session->settings.sink_data = session->settings.fork_sink_data(session->settings.sink_data);
   onstack_store_relaxed(&session->slot->sink_tid, 0);
 }
 
-uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+/* On a thread of ours: no function of the host's is called from here to onstack_own_close. A thread filter is called in
+   the middle of a scan. */
+static void session_open_own(const onstack_session *session) {
+  const onstack_settings *settings = &session->settings;
+  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
+}
+
+static uint32_t session_deliver(onstack_session *session, uint32_t max) {
+  const onstack_sink sink = session->settings.sink;
+  if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
-  uint32_t handed = onstack_deliver(session->slot, session->settings.sink ? session_sink : NULL, session, max,
-                                    &session->delivered, &session->tally);
+  return onstack_deliver(session->slot, sink ? session_sink : NULL, session, max, &session->delivered, &session->tally);
+}
+
+uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+  uint32_t handed = session_deliver(session, max);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
-  if (session_is_here(session) && onstack_observe(&session->running)) session_tend(session);
+  if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
+  session_open_own(session);
+  session_tend(session);
   return handed;
 }
 
@@ -107,7 +123,7 @@ static uint64_t session_next_look(onstack_session *session) {
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;
-  if (!busy && session->settings.threads && onstack_threads_are_all_ours(0)) session_let_go(session);
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours()) session_let_go(session);
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }
 
@@ -117,9 +133,11 @@ uint64_t onstack_session_drain_work(void *data) {
     onstack_publish(&session->drain.quit, 1u);
     return SESSION_LOOK_IDLE_NS;
   }
+  session_open_own(session);
   pthread_mutex_lock(&session->consumer_lock);
   while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
   uint64_t pause = session_next_look(session);
   pthread_mutex_unlock(&session->consumer_lock);
+  onstack_own_close();
   return pause;
 }

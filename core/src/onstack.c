@@ -35,7 +35,6 @@ static int session_start_ticker(onstack_session *session) {
   session->ticking = (onstack_drain_thread){
       .name = "onstack-ticker",
       .wake = &session->ticker_wake,
-      .tid = &slot->ticker_tid,
       .work = onstack_ticker_work,
       .data = &session->ticker,
   };
@@ -68,7 +67,6 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .tid = &slot->drain_tid,
       .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
       .work = onstack_session_drain_work,
       .data = session,

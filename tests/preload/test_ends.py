@@ -78,13 +78,21 @@ def a_host_that_moves_elsewhere():
 @case
 def the_last_thread_ends_without_exit():
     with program(1.2, "pthread_exit", ONSTACK_STATUS="status") as run:
-        equal((run.status, run.errors), (0, ""), "status and errors")
+        equal((run.status, run.output, run.errors), (0, "written at exit", ""), "status, output and errors")
         for function in ("program_parent_work", "program_child_work"):
             about(run.profile().seconds(function), 1.2, function)
         # Code that was loaded then has a file, and stacks through it have their root.
         about(sum(ns for _, ns, stack in run.profile().samples if any("lgamma" in name for name in stack)) / 1e9, 1.2, "libm")
         truncated = int((run.directory / "status").read_text().split(" truncated=")[1].split()[0])
         check(truncated < 20, f"{truncated} stacks are cut")
+
+
+@case
+def no_descriptor_of_ours_is_met():
+    """Sessions, looks around, saves and the status file: all of them open files, and the host never sees a number of theirs."""
+    with program(2.5, "descriptors", ONSTACK_STATUS="status") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors")
+        check(run.profile().samples, "no samples")
 
 
 @case

@@ -8,6 +8,7 @@
 
 #include "control/copies.h"
 #include "control/install.h"
+#include "control/own_threads.h"
 #include "control/trampolines.h"
 
 #include <errno.h>
@@ -78,6 +79,13 @@ int onstack_action_check_signal(int signal) {
   return 0;
 }
 
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
+static void action_judge(onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool nobody = action_is_nobody(below) || below->handler == onstack_own_stands_in.handler;
+  onstack_dekker_store(&action->undisputed, (uint32_t)(nobody && !action->visited));
+}
+
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
                           const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
@@ -91,6 +99,7 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   if (result < 0) return result;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
+  action_judge(action, trampoline);
   onstack_dekker_store(&action->running, 1u);
   return 0;
 }
@@ -185,6 +194,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   onstack_publish(&owner->used, 1u);
   int result = action_rise(signal, owner, trampoline, *found);
   if (result == 0) return 0;
+  onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
   if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) onstack_sys_sigaction(signal, found, NULL);
@@ -310,6 +320,7 @@ static bool action_hand_over(int signal, uint32_t trampoline, const struct onsta
   if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
   theirs->ours = heir;
+  action_judge(theirs, chosen);
   action_give(signal, &heir, now);
   return true;
 }
@@ -350,6 +361,8 @@ void onstack_action_release(int signal) {
   }
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions = 0;
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_own_wait_closed(signal); /* a foreign handler, or SIG_DFL, is not to be met on a thread of ours */
   onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
   action_leave(signal, owner);
   onstack_copies_unlock(locked);
@@ -375,6 +388,7 @@ void onstack_action_after_fork(void) {
     action_owner *owner = &action_owners[signal];
     struct onstack_kernel_sigaction now;
     owner->sessions = 0;
+    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
     onstack_dekker_store(&onstack_actions[signal].running, 0u);
     if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
     if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;

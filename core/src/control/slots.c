@@ -14,6 +14,7 @@
 #include "control/vdso.h"
 #include "handler/clock.h"
 #include "handler/memory_pipe.h"
+#include "handler/own_threads.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -106,7 +107,6 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
-  slot->drain_tid = slot->ticker_tid = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
@@ -175,8 +175,6 @@ void onstack_slot_give_back(onstack_slot *slot) {
   onstack_threads_clear(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
-  onstack_store_relaxed(&slot->drain_tid, 0);
-  onstack_store_relaxed(&slot->ticker_tid, 0);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
     if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
@@ -205,10 +203,11 @@ void onstack_slots_after_fork(void) {
     slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
-    slot->drain_tid = slot->sink_tid = slot->ticker_tid = 0;
+    slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
   onstack_timers_held = 0;
+  onstack_own_after_fork();
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   onstack_memory_pipe_after_fork();

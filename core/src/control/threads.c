@@ -3,6 +3,7 @@
 
 #include "base/exceptions.h"
 #include "handler/clock.h"
+#include "handler/own_threads.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -63,15 +64,6 @@ static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   onstack_thread_write_end(record);
 }
 
-/* Our own threads, of every session: they block the signal and would only collect pending ticks. */
-static bool threads_is_own(uint32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid ||
-        onstack_load_relaxed(&onstack_slots[i].ticker_tid) == (int32_t)tid)
-      return true;
-  return false;
-}
-
 /* The host's function: it may be asked under the control lock, so what it starts or stops is refused (CONTEXT). */
 static bool threads_is_wanted(const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
   ONSTACK_STOP_EXCEPTIONS;
@@ -100,7 +92,7 @@ int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings
   for (errno = 0; (entry = readdir(directory)); errno = 0) {
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
     listed += tid != 0;
-    if (tid == 0 || (!settings->own_threads && threads_is_own(tid)) || onstack_thread_find(&slot->threads, tid)) continue;
+    if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
     threads_adopt(slot, settings, tid);
   }
   int result = -errno;
@@ -233,16 +225,11 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-bool onstack_threads_are_all_ours(uint32_t others) {
+bool onstack_threads_are_all_ours(void) {
   struct stat tasks;
   char path[8];
-  nlink_t own = others;
   if (stat("/proc/self/task", &tasks) != 0) return false; /* it has one link for each thread, and two more */
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    own += onstack_load_relaxed(&onstack_slots[i].drain_tid) != 0;
-    own += onstack_load_relaxed(&onstack_slots[i].ticker_tid) != 0;
-  }
-  if (tasks.st_nlink != 2 + own + 1) return false;
+  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return false;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   return readlink("/proc/self/exe", path, sizeof(path)) < 0 && errno == ENOENT;
 }

@@ -47,11 +47,10 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
 
 /*
- * True if nothing is left of the process but our own threads, `others` more that are ours as well, and a first thread
- * that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
+ * True if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
  * /proc, or beside another library's thread. Any thread.
  */
-ONSTACK_INTERNAL bool onstack_threads_are_all_ours(uint32_t others);
+ONSTACK_INTERNAL bool onstack_threads_are_all_ours(void);
 
 /* Records in use. Any thread. */
 ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "handler/own_threads.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,17 +17,16 @@ static void *drain_thread_main(void *argument) {
     onstack_kernel_sigset set = ONSTACK_SIGBIT(drain->unblocked_signal);
     onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
   }
-  onstack_publish(drain->tid, onstack_sys_gettid());
-  onstack_sys_futex_wake((uint32_t *)drain->tid);
+  onstack_own_enter();
+  onstack_publish(&drain->ready, 1u);
+  onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {
     onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
     struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
-  /* Not if it is somebody else's by now: in the child of a sink that forked and returned. */
-  int32_t self = onstack_sys_gettid();
-  onstack_cas(drain->tid, &self, 0);
+  onstack_own_leave();
   return NULL;
 }
 
@@ -34,14 +34,13 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
   /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
   for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
-  drain->quit = 0;
-  onstack_store_relaxed(drain->tid, 0);
+  drain->quit = drain->ready = 0;
   /* A new thread inherits its creator's mask; the creator's is put back right after. */
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;
-  while (onstack_observe(drain->tid) == 0) onstack_sys_futex_wait((uint32_t *)drain->tid, 0, &drain_interval);
+  while (onstack_observe(&drain->ready) == 0) onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
   return 0;
 }
 

@@ -11,14 +11,14 @@ typedef struct onstack_drain_thread {
   const char *name; /* at most 15 bytes, "onstack-..." */
   pthread_t thread;
   uint32_t *wake; /* futex word that the handler sets to 1 */
-  int32_t *tid;   /* where the thread's id goes once it runs */
+  uint32_t ready; /* futex word: 1 once the thread is known as one of ours */
   uint32_t quit;
   int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
   uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
 } onstack_drain_thread;
 
-/* Starts it with every signal blocked; returns when *tid is known. 0 or -errno. Start only. */
+/* Starts it with every signal blocked; returns when it is known as one of ours (handler/own_threads.h). 0 or -errno. Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
 /* Lets it finish, without waiting. */

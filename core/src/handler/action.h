@@ -53,6 +53,7 @@ typedef struct onstack_action {
   uint64_t swallowed;
   uint64_t late;
   uint64_t looped;
+  uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];

@@ -12,6 +12,7 @@
 #include "handler/copy.h"
 #include "handler/go_labels.h"
 #include "handler/labels.h"
+#include "handler/own_threads.h"
 #include "handler/registers.h"
 #include "handler/slot.h"
 
@@ -134,13 +135,6 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
 }
 
-/* Our drain threads; some of them may leave the signal open (own_threads of another session). */
-static ONSTACK_HANDLER bool entry_is_own(uint32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].drain_tid) == (int32_t)tid) return true;
-  return false;
-}
-
 /* Counts the ticks of a signal; what one sample may not stand for goes to `unattributed`. Returns the weight. */
 static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const siginfo_t *info) {
   uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
@@ -187,7 +181,7 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
   uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
-  if (!record && !slot->own_threads && entry_is_own(tid)) return;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (!entry_has_room(slot, context)) {
     if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, info));
     return;

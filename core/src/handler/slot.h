@@ -44,10 +44,8 @@ typedef struct onstack_slot {
   uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t wanted;   /* a record asks for stack bounds */
   int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
-  int32_t drain_tid; /* our own thread; it is not sampled. 0: none */
   bool copy_works;
   bool ticker; /* no timers: control/ticker.h. Relaxed: start sets it while the drain thread looks */
-  int32_t ticker_tid;
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/guard.h"
+
+#include "base/atomics.h"
+#include "handler/memory.h"
+#include "handler/own_threads.h"
+#include "preload/report.h"
+#include "preload/thread.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#define GUARD_STACK_BYTES ((size_t)64 << 10)
+#define GUARD_LINE 1024
+
+/* linux/close_range.h, since 5.9; the number is the same on every architecture. */
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#define GUARD_CLOSE_RANGE_UNSHARE 2u
+
+typedef enum guard_wish { GUARD_SAY, GUARD_END, GUARD_EXIT } guard_wish;
+
+/* Written by the keeper before it raises `wishes`, read by the guard behind it. */
+static struct {
+  int32_t keeper;     /* the thread with a table of its own; 0: nobody has one */
+  uint32_t known;     /* futex; 1 once the guard is known as one of ours */
+  uint32_t wishes;    /* futex */
+  uint32_t fulfilled; /* futex; how many of them */
+  guard_wish wish;
+  onstack_kernel_sigset mask;
+  size_t length;
+  char line[GUARD_LINE];
+} guard;
+
+/* Until the word is another one than `old`; each has one writer, which raises it by one. */
+static void guard_await_change(uint32_t *word, uint32_t old) {
+  while (onstack_observe(word) == old) onstack_sys_futex_wait(word, old, NULL);
+}
+
+static void guard_raise(uint32_t *word) {
+  onstack_publish(word, onstack_load_relaxed(word) + 1);
+  onstack_sys_futex_wake(word);
+}
+
+static void *guard_main(void *argument) {
+  (void)argument;
+  onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-guard");
+  onstack_own_enter();
+  guard_raise(&guard.known);
+  for (;;) {
+    guard_await_change(&guard.wishes, guard.fulfilled);
+    if (guard.wish != GUARD_SAY) break;
+    onstack_report_write(guard.line, guard.length);
+    guard_raise(&guard.fulfilled);
+  }
+  onstack_own_leave();
+  if (guard.wish == GUARD_END) return NULL;
+  onstack_sys_sigprocmask(SIG_SETMASK, &guard.mask, NULL);
+  exit(0);
+}
+
+static bool guard_copy_works(void) {
+  uint64_t words[2] = {1, 2}, copy[2];
+  return onstack_memory_copy_pair((uint64_t)(uintptr_t)words, copy);
+}
+
+void onstack_guard_take_own_table(void) {
+  if (guard.keeper != 0 || !guard_copy_works()) return;
+  if (onstack_preload_thread(GUARD_STACK_BYTES, guard_main, NULL) != 0) return;
+  guard_await_change(&guard.known, 0);
+  /* Not unshare(): the copy leaves out what is to be closed, so none of the host's files stays open because of us. (Before
+     Linux 6.12 the first 64 are copied and closed at once.) The guard shares the old table, so it is not closed itself. */
+  if (onstack_sys_call3(SYS_close_range, 0, (long)~0u, GUARD_CLOSE_RANGE_UNSHARE) == 0)
+    guard.keeper = onstack_sys_gettid();
+  else
+    onstack_guard_end();
+}
+
+bool onstack_guard_says(const char *line, size_t length) {
+  if (guard.keeper == 0 || guard.keeper != onstack_sys_gettid()) return false;
+  guard.length = length < GUARD_LINE ? length : GUARD_LINE;
+  memcpy(guard.line, line, guard.length);
+  guard.wish = GUARD_SAY;
+  guard_raise(&guard.wishes);
+  guard_await_change(&guard.fulfilled, guard.wishes - 1);
+  return true;
+}
+
+void onstack_guard_exit(onstack_kernel_sigset mask) {
+  if (guard.keeper == 0) {
+    onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
+    exit(0);
+  }
+  guard.mask = mask;
+  guard.wish = GUARD_EXIT;
+  guard_raise(&guard.wishes);
+}
+
+void onstack_guard_end(void) {
+  guard.wish = GUARD_END;
+  guard_raise(&guard.wishes);
+}
+
+void onstack_guard_forget(void) { memset(&guard, 0, sizeof(guard)); }

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The keeper opens files all the time: mappings, symbols, thread names, profiles. A host that closes descriptor 0 and
+ * opens a file to get it back, or a child that looks at which descriptors it was given, must not meet ours there. So the
+ * keeper, and the session's threads that it makes, leave the host's table of descriptors for an empty one of their own.
+ *
+ * What has to be done among the host's is done by the guard, a thread "onstack-guard" that sleeps until then: the line on
+ * stderr, and libc's exit when the host's last thread has ended. While it lives, so does the host's table.
+ */
+#ifndef ONSTACK_PRELOAD_GUARD_H
+#define ONSTACK_PRELOAD_GUARD_H
+
+#include "base/sys.h"
+
+#include <stddef.h>
+
+/*
+ * The calling thread gets a table of its own, and those that it makes from now on; a second call does nothing. Not where
+ * the kernel cannot (before 5.9), where there is no guard to be had, or where stacks have to be read by a pipe, whose
+ * descriptor is used on the host's threads: then all stays as it is. Context: the keeper.
+ */
+ONSTACK_INTERNAL void onstack_guard_take_own_table(void);
+
+/* A line for stderr, written before this returns. False: the caller shares the host's descriptors and does it itself. */
+ONSTACK_INTERNAL bool onstack_guard_says(const char *line, size_t length);
+
+/* As the host's last thread, with that signal mask: exit(0). Does not return where there is no guard; else the guard does
+   it when the caller has returned. */
+ONSTACK_INTERNAL void onstack_guard_exit(onstack_kernel_sigset mask);
+
+/* The keeper has ended: the guard is not needed any more. */
+ONSTACK_INTERNAL void onstack_guard_end(void);
+
+/* In the child of a fork, where the thread does not exist. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_guard_forget(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "preload/thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+static int thread_create(size_t stack_bytes, void *(*run)(void *)) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (stack_bytes > 0) pthread_attr_setstacksize(&attributes, stack_bytes);
+  int error = pthread_create(&thread, &attributes, run, NULL);
+  pthread_attr_destroy(&attributes);
+  return error;
+}
+
+int onstack_preload_thread(size_t stack_bytes, void *(*run)(void *), onstack_kernel_sigset *mask) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
+  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  if (mask) *mask = old;
+  int error = thread_create(stack_bytes, run);
+  if (error != 0) error = thread_create(0, run); /* a host with more thread-local storage than that: the system's own size */
+  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  return error;
+}

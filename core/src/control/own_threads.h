@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The other side of handler/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_OWN_THREADS_H
+#define ONSTACK_CONTROL_OWN_THREADS_H
+
+#include "handler/own_threads.h"
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than some 50 ms. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+#endif

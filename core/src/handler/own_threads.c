@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/own_threads.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+#include "handler/action.h"
+
+#include <signal.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
+
+void onstack_own_enter(void) {
+  int32_t self = onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t expected = 0;
+    if (onstack_cas(&onstack_own_threads[i].tid, &expected, self)) return;
+  }
+}
+
+static onstack_own_thread *own_find(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
+  return NULL;
+}
+
+void onstack_own_leave(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (own) onstack_publish(&own->tid, 0);
+}
+
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return true;
+  return false;
+}
+
+uint32_t onstack_own_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
+  return count;
+}
+
+void onstack_own_open(int32_t signal) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || own->open != 0) return;
+  /* Before the look: who takes the handler away says so first and then looks here. */
+  onstack_dekker_store(&own->open, signal);
+  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+    onstack_dekker_store(&own->open, 0);
+    return;
+  }
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void onstack_own_close(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || onstack_load_relaxed(&own->open) == 0) return;
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_dekker_store(&own->open, 0);
+}
+
+void onstack_own_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0};
+}

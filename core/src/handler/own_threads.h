@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
+ * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
+ *
+ * But a process-wide tick that falls due on a thread which blocks its signal goes to another one, and ends that one's
+ * poll() or pause() with EINTR: an idle program would be woken by our own work. So while one of them works for the
+ * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
+ * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
+ */
+#ifndef ONSTACK_HANDLER_OWN_THREADS_H
+#define ONSTACK_HANDLER_OWN_THREADS_H
+
+#include "base/defs.h"
+
+#define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
+
+typedef struct onstack_own_thread {
+  int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
+  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/action.c takes the action away) */
+} onstack_own_thread;
+
+ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+
+/* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_enter(void);
+ONSTACK_INTERNAL void onstack_own_leave(void);
+
+/* Signal-safe. */
+ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
+ONSTACK_INTERNAL uint32_t onstack_own_count(void);
+
+/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
+ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
+ONSTACK_INTERNAL void onstack_own_close(void);
+
+/* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
+typedef struct onstack_own_stand_in {
+  uint64_t handler; /* 0: there is none */
+  uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
+} onstack_own_stand_in;
+ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
+
+/* In the child of a fork, which has none of them. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_own_after_fork(void);
+
+#endif
