@@ -530,18 +530,32 @@ typedef struct action_delivery {
   int signal;
 } action_delivery;
 
+/*
+ * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
+ * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
+ * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
+ */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_deliver(
     const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
+  onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
+  if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
+  /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
+  const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
+  bool narrower = (wanted & everything) != everything;
+  onstack_kernel_sigset ours = 0;
+  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
   if (found->flags & (uint64_t)SA_SIGINFO)
     ((action_info)(uintptr_t)found->handler)(signal, info, context);
   else
     ((action_plain)(uintptr_t)found->handler)(signal);
+  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
 /*
  * On the interrupted stack. A signal that comes meanwhile and has SA_ONSTACK must not begin at the top of the alternate
  * stack, where the frames are that we came from, down to `used`: it gets what is left below them, if that is enough for
- * anything, or comes here.
+ * anything, or comes here. Every signal is blocked until that is so, and again before it ends: in between, with our stack
+ * pointer here, the kernel would take the alternate stack for free.
  */
 static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(const action_delivery *to, uint64_t used) {
   stack_t whole, rest;
@@ -597,28 +611,6 @@ static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sig
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
 }
 
-/*
- * Our handler runs with every signal blocked, so that nothing can nest over a claimed ring entry. An owner that asked
- * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
- * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed. The same holds for the
- * stack.
- */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_call(
-    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context, uint64_t stack) {
-  onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
-  if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
-  /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
-  const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
-  bool narrower = (wanted & everything) != everything;
-  onstack_kernel_sigset ours = 0;
-  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
-  if (stack)
-    action_deliver_on(stack, found, signal, info, context);
-  else
-    action_deliver(found, signal, info, context);
-  if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
-}
-
 static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   uint32_t fresh = 0;
   if (!found || found->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
@@ -644,7 +636,10 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
   uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
-  if (takes) action_call(&found->action, signal, info, context, stack);
+  if (stack)
+    action_deliver_on(stack, &found->action, signal, info, context);
+  else if (takes)
+    action_deliver(&found->action, signal, info, context);
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
   action_leave_flight(place, trampoline, level);
   return found || first;

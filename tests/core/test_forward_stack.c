@@ -127,6 +127,39 @@ Test(forward_stack, a_signal_meanwhile_spares_our_frames) {
   check_alternate();
 }
 
+static pthread_t sends_to;
+static uint32_t sending, plain_calls;
+static void *sends_all_the_time(void *data) {
+  (void)data;
+  while (__atomic_load_n(&sending, __ATOMIC_RELAXED)) pthread_kill(sends_to, SIGUSR1);
+  return NULL;
+}
+
+static void plain_owner(int signal) {
+  (void)signal;
+  __atomic_add_fetch(&plain_calls, 1u, __ATOMIC_RELAXED);
+}
+
+/* At every instant of the way to the other stack and back. */
+Test(forward_stack, a_storm_of_signals_meanwhile_spares_our_frames) {
+  struct sigaction another = {.sa_handler = nested, .sa_flags = SA_ONSTACK | SA_RESTART}, plain = {.sa_handler = plain_owner};
+  pthread_t sender;
+  cr_assert_eq(sigaction(SIGUSR1, &another, NULL), 0);
+  use_alternate();
+  cr_assert_eq(sigaction(SIGPROF, &plain, NULL), 0);
+  onstack_session *session = t_start(NULL);
+  sends_to = pthread_self();
+  sending = 1;
+  pthread_create(&sender, NULL, sends_all_the_time, NULL);
+  const uint32_t rounds = 100000 * t_repeat();
+  for (uint32_t i = 0; i < rounds; i++) raise(SIGPROF);
+  __atomic_store_n(&sending, 0u, __ATOMIC_RELAXED);
+  pthread_join(sender, NULL);
+  t_finish(session);
+  cr_assert_eq(plain_calls, rounds);
+  check_alternate();
+}
+
 /* The same signal comes in again from another stack than the one on which it is under way. */
 Test(forward_stack, an_owner_that_chains_from_there_is_no_circle) {
   use_alternate();
