@@ -170,3 +170,46 @@ static void sequences(int copies) {
 Test(owners, come_and_go_above_one_copy, .timeout = 200) { sequences(1); }
 Test(owners, come_and_go_above_two_copies, .timeout = 200) { sequences(2); }
 Test(owners, come_and_go_above_three_copies, .timeout = 200) { sequences(3); }
+
+/* ---- one that comes and leaves at the very instants in which we change the action ---- */
+
+static uint32_t hasty, hasty_found_itself, hasty_stays, hasty_visits;
+
+static void hasty_owner(int signal, siginfo_t *info, void *context) { (void)signal, (void)info, (void)context; }
+
+static void *comes_and_leaves(void *data) {
+  struct sigaction mine = {.sa_sigaction = hasty_owner, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK}, below;
+  (void)data;
+  while (__atomic_load_n(&hasty, __ATOMIC_RELAXED)) {
+    /* Where it left as we put it back, it is there for an instant: there is no compare and swap of actions. */
+    sigaction(SIGPROF, NULL, &below);
+    hasty_found_itself += below.sa_sigaction == hasty_owner;
+    for (int looks = 0; looks < 100 && below.sa_sigaction == hasty_owner; looks++) {
+      t_sleep(0.01);
+      sigaction(SIGPROF, NULL, &below);
+    }
+    if (below.sa_sigaction == hasty_owner) {
+      hasty_stays = 1;
+      break;
+    }
+    sigaction(SIGPROF, &mine, &below);
+    for (unsigned wait = hasty_visits++ % 64; wait > 0; wait--) __asm__ volatile("");
+    sigaction(SIGPROF, &below, NULL);
+    t_sleep(0.00002); /* one that comes again between two system calls of ours can find what we put back */
+  }
+  return NULL;
+}
+
+Test(owners, come_and_leave_at_every_instant_of_start_and_stop) {
+  pthread_t thread;
+  onstack_options options = t_options(100, NULL, NULL);
+  t_deadline(200);
+  signal(SIGPROF, SIG_IGN);
+  hasty = 1;
+  pthread_create(&thread, NULL, comes_and_leaves, NULL);
+  for (unsigned i = 0; i < 1500 * t_repeat(); i++) t_finish(t_start(&options));
+  __atomic_store_n(&hasty, 0u, __ATOMIC_RELAXED);
+  pthread_join(thread, NULL);
+  cr_log_info("%u visits, %u times put back for an instant", hasty_visits, hasty_found_itself);
+  cr_assert_eq(hasty_stays, 0u, "an owner that had left was installed again after %u visits", hasty_visits);
+}

@@ -94,8 +94,13 @@ static void owners_alone(int signal, siginfo_t *info, void *context) {
   signals_arrive(info);
 }
 
+static uint32_t owners_reading; /* handlers of a visit that has ended must not read what the next one has found */
+
 static void owners_chains(int signal, siginfo_t *info, void *context) {
-  owners_below.sa_sigaction(signal, info, context);
+  __atomic_add_fetch(&owners_reading, 1u, __ATOMIC_SEQ_CST);
+  void (*below)(int, siginfo_t *, void *) = owners_below.sa_sigaction;
+  __atomic_sub_fetch(&owners_reading, 1u, __ATOMIC_SEQ_CST);
+  below(signal, info, context);
 }
 
 static bool owners_are(const struct sigaction *action) {
@@ -137,6 +142,7 @@ void soak_run_owners(soak_worker *worker) {
     sigaction(SIGPROF, NULL, &found);
     if (owners_are(&found)) soak_fail("an owner that has left is installed again");
     else {
+      while (__atomic_load_n(&owners_reading, __ATOMIC_SEQ_CST) != 0) soak_sleep(0.001);
       owners_below = found;
       sigaction(SIGPROF, &mine, &found);
       owners_stay(&worker->seed);

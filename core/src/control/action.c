@@ -57,6 +57,18 @@ static bool action_is_same(const struct onstack_kernel_sigaction *a, const struc
   return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+/*
+ * In place of `now`; who came at that very moment is put back. It may have left again meanwhile, or another one may have
+ * come: so until what a change of ours replaced is what we had put there last.
+ */
+static void action_exchange(int signal, const struct onstack_kernel_sigaction *to, const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction put = *to, expected = *now, was;
+  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !action_is_same(&was, &expected)) {
+    expected = put;
+    put = was;
+  }
+}
+
 /* The table's entry for an action, fresh (a one-shot not yet spent); NULL when the table is full. */
 static onstack_found *action_keep(const struct onstack_kernel_sigaction *action) {
   onstack_found *kept = NULL;
@@ -163,12 +175,14 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
   for (;;) {
     struct onstack_kernel_sigaction was;
     onstack_copy *copy;
+    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
+      trampoline = onstack_trampoline_another(action, trampoline);
     int result = action_install(signal, owner, trampoline, &now, &was);
     if (result < 0 || action_is_same(&was, &now)) return result;
     result = action_meet(&was, &copy);
     trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
     if (trampoline == action->current) return 0;
-    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_sys_sigaction(signal, &was, NULL), result;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
     onstack_trampoline_correct(action, trampoline);
     now = action->ours;
   }
@@ -197,7 +211,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
-  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) onstack_sys_sigaction(signal, found, NULL);
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) action_exchange(signal, found, &now);
   return result;
 }
 
@@ -272,10 +286,25 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
   return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
-/* In place of `now`, which is ours. An owner that came at that very moment stays: ours, that it found, passes on. */
-static void action_give(int signal, const struct onstack_kernel_sigaction *to, const struct onstack_kernel_sigaction *now) {
+/*
+ * At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. Who came at that very
+ * moment stays, below a trampoline of ours that passes on: put back as it was, it could have left meanwhile, and the next
+ * one would find it installed. What has found the trampoline in between can be told what it stands for (action_rise).
+ */
+static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
+                        const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
-  if (onstack_sys_sigaction(signal, to, &was) == 0 && !action_is_same(&was, now)) onstack_sys_sigaction(signal, &was, NULL);
+  onstack_copy *copy;
+  if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
+  uint32_t trampoline = ONSTACK_TRAMPOLINES;
+  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  if (trampoline < ONSTACK_TRAMPOLINES)
+    action_rise(signal, owner, trampoline, *to);
+  else
+    action_exchange(signal, &was, to);
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_dekker_store(&onstack_actions[signal].running, 0u);
+  return false;
 }
 
 /*
@@ -283,17 +312,16 @@ static void action_give(int signal, const struct onstack_kernel_sigaction *to, c
  * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
  * then: elsewhere that moment would eat another profiler's ticks.
  */
-static void action_restore(int signal, const action_owner *owner, const struct onstack_kernel_sigaction *found,
+static void action_restore(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
                            const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction ignore = *found;
   if (found->handler != action_default) {
-    action_give(signal, found, now);
+    action_give(signal, owner, found, now);
     return;
   }
   ignore.handler = action_ignore;
   ignore.mask = action_mark(owner);
-  action_give(signal, &ignore, now);
-  action_give(signal, found, &ignore);
+  if (action_give(signal, owner, &ignore, now)) action_give(signal, owner, found, &ignore);
 }
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
@@ -309,7 +337,7 @@ static struct onstack_kernel_sigaction action_heir(const onstack_action *action,
  * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
  * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
  */
-static bool action_hand_over(int signal, uint32_t trampoline, const struct onstack_kernel_sigaction *now) {
+static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline, const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
@@ -321,11 +349,11 @@ static bool action_hand_over(int signal, uint32_t trampoline, const struct onsta
   onstack_trampoline_use(theirs, chosen);
   theirs->ours = heir;
   action_judge(theirs, chosen);
-  action_give(signal, &heir, now);
+  action_give(signal, owner, &heir, now);
   return true;
 }
 
-static void action_bequeath(int signal, const action_owner *owner, uint32_t trampoline,
+static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline,
                             const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
   struct onstack_kernel_sigaction heir = action_heir(action, trampoline);
@@ -338,7 +366,7 @@ static void action_bequeath(int signal, const action_owner *owner, uint32_t tram
 
 /* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
    has put something back a moment ago is no heir. */
-static void action_leave(int signal, const action_owner *owner) {
+static void action_leave(int signal, action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
   uint32_t trampoline = action->current;
   struct onstack_kernel_sigaction now;
@@ -350,7 +378,7 @@ static void action_leave(int signal, const action_owner *owner) {
   if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
     trampoline = action_put_back(signal, &now, copy);
   action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!action_hand_over(signal, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
+  if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
 }
 
 void onstack_action_release(int signal) {

@@ -6,7 +6,7 @@
 #include "handler/own_threads.h"
 
 /* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than some 50 ms. */
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
 ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
 
 #endif

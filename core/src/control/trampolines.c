@@ -35,15 +35,25 @@ static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline
  * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
  * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
  */
-uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
-  uint32_t best = 0;
+static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
+  uint32_t best = except == 0;
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (i == except) continue;
     if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
     if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
   }
   trampoline_publish(&action->below[best], below);
   return best;
+}
+
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
+}
+
+uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
+  const onstack_below below = action->below[trampoline];
+  return trampoline_choose(action, &below, trampoline);
 }
 
 void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {

@@ -13,6 +13,10 @@ ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, ons
    longest ago; from now on a signal that comes in by it is passed on to that. */
 ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
 
+/* Another one that stands for the same, to be installed in its place: who comes at that very moment has found the one that
+   was there, and leaves by it. */
+ONSTACK_INTERNAL uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline);
+
 /* It is installed now, and whoever comes next finds it. */
 ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t trampoline);
 
