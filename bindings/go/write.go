@@ -46,6 +46,9 @@ func (p *Profile) TakeTo(w io.Writer) (int64, error) {
 // finish turns what the core wrote into what people read.
 func (s *profileState) finish(raw []byte, w io.Writer) (int64, error) {
 	parsed, err := profile.ParseUncompressed(raw)
+	if err == nil {
+		err = parsed.CheckValid() // pprof writes what it would not read
+	}
 	if err != nil {
 		return 0, fmt.Errorf("onstack: the core wrote a profile that cannot be read: %w", err)
 	}
