@@ -747,12 +747,14 @@ typedef struct onstack_stack_range {
 typedef struct onstack_thread {
   uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
   int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint32_t unanswered; /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
+  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
   uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t next_range; /* the range that is replaced next; housekeeping only */
-  uint32_t ticked;     /* 1: its timer has ticked since housekeeping looked at its name last */
+  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
+  uint32_t due;        /* the first of them, in us of the thread's clock; once stop has looked: how many have been due */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
@@ -1055,6 +1057,14 @@ ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *reco
 /* Deletes a record's timer, if it has one. Start, stop and housekeeping. Signal-safe. */
 ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
 
+/*
+ * The books at stop, for a record with a timer: a thread that has not had the processor since its last tick was due, or
+ * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, before the timers are
+ * deleted, how many have been due; then, when no handler is inside any more, how many of these are missing.
+ */
+ONSTACK_INTERNAL void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
+
 /* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
@@ -1124,28 +1134,75 @@ static ONSTACK_HANDLER void clock_delete(int32_t timer) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
+static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
+  return slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+}
+
+static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock_of(slot, tid), (long)&now) < 0) return false;
+  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return true;
+}
+
+/* What is not armed has nothing due (onstack_clock_missing). */
+static ONSTACK_HANDLER void clock_forget_due(onstack_thread *record) {
+  onstack_store_relaxed(&record->ticks, 0u);
+  onstack_store_relaxed(&record->due, 0u);
+}
+
+/* Before it is set: a tick that came before its time would make the books wrong. False: the thread has ended. */
+static ONSTACK_HANDLER bool clock_note_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid, uint64_t first) {
+  uint64_t now;
+  if (!clock_read(slot, tid, &now)) return false;
+  onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u));
+  return true;
+}
+
+void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  int32_t timer = onstack_load_relaxed(&record->timer);
+  uint32_t ticks = onstack_load_relaxed(&record->ticks);
+  uint64_t now;
+  if (timer < 0) return;
+  uint32_t due = ticks;
+  if (timer != ONSTACK_THREAD_BY_TICKER && clock_read(slot, tid, &now)) {
+    /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
+    uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
+    int32_t late = (int32_t)((uint32_t)(now / 1000u) - onstack_load_relaxed(&record->due) - (uint32_t)came);
+    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
+  }
+  onstack_store_relaxed(&record->due, due);
+}
+
+uint32_t onstack_clock_missing(const onstack_thread *record) {
+  int32_t missing = (int32_t)(onstack_load_relaxed(&record->due) - onstack_load_relaxed(&record->ticks));
+  return missing > 0 ? (uint32_t)missing : 0;
+}
+
 ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
+  clock_forget_due(record);
   if (slot->ticker) {
     onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
     onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
     return;
   }
   bool quota = clock_take_quota();
-  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
-  if (!quota || clock_create(clock, slot->signal, tid, cookie, &timer) < 0) {
+  if (!quota || clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) < 0) {
     if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
     onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
+  const uint64_t first = onstack_clock_random(slot, record, tid);
+  const bool lives = clock_note_due(slot, record, tid, first);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
-  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns),
-                                           clock_timespec(onstack_clock_random(slot, record, tid))};
-  if (onstack_sys_timer_settime(timer, &spec) < 0) {
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
+  if (!lives || onstack_sys_timer_settime(timer, &spec) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
+    clock_forget_due(record);
     onstack_clock_disarm(record);
     return;
   }
@@ -1159,8 +1216,8 @@ ONSTACK_HANDLER void onstack_clock_disarm(onstack_thread *record) {
 
 ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
-  if (timer < 0 || onstack_add_relaxed(&record->unanswered, 1u) + 1 < CLOCK_DOUBT) return false;
-  onstack_store_relaxed(&record->unanswered, 0u);
+  if (timer < 0 || onstack_add_relaxed(&record->unanswered, (uint8_t)1) + 1u < CLOCK_DOUBT) return false;
+  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
   struct onstack_kernel_itimerspec spec;
   if (onstack_sys_timer_gettime(timer, &spec) < 0) return false;
   /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
@@ -1660,11 +1717,17 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const sigi
   return weight;
 }
 
+/* Compared with what was due when the session stops; wraps. */
+static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
+  uint32_t overruns = info->si_overrun > 0 ? (uint32_t)info->si_overrun : 0;
+  onstack_store_relaxed(&record->ticks, onstack_load_relaxed(&record->ticks) + 1 + overruns);
+}
+
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, info);
-  onstack_store_relaxed(&record->unanswered, 0u);
-  onstack_store_relaxed(&record->ticked, 1u);
+  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+  entry_count_own(record, info);
   if (entry_has_room(slot, context))
     entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
   else
@@ -1726,6 +1789,7 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
     uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
     onstack_add_relaxed(&slot->counters.ticks, ticks);
     onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
+    entry_count_own(tick->record, info);
   } else {
     onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
   }
@@ -3050,7 +3114,9 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
     if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
     onstack_thread *record = &table->records[index];
     onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
-    onstack_store_relaxed(&record->unanswered, 0u);
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+    onstack_store_relaxed(&record->ticks, 0u);
+    onstack_store_relaxed(&record->due, 0u);
     return record;
   }
   return NULL;
@@ -3066,6 +3132,7 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
+  record->looked = 0;
   onstack_store_relaxed(&record->refused.low, (uint64_t)0);
   onstack_store_relaxed(&record->refused.high, (uint64_t)0);
   onstack_thread_write_end(record);
@@ -5926,7 +5993,7 @@ static void code_map_place(onstack_thread *record, const onstack_stack_range *an
       replaces = true;
     }
   }
-  if (!replaces) record->next_range = at + 1;
+  if (!replaces) record->next_range = (uint8_t)(at + 1);
   onstack_store_relaxed(&record->ranges[at].low, answer->low);
   onstack_store_relaxed(&record->ranges[at].high, answer->high);
 }
@@ -7226,6 +7293,9 @@ ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
 /* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
 
+/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
+ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
+
 /*
  * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
  * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
@@ -8145,6 +8215,7 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
+  onstack_threads_count_missing(slot);
   onstack_action_release(settings->signal);
 }
 
@@ -8321,8 +8392,7 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
 }
 
 static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  (void)slot;
-  (void)tid;
+  onstack_clock_count_due(slot, record, tid);
   onstack_clock_disarm(record);
 }
 
@@ -8363,6 +8433,16 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
+static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_counters *counters = &onstack_slots[slot->index].counters;
+  uint64_t missing = onstack_clock_missing(record);
+  (void)tid;
+  onstack_add_relaxed(&counters->ticks, missing);
+  onstack_add_relaxed(&counters->dropped_stopping, missing);
+}
+
+void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
+
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;
   onstack_clock_disarm(record);
@@ -8393,7 +8473,7 @@ static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint
   if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
   onstack_clock_disarm(record);
   onstack_clock_arm(&onstack_slots[slot->index], record, tid);
-  onstack_store_relaxed(&record->ticked, 1u); /* its name is another one, too */
+  record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
 }
 
 /* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
@@ -8406,11 +8486,12 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     return;
   }
   onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
-  if (onstack_load_relaxed(&record->ticked) == 0) {
+  uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->ticks);
+  if (ticks == record->looked) {
     threads_doubt(slot, record, tid);
     return;
   }
-  onstack_store_relaxed(&record->ticked, 0u); /* before the look: a tick meanwhile brings another one */
+  record->looked = ticks; /* before the look: a tick meanwhile brings another one */
   if (threads_read_name(tid, name)) threads_set_name(record, name);
 }
 
@@ -8492,11 +8573,11 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_tick
   info.si_timerid = ONSTACK_THREAD_BY_TICKER;
   info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
   info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
-  onstack_store_relaxed(&record->unanswered, 1u); /* before the handler can take it back */
+  onstack_store_relaxed(&record->unanswered, (uint8_t)1); /* before the handler can take it back */
   if (ticker_queue(mark->tid, slot->signal, &info) == 0)
     mark->sent_ns += (int64_t)(ticks * slot->period_ns);
   else
-    onstack_store_relaxed(&record->unanswered, 0u); /* it has ended, or the queue is full: the next round tries again */
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
 }
 
 static void ticker_visit(onstack_ticker *ticker, uint32_t index) {

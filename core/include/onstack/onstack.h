@@ -296,7 +296,8 @@ typedef struct onstack_stats {
   uint64_t dropped_ring_full; /* the sink was slower than the ticks */
   uint64_t dropped_no_stack;  /* too little room on the signal stack for the unwinder */
   uint64_t dropped_unwinder;  /* the unwinder returned no frame */
-  uint64_t dropped_stopping;  /* the tick came while the session was being stopped */
+  uint64_t dropped_stopping;  /* due, but not come when the session was stopped, or come meanwhile: of threads that had
+                                 not had the processor since, and of those that block the signal */
   uint64_t dropped_sink;      /* samples (not ticks) that the sink refused */
   uint64_t truncated;         /* samples whose stack did not reach its root */
   uint64_t truncated_by[16];  /* the same by ONSTACK_TRUNCATED_* */

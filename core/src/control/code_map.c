@@ -106,7 +106,7 @@ static void code_map_place(onstack_thread *record, const onstack_stack_range *an
       replaces = true;
     }
   }
-  if (!replaces) record->next_range = at + 1;
+  if (!replaces) record->next_range = (uint8_t)(at + 1);
   onstack_store_relaxed(&record->ranges[at].low, answer->low);
   onstack_store_relaxed(&record->ranges[at].high, answer->high);
 }

@@ -130,8 +130,7 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
 }
 
 static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  (void)slot;
-  (void)tid;
+  onstack_clock_count_due(slot, record, tid);
   onstack_clock_disarm(record);
 }
 
@@ -172,6 +171,16 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
+static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_counters *counters = &onstack_slots[slot->index].counters;
+  uint64_t missing = onstack_clock_missing(record);
+  (void)tid;
+  onstack_add_relaxed(&counters->ticks, missing);
+  onstack_add_relaxed(&counters->dropped_stopping, missing);
+}
+
+void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
+
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;
   onstack_clock_disarm(record);
@@ -202,7 +211,7 @@ static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint
   if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
   onstack_clock_disarm(record);
   onstack_clock_arm(&onstack_slots[slot->index], record, tid);
-  onstack_store_relaxed(&record->ticked, 1u); /* its name is another one, too */
+  record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
 }
 
 /* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
@@ -215,11 +224,12 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     return;
   }
   onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
-  if (onstack_load_relaxed(&record->ticked) == 0) {
+  uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->ticks);
+  if (ticks == record->looked) {
     threads_doubt(slot, record, tid);
     return;
   }
-  onstack_store_relaxed(&record->ticked, 0u); /* before the look: a tick meanwhile brings another one */
+  record->looked = ticks; /* before the look: a tick meanwhile brings another one */
   if (threads_read_name(tid, name)) threads_set_name(record, name);
 }
 

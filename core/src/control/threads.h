@@ -34,6 +34,9 @@ ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
 /* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
 ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
 
+/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
+ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
+
 /*
  * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
  * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.

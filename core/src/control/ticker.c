@@ -50,11 +50,11 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_tick
   info.si_timerid = ONSTACK_THREAD_BY_TICKER;
   info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
   info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
-  onstack_store_relaxed(&record->unanswered, 1u); /* before the handler can take it back */
+  onstack_store_relaxed(&record->unanswered, (uint8_t)1); /* before the handler can take it back */
   if (ticker_queue(mark->tid, slot->signal, &info) == 0)
     mark->sent_ns += (int64_t)(ticks * slot->period_ns);
   else
-    onstack_store_relaxed(&record->unanswered, 0u); /* it has ended, or the queue is full: the next round tries again */
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
 }
 
 static void ticker_visit(onstack_ticker *ticker, uint32_t index) {

@@ -61,28 +61,75 @@ static ONSTACK_HANDLER void clock_delete(int32_t timer) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
+static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
+  return slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+}
+
+static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock_of(slot, tid), (long)&now) < 0) return false;
+  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return true;
+}
+
+/* What is not armed has nothing due (onstack_clock_missing). */
+static ONSTACK_HANDLER void clock_forget_due(onstack_thread *record) {
+  onstack_store_relaxed(&record->ticks, 0u);
+  onstack_store_relaxed(&record->due, 0u);
+}
+
+/* Before it is set: a tick that came before its time would make the books wrong. False: the thread has ended. */
+static ONSTACK_HANDLER bool clock_note_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid, uint64_t first) {
+  uint64_t now;
+  if (!clock_read(slot, tid, &now)) return false;
+  onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u));
+  return true;
+}
+
+void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  int32_t timer = onstack_load_relaxed(&record->timer);
+  uint32_t ticks = onstack_load_relaxed(&record->ticks);
+  uint64_t now;
+  if (timer < 0) return;
+  uint32_t due = ticks;
+  if (timer != ONSTACK_THREAD_BY_TICKER && clock_read(slot, tid, &now)) {
+    /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
+    uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
+    int32_t late = (int32_t)((uint32_t)(now / 1000u) - onstack_load_relaxed(&record->due) - (uint32_t)came);
+    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
+  }
+  onstack_store_relaxed(&record->due, due);
+}
+
+uint32_t onstack_clock_missing(const onstack_thread *record) {
+  int32_t missing = (int32_t)(onstack_load_relaxed(&record->due) - onstack_load_relaxed(&record->ticks));
+  return missing > 0 ? (uint32_t)missing : 0;
+}
+
 ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
+  clock_forget_due(record);
   if (slot->ticker) {
     onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
     onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
     return;
   }
   bool quota = clock_take_quota();
-  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
-  if (!quota || clock_create(clock, slot->signal, tid, cookie, &timer) < 0) {
+  if (!quota || clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) < 0) {
     if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
     onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
+  const uint64_t first = onstack_clock_random(slot, record, tid);
+  const bool lives = clock_note_due(slot, record, tid, first);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
-  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns),
-                                           clock_timespec(onstack_clock_random(slot, record, tid))};
-  if (onstack_sys_timer_settime(timer, &spec) < 0) {
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
+  if (!lives || onstack_sys_timer_settime(timer, &spec) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
+    clock_forget_due(record);
     onstack_clock_disarm(record);
     return;
   }
@@ -96,8 +143,8 @@ ONSTACK_HANDLER void onstack_clock_disarm(onstack_thread *record) {
 
 ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
-  if (timer < 0 || onstack_add_relaxed(&record->unanswered, 1u) + 1 < CLOCK_DOUBT) return false;
-  onstack_store_relaxed(&record->unanswered, 0u);
+  if (timer < 0 || onstack_add_relaxed(&record->unanswered, (uint8_t)1) + 1u < CLOCK_DOUBT) return false;
+  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
   struct onstack_kernel_itimerspec spec;
   if (onstack_sys_timer_gettime(timer, &spec) < 0) return false;
   /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */

@@ -28,6 +28,14 @@ ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *reco
 /* Deletes a record's timer, if it has one. Start, stop and housekeeping. Signal-safe. */
 ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
 
+/*
+ * The books at stop, for a record with a timer: a thread that has not had the processor since its last tick was due, or
+ * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, before the timers are
+ * deleted, how many have been due; then, when no handler is inside any more, how many of these are missing.
+ */
+ONSTACK_INTERNAL void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
+
 /* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);

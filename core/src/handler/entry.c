@@ -146,11 +146,17 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const sigi
   return weight;
 }
 
+/* Compared with what was due when the session stops; wraps. */
+static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
+  uint32_t overruns = info->si_overrun > 0 ? (uint32_t)info->si_overrun : 0;
+  onstack_store_relaxed(&record->ticks, onstack_load_relaxed(&record->ticks) + 1 + overruns);
+}
+
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, info);
-  onstack_store_relaxed(&record->unanswered, 0u);
-  onstack_store_relaxed(&record->ticked, 1u);
+  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+  entry_count_own(record, info);
   if (entry_has_room(slot, context))
     entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
   else
@@ -212,6 +218,7 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
     uint64_t ticks = 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
     onstack_add_relaxed(&slot->counters.ticks, ticks);
     onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
+    entry_count_own(tick->record, info);
   } else {
     onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
   }

@@ -74,7 +74,9 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
     if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
     onstack_thread *record = &table->records[index];
     onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
-    onstack_store_relaxed(&record->unanswered, 0u);
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+    onstack_store_relaxed(&record->ticks, 0u);
+    onstack_store_relaxed(&record->due, 0u);
     return record;
   }
   return NULL;
@@ -90,6 +92,7 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
+  record->looked = 0;
   onstack_store_relaxed(&record->refused.low, (uint64_t)0);
   onstack_store_relaxed(&record->refused.high, (uint64_t)0);
   onstack_thread_write_end(record);

@@ -37,12 +37,14 @@ typedef struct onstack_stack_range {
 typedef struct onstack_thread {
   uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
   int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint32_t unanswered; /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
+  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
   uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t next_range; /* the range that is replaced next; housekeeping only */
-  uint32_t ticked;     /* 1: its timer has ticked since housekeeping looked at its name last */
+  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
+  uint32_t due;        /* the first of them, in us of the thread's clock; once stop has looked: how many have been due */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */

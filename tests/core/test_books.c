@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Ticks that were due and never came: threads that waited for a processor when the session ended, or block the signal. */
+#include "support.h"
+
+#include <math.h>
+
+TestSuite(books, .init = t_setup);
+
+#define THREADS 64
+
+static uint32_t burning;
+static int32_t tids[THREADS];
+static void *burns(void *data) {
+  __atomic_store_n((int32_t *)data, onstack_sys_gettid(), __ATOMIC_RELEASE);
+  while (__atomic_load_n(&burning, __ATOMIC_RELAXED))
+    for (volatile int i = 0; i < 20000; i++) continue;
+  return NULL;
+}
+
+static double their_cpu(void) {
+  double sum = 0;
+  for (int i = 0; i < THREADS; i++) sum += t_cpu_of(tids[i]);
+  return sum;
+}
+
+/* All ticks that were due stand in the books, to within what chance gives: each thread's phase is its own. */
+Test(books, threads_that_wait_for_a_processor_at_the_end) {
+  pthread_t threads[THREADS];
+  onstack_options options = t_options(250, NULL, NULL);
+  const double period = 1.0 / 250;
+  for (unsigned round = 0; round < t_repeat(); round++) {
+    burning = 1;
+    for (int i = 0; i < THREADS; i++) {
+      tids[i] = 0;
+      pthread_create(&threads[i], NULL, burns, &tids[i]);
+      while (__atomic_load_n(&tids[i], __ATOMIC_ACQUIRE) == 0) t_sleep(0.001);
+    }
+    double before[2] = {their_cpu()};
+    onstack_session *session = t_start(&options);
+    before[1] = their_cpu();
+    t_sleep(1.5);
+    double after[2] = {their_cpu()};
+    onstack_stats stats = t_finish(session);
+    after[1] = their_cpu();
+    burning = 0;
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    double chance = 5 * sqrt(THREADS / 12.0) + 2; /* the main thread has a tick or two */
+    double least = (after[0] - before[1]) / period - chance, most = (after[1] - before[0]) / period + chance;
+    cr_log_info("%lu ticks (%lu when it stopped), %.0f to %.0f due", stats.ticks, stats.dropped_stopping, least, most);
+    cr_assert(stats.ticks >= least && stats.ticks <= most, "%lu ticks (%lu when it stopped), %.0f to %.0f were due",
+              stats.ticks, stats.dropped_stopping, least, most);
+  }
+}
+
+static double blocked_cpu;
+static void *burns_blocked(void *data) {
+  sigset_t every;
+  (void)data;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, NULL);
+  while (__atomic_load_n(&burning, __ATOMIC_RELAXED) < 2) t_sleep(0.001);
+  t_burn(0.5);
+  blocked_cpu = t_thread_cpu();
+  __atomic_store_n(&burning, 3u, __ATOMIC_RELEASE);
+  while (__atomic_load_n(&burning, __ATOMIC_RELAXED)) t_sleep(0.001);
+  return NULL;
+}
+
+/* It has no sample, and its time is not silently gone. */
+Test(books, a_thread_that_blocks_the_signal) {
+  pthread_t thread;
+  onstack_options options = t_options(100, NULL, NULL);
+  burning = 1;
+  pthread_create(&thread, NULL, burns_blocked, NULL);
+  t_sleep(0.05);
+  onstack_session *session = t_start(&options);
+  __atomic_store_n(&burning, 2u, __ATOMIC_RELAXED);
+  while (__atomic_load_n(&burning, __ATOMIC_ACQUIRE) != 3) t_sleep(0.005);
+  onstack_stats stats = t_finish(session);
+  burning = 0;
+  pthread_join(thread, NULL);
+  cr_assert_float_eq((double)stats.dropped_stopping, blocked_cpu * 100, 4, "%lu ticks of %.3f s", stats.dropped_stopping,
+                     blocked_cpu);
+}
+
+/* And nothing is counted twice: one thread that burns and then waits has no tick left over. */
+Test(books, a_thread_that_sleeps_at_the_end) {
+  onstack_options options = t_options(100, NULL, NULL);
+  for (unsigned round = 0; round < 2 * t_repeat(); round++) {
+    double begin = t_thread_cpu();
+    onstack_session *session = t_start(&options);
+    t_burn(0.2);
+    t_sleep(0.01);
+    onstack_stats stats = t_finish(session);
+    double ticks = (t_thread_cpu() - begin) * 100;
+    cr_assert_leq(stats.dropped_stopping, 1u);
+    cr_assert_float_eq((double)stats.ticks, ticks, 3, "%lu ticks, %.1f were due", stats.ticks, ticks);
+  }
+}
