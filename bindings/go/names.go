@@ -33,6 +33,9 @@ func (d demangler) name(system string) string {
 		if len(name) >= longestName && name != system { // cut, perhaps inside a character
 			name = strings.ToValidUTF8(name, "") + "..."
 		}
+		if name == "" { // "_RC_" stands for nothing
+			name = system
+		}
 		d[system] = name
 	}
 	return name
