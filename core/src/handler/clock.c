@@ -78,24 +78,23 @@ static ONSTACK_HANDLER void clock_forget_due(onstack_thread *record) {
   onstack_store_relaxed(&record->due, 0u);
 }
 
-/* Before it is set: a tick that came before its time would make the books wrong. False: the thread has ended. */
-static ONSTACK_HANDLER bool clock_note_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid, uint64_t first) {
+/* Before it is set: a tick that came before its time would make the books wrong. 0: not known, where a filter refuses the
+   system call. */
+static ONSTACK_HANDLER void clock_note_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid, uint64_t first) {
   uint64_t now;
-  if (!clock_read(slot, tid, &now)) return false;
-  onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u));
-  return true;
+  if (clock_read(slot, tid, &now)) onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u) | 1u);
 }
 
 void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
-  uint32_t ticks = onstack_load_relaxed(&record->ticks);
+  const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
   uint64_t now;
   if (timer < 0) return;
   uint32_t due = ticks;
-  if (timer != ONSTACK_THREAD_BY_TICKER && clock_read(slot, tid, &now)) {
+  if (first != 0 && clock_read(slot, tid, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
     uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
-    int32_t late = (int32_t)((uint32_t)(now / 1000u) - onstack_load_relaxed(&record->due) - (uint32_t)came);
+    int32_t late = (int32_t)((uint32_t)(now / 1000u) - first - (uint32_t)came);
     if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
   }
   onstack_store_relaxed(&record->due, due);
@@ -123,11 +122,11 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     return;
   }
   const uint64_t first = onstack_clock_random(slot, record, tid);
-  const bool lives = clock_note_due(slot, record, tid, first);
+  clock_note_due(slot, record, tid, first);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
-  if (!lives || onstack_sys_timer_settime(timer, &spec) < 0) {
+  if (onstack_sys_timer_settime(timer, &spec) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
     clock_forget_due(record);
     onstack_clock_disarm(record);
