@@ -30,6 +30,10 @@ static struct sigaction host_read(void) {
   return copy;
 }
 
+static bool host_handles(const struct sigaction *action) {
+  return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
+}
+
 void onstack_host_action_change(const struct sigaction *action, struct sigaction *old) {
   onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, mask;
   struct sigaction wanted;
@@ -38,7 +42,7 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
     if (old) *old = host_read();
     return;
   }
-  const bool handles = wanted.sa_handler != SIG_DFL && wanted.sa_handler != SIG_IGN;
+  const bool handles = host_handles(&wanted);
   if (handles) { /* it is not to be called on a thread of ours */
     onstack_dekker_store(&onstack_own_stands_in.has_host, 1u);
     onstack_own_wait_closed(SIGPROF);
@@ -72,7 +76,7 @@ static void host_call(const struct sigaction *action, int signal, siginfo_t *inf
 
 static void host_handler(int signal, siginfo_t *info, void *context) {
   struct sigaction action = host_read();
-  if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) return;
+  if (!host_handles(&action)) return;
   if (action.sa_flags & (int)SA_RESETHAND) {
     struct sigaction reset = action;
     reset.sa_handler = SIG_DFL;
@@ -87,7 +91,7 @@ void onstack_host_action_begin(void) {
   sigemptyset(&ours.sa_mask);
   if (!next || next(SIGPROF, &ours, &host.action) != 0) return;
   onstack_own_stands_in.handler = (uint64_t)(uintptr_t)host_handler;
-  onstack_own_stands_in.has_host = host.action.sa_handler != SIG_DFL && host.action.sa_handler != SIG_IGN;
+  onstack_own_stands_in.has_host = host_handles(&host.action);
   host.pid = onstack_sys_getpid();
 }
 

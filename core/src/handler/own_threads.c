@@ -18,7 +18,7 @@ void onstack_own_enter(void) {
   }
 }
 
-static onstack_own_thread *own_find(int32_t tid) {
+static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
     if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
   return NULL;
@@ -29,11 +29,7 @@ void onstack_own_leave(void) {
   if (own) onstack_publish(&own->tid, 0);
 }
 
-ONSTACK_HANDLER bool onstack_own_is(int32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
-    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return true;
-  return false;
-}
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid) != NULL; }
 
 uint32_t onstack_own_count(void) {
   uint32_t count = 0;
