@@ -737,6 +737,7 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
 #define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
 #define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/ticker.h sends the ticks */
 #define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
+#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
 typedef struct onstack_stack_range {
@@ -754,7 +755,7 @@ typedef struct onstack_thread {
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
   uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  uint32_t due;        /* the first of them, in us of the thread's clock; once stop has looked: how many have been due */
+  uint32_t due;        /* the first of them, in us of the thread's clock; where `timer` says SETTLED: how many have been due */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
@@ -1059,10 +1060,11 @@ ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
 
 /*
  * The books at stop, for a record with a timer: a thread that has not had the processor since its last tick was due, or
- * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, before the timers are
- * deleted, how many have been due; then, when no handler is inside any more, how many of these are missing.
+ * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, when nobody arms any more,
+ * how many have been due, and the timer is deleted; then, when no handler is inside any more, how many of these are
+ * missing. Stop only.
  */
-ONSTACK_INTERNAL void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
 ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
 
 /* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
@@ -1158,7 +1160,7 @@ static ONSTACK_HANDLER void clock_note_due(const onstack_slot *slot, onstack_thr
   if (clock_read(slot, tid, &now)) onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u) | 1u);
 }
 
-void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
   const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
   uint64_t now;
@@ -1171,9 +1173,12 @@ void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, u
     if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
   }
   onstack_store_relaxed(&record->due, due);
+  onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
+  clock_delete(timer);
 }
 
 uint32_t onstack_clock_missing(const onstack_thread *record) {
+  if (onstack_load_relaxed(&record->timer) != ONSTACK_THREAD_SETTLED) return 0;
   int32_t missing = (int32_t)(onstack_load_relaxed(&record->due) - onstack_load_relaxed(&record->ticks));
   return missing > 0 ? (uint32_t)missing : 0;
 }
@@ -8209,7 +8214,6 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_clock_stop_process(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
   onstack_threads_count_missing(slot);
   onstack_action_release(settings->signal);
 }
@@ -8365,14 +8369,21 @@ bool onstack_threads_need_scan(const onstack_settings *settings) {
   return major < 6 || (major == 6 && minor < 4);
 }
 
-void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
+/* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
+   mark and waits, or we see its state. */
+static bool threads_scan_begin(onstack_slot *slot) {
   onstack_dekker_store(&slot->scanning, 1u);
+  return onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
+}
+
+static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+
+void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
+  const bool may = threads_scan_begin(slot);
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
-  /* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING)
-    onstack_threads_arm_all(slot, settings);
-  onstack_dekker_store(&slot->scanning, 0u);
+  if (may) onstack_threads_arm_all(slot, settings);
+  threads_scan_end(slot);
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
@@ -8385,17 +8396,6 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
     if (tid != 0) visit(slot, &slot->threads.records[i], tid);
   }
 }
-
-static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_clock_count_due(slot, record, tid);
-  onstack_clock_disarm(record);
-}
-
-/*
- * A handler that saw RUNNING just before may be arming its thread at this very moment, so the timers are deleted before
- * the wait (to end the flow of ticks) and once more after it (to catch that one).
- */
-void onstack_threads_disarm_all(onstack_slot *slot) { threads_each(slot, threads_disarm); }
 
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   struct timespec pause = {0, 50000};
@@ -8410,10 +8410,16 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
   }
 }
 
-void onstack_threads_wait_idle(onstack_slot *slot) {
+/*
+ * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
+ * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
+ */
+void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, threads_wait);
+  threads_each(slot, onstack_clock_settle);
 }
+
+void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
 
 bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
@@ -8466,9 +8472,13 @@ static bool threads_blocks(uint32_t tid, int32_t signal) {
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
   if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
-  onstack_clock_disarm(record);
-  onstack_clock_arm(&onstack_slots[slot->index], record, tid);
-  record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  onstack_slot *mine = &onstack_slots[slot->index];
+  if (threads_scan_begin(mine)) {
+    onstack_clock_disarm(record);
+    onstack_clock_arm(mine, record, tid);
+    record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  }
+  threads_scan_end(mine);
 }
 
 /* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for

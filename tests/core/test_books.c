@@ -97,3 +97,67 @@ Test(books, a_thread_that_sleeps_at_the_end) {
     cr_assert_float_eq((double)stats.ticks, ticks, 3, "%lu ticks, %.1f were due", stats.ticks, ticks);
   }
 }
+
+/* ---- timers that are made at the instant of a stop: what they leave behind must not be taken for ticks ---- */
+
+static void *sleeps(void *data) {
+  (void)data;
+  while (__atomic_load_n(&burning, __ATOMIC_RELAXED)) t_sleep(0.02);
+  return NULL;
+}
+
+/* On the wall clock a look at the threads arms those anew that have had no tick: here all of them, in the first look. */
+Test(books, a_look_at_sleeping_threads_while_it_stops, .timeout = 100) {
+  pthread_t threads[4 * THREADS];
+  onstack_options options = t_options(4, NULL, NULL);
+  options.clock = ONSTACK_CLOCK_WALL;
+  signal(SIGPROF, SIG_DFL); /* a timer that is left over kills */
+  burning = 1;
+  for (int i = 0; i < 4 * THREADS; i++) pthread_create(&threads[i], NULL, sleeps, NULL);
+  for (unsigned round = 0; round < 40 * t_repeat(); round++) {
+    double begin = t_now();
+    onstack_session *session = t_start(&options);
+    t_sleep(0.05 + 0.0005 * (round % 20));
+    onstack_stats stats = t_finish(session);
+    double most = (4 * THREADS + 2) * (1 + 4 * (t_now() - begin));
+    cr_assert(stats.ticks <= most, "round %u: %lu ticks (%lu when it stopped), at most %.0f were due", round, stats.ticks,
+              stats.dropped_stopping, most);
+  }
+  burning = 0;
+  for (int i = 0; i < 4 * THREADS; i++) pthread_join(threads[i], NULL);
+}
+
+static void *comes_and_goes(void *data) {
+  (void)data;
+  t_burn(0.003);
+  return NULL;
+}
+
+static void *makes_threads(void *data) {
+  pthread_t threads[8];
+  (void)data;
+  while (__atomic_load_n(&burning, __ATOMIC_RELAXED)) {
+    for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, comes_and_goes, NULL);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+  }
+  return NULL;
+}
+
+/* On the CPU clock new threads arm themselves in the handler of the process tick. */
+Test(books, new_threads_while_it_stops, .timeout = 100) {
+  pthread_t thread;
+  onstack_options options = t_options(10000, NULL, NULL);
+  burning = 1;
+  pthread_create(&thread, NULL, makes_threads, NULL);
+  for (unsigned round = 0; round < 200 * t_repeat(); round++) {
+    double begin = t_process_cpu();
+    onstack_session *session = t_start(&options);
+    t_sleep(0.005);
+    onstack_stats stats = t_finish(session);
+    double most = (t_process_cpu() - begin) * 10000 + 100;
+    cr_assert(stats.ticks <= most, "round %u: %lu ticks (%lu when it stopped), at most %.0f were due", round, stats.ticks,
+              stats.dropped_stopping, most);
+  }
+  burning = 0;
+  pthread_join(thread, NULL);
+}

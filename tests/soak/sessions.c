@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COPIES 2
 
@@ -76,6 +77,13 @@ static onstack_walk_result sessions_walk(void *data, const onstack_registers *re
 static const onstack_unwinder sessions_unwinder = {.size = sizeof(onstack_unwinder), .name = "soak", .walk = sessions_walk};
 
 /* ---- the books ---- */
+
+/* What a session can have had in its time, with twice as much for chance and overruns: ticks that nobody had are seen. */
+static bool sessions_too_many(const onstack_stats *s, const onstack_options *o, double seconds) {
+  double each = (double)o->frequency * seconds + 2;
+  double busy = o->clock == ONSTACK_CLOCK_WALL ? (double)s->threads_seen : (double)sysconf(_SC_NPROCESSORS_ONLN);
+  return (double)s->ticks > 2 * (each * busy + (double)s->threads_seen) + 1000;
+}
 
 static const char *sessions_wrong(const onstack_stats *s, const sessions_sink *sink) {
   uint64_t truncated = 0;
@@ -146,6 +154,7 @@ static const char *sessions_run(const soak_core *core, onstack_options *options,
   onstack_stats stats = {.size = sizeof(stats)};
   onstack_session *session;
   onstack_profile *profile = options->sink == onstack_profile_sink ? options->sink_data : NULL;
+  const double began = soak_now();
   if ((*result = sessions_start(core, options, &session)) != 0) return "start";
   for (double end = soak_now() + seconds; soak_now() < end && !soak_resting;) {
     soak_sleep(0.01);
@@ -155,6 +164,7 @@ static const char *sessions_run(const soak_core *core, onstack_options *options,
   if ((*result = core->stats(session, &stats)) != 0) return "stats";
   sessions_add(&stats);
   const char *wrong = sessions_wrong(&stats, profile ? NULL : options->sink_data);
+  if (!wrong && sessions_too_many(&stats, options, soak_now() - began)) wrong = "ticks that nobody had";
   if ((*result = core->stop(session)) != ONSTACK_E_STOPPED) return "a second stop";
   if ((*result = core->release(session)) != 0) return "free";
   if (!wrong && profile) {

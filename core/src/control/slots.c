@@ -166,7 +166,6 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_clock_stop_process(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  onstack_threads_disarm_all(slot); /* what a handler armed that was inside just now */
   onstack_threads_count_missing(slot);
   onstack_action_release(settings->signal);
 }

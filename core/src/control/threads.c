@@ -108,14 +108,21 @@ bool onstack_threads_need_scan(const onstack_settings *settings) {
   return major < 6 || (major == 6 && minor < 4);
 }
 
-void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
+/* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
+   mark and waits, or we see its state. */
+static bool threads_scan_begin(onstack_slot *slot) {
   onstack_dekker_store(&slot->scanning, 1u);
+  return onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
+}
+
+static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+
+void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
+  const bool may = threads_scan_begin(slot);
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
-  /* Pairs with onstack_threads_wait_scanned: stop sees the mark and waits, or we see its state. */
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING)
-    onstack_threads_arm_all(slot, settings);
-  onstack_dekker_store(&slot->scanning, 0u);
+  if (may) onstack_threads_arm_all(slot, settings);
+  threads_scan_end(slot);
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
@@ -128,17 +135,6 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
     if (tid != 0) visit(slot, &slot->threads.records[i], tid);
   }
 }
-
-static void threads_disarm(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_clock_count_due(slot, record, tid);
-  onstack_clock_disarm(record);
-}
-
-/*
- * A handler that saw RUNNING just before may be arming its thread at this very moment, so the timers are deleted before
- * the wait (to end the flow of ticks) and once more after it (to catch that one).
- */
-void onstack_threads_disarm_all(onstack_slot *slot) { threads_each(slot, threads_disarm); }
 
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   struct timespec pause = {0, 50000};
@@ -153,10 +149,16 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
   }
 }
 
-void onstack_threads_wait_idle(onstack_slot *slot) {
+/*
+ * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
+ * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
+ */
+void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, threads_wait);
+  threads_each(slot, onstack_clock_settle);
 }
+
+void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
 
 bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
@@ -209,9 +211,13 @@ static bool threads_blocks(uint32_t tid, int32_t signal) {
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
   if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
-  onstack_clock_disarm(record);
-  onstack_clock_arm(&onstack_slots[slot->index], record, tid);
-  record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  onstack_slot *mine = &onstack_slots[slot->index];
+  if (threads_scan_begin(mine)) {
+    onstack_clock_disarm(record);
+    onstack_clock_arm(mine, record, tid);
+    record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  }
+  threads_scan_end(mine);
 }
 
 /* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for

@@ -85,7 +85,7 @@ static ONSTACK_HANDLER void clock_note_due(const onstack_slot *slot, onstack_thr
   if (clock_read(slot, tid, &now)) onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u) | 1u);
 }
 
-void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = onstack_load_relaxed(&record->timer);
   const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
   uint64_t now;
@@ -98,9 +98,12 @@ void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, u
     if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
   }
   onstack_store_relaxed(&record->due, due);
+  onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
+  clock_delete(timer);
 }
 
 uint32_t onstack_clock_missing(const onstack_thread *record) {
+  if (onstack_load_relaxed(&record->timer) != ONSTACK_THREAD_SETTLED) return 0;
   int32_t missing = (int32_t)(onstack_load_relaxed(&record->due) - onstack_load_relaxed(&record->ticks));
   return missing > 0 ? (uint32_t)missing : 0;
 }

@@ -30,10 +30,11 @@ ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
 
 /*
  * The books at stop, for a record with a timer: a thread that has not had the processor since its last tick was due, or
- * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, before the timers are
- * deleted, how many have been due; then, when no handler is inside any more, how many of these are missing.
+ * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, when nobody arms any more,
+ * how many have been due, and the timer is deleted; then, when no handler is inside any more, how many of these are
+ * missing. Stop only.
  */
-ONSTACK_INTERNAL void onstack_clock_count_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
 ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
 
 /* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and

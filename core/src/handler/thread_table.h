@@ -27,6 +27,7 @@
 #define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
 #define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/ticker.h sends the ticks */
 #define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
+#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
 typedef struct onstack_stack_range {
@@ -44,7 +45,7 @@ typedef struct onstack_thread {
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
   uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  uint32_t due;        /* the first of them, in us of the thread's clock; once stop has looked: how many have been due */
+  uint32_t due;        /* the first of them, in us of the thread's clock; where `timer` says SETTLED: how many have been due */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
