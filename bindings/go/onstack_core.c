@@ -352,6 +352,13 @@ typedef struct onstack_action {
   uint64_t late;
   uint64_t looped;
   uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
+  /* A trampoline is being installed: its number and one, else 0. Somebody may have come or left since the look by which it
+     was chosen, and the thread that installs it may be waiting for a processor: until that thread has set it right, a
+     handler goes by what the kernel says that was replaced. */
+  uint32_t changing;
+  uint64_t expected; /* the handler that the look had found */
+  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
+  onstack_found replaced[ONSTACK_TRAMPOLINES];
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
@@ -430,6 +437,14 @@ ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
 /* What a copy has of one signal. `copy` is any copy, this one too. */
 static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
   return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
 }
 
 /* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
@@ -620,6 +635,31 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
+static ONSTACK_HANDLER onstack_found *action_below(const onstack_action *action, uint32_t trampoline, uint32_t level) {
+  return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
+}
+
+/*
+ * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
+ * left, and what it put back tells whose turn it is; or one has come. The change may end meanwhile: then what is published
+ * is right.
+ */
+static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint64_t was = *(const volatile uint64_t *)&action->replaced[trampoline].action.handler;
+  const uint64_t expected = onstack_load_relaxed(&action->expected);
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
+    return action_below(action, trampoline, level);
+  const onstack_copy *copy = &onstack_copy_self;
+  for (uint32_t i = 0; copy; i++) {
+    const uint32_t theirs = onstack_trampoline_at(copy, was);
+    if (theirs < ONSTACK_TRAMPOLINES) return action_below(onstack_copy_action(copy, signal), theirs, level);
+    copy = i < ONSTACK_COPIES ? onstack_observe(&onstack_copy_self.others[i]) : NULL;
+  }
+  return level == 0 ? &action->replaced[trampoline] : action_below(action, trampoline, level - 1);
+}
+
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
                                                                              uint32_t trampoline) {
@@ -628,8 +668,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   bool first;
   uint32_t place = action_find_flight(context, frame);
   uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_found *found =
-      level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
+  onstack_found *found = onstack_observe(&action->changing) == trampoline + 1
+                             ? action_replaced(signal, trampoline, level)
+                             : action_below(action, trampoline, level);
   bool takes = action_takes_signals(found);
   /* Counted once for each signal. */
   if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
@@ -4606,7 +4647,8 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 /*
  * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART) and every signal blocked. `*installed` is the
  * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Returns 0 or -errno, and then nothing has changed.
+ * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
+ * Returns 0 or -errno, and then nothing has changed.
  */
 ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
                                      struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
@@ -4647,8 +4689,8 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
 
-/* What is installed was not what it should have been: it stands for the same as `right` from now on. */
-ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t right);
+/* What is installed was not what it should have been: that lies below it from now on. */
+ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, const onstack_below *right);
 
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
@@ -4656,9 +4698,6 @@ ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const o
 static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
   return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
 }
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-ONSTACK_INTERNAL uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler);
 
 #endif
 
@@ -4749,6 +4788,18 @@ static void action_judge(onstack_action *action, uint32_t trampoline) {
   onstack_dekker_store(&action->undisputed, (uint32_t)(nobody && !action->visited));
 }
 
+/* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
+static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
+                                                            const struct onstack_kernel_sigaction *now) {
+  onstack_publish(&action->changing, 0u); /* pairs with action_replaced */
+  onstack_store_relaxed(&action->expected, now->handler);
+  action->replaced[trampoline] = (onstack_found){*now, 0};
+  onstack_publish(&action->changing, trampoline + 1);
+  return &action->replaced[trampoline].action;
+}
+
+static void action_change_end(onstack_action *action) { onstack_publish(&action->changing, 0u); }
+
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
                           const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
@@ -4758,8 +4809,10 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
   if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
-  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, was);
+  struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
+  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
   if (result < 0) return result;
+  *was = *replaced;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
   action_judge(action, trampoline);
@@ -4821,7 +4874,7 @@ static uint32_t action_answer(int signal, action_owner *owner, const struct onst
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
  */
-static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+static int action_climb(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
@@ -4834,9 +4887,15 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
     trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_correct(action, trampoline);
+    onstack_trampoline_correct(action, &action->below[trampoline]);
     now = action->ours;
   }
+}
+
+static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+  int result = action_climb(signal, owner, trampoline, now);
+  action_change_end(&onstack_actions[signal]);
+  return result;
 }
 
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
@@ -4983,6 +5042,19 @@ static struct onstack_kernel_sigaction action_heir(const onstack_action *action,
   return heir;
 }
 
+/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
+static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
+  const onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
+  onstack_copy *copy;
+  uint32_t trampoline = ONSTACK_TRAMPOLINES;
+  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  if (trampoline < ONSTACK_TRAMPOLINES)
+    onstack_trampoline_correct(theirs, &action->below[trampoline]);
+  else
+    action_exchange(signal, &was, &theirs->ours);
+}
+
 /*
  * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
  * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
@@ -4996,11 +5068,14 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
   struct onstack_kernel_sigaction heir = theirs->ours;
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
   heir.handler = onstack_trampoline_address(copy, chosen);
-  if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
   theirs->ours = heir;
-  action_judge(theirs, chosen);
-  action_give(signal, owner, &heir, now);
+  const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
+  if (onstack_sys_sigaction(signal, &heir, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
+    action_hand_over_newcomer(signal, owner, theirs);
+  action_change_end(theirs);
+  if (action->visited) theirs->visited = 1;
+  action_judge(theirs, theirs->current);
   return true;
 }
 
@@ -7113,8 +7188,9 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
   int result = first ? install_first(signal, handler, flags, now, was) : 0;
   if (result < 0) return result;
   *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~(onstack_kernel_sigset)0);
-  result = onstack_sys_sigaction(signal, installed, &between);
-  if (result == 0 && !(first && between.handler == handler)) *was = between;
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
   return result;
 }
 
@@ -8681,20 +8757,13 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampoline_correct(onstack_action *action, uint32_t right) {
-  trampoline_publish(&action->below[action->current], &action->below[right]);
+void onstack_trampoline_correct(onstack_action *action, const onstack_below *right) {
+  trampoline_publish(&action->below[action->current], right);
 }
 
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
     if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);
-}
-
-uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
 }
 
 /* ---- core/src/control/vdso.c ---- */

@@ -98,6 +98,18 @@ static void action_judge(onstack_action *action, uint32_t trampoline) {
   onstack_dekker_store(&action->undisputed, (uint32_t)(nobody && !action->visited));
 }
 
+/* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
+static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
+                                                            const struct onstack_kernel_sigaction *now) {
+  onstack_publish(&action->changing, 0u); /* pairs with action_replaced */
+  onstack_store_relaxed(&action->expected, now->handler);
+  action->replaced[trampoline] = (onstack_found){*now, 0};
+  onstack_publish(&action->changing, trampoline + 1);
+  return &action->replaced[trampoline].action;
+}
+
+static void action_change_end(onstack_action *action) { onstack_publish(&action->changing, 0u); }
+
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
                           const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
@@ -107,8 +119,10 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
   /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
   if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
-  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, was);
+  struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
+  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
   if (result < 0) return result;
+  *was = *replaced;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
   action_judge(action, trampoline);
@@ -170,7 +184,7 @@ static uint32_t action_answer(int signal, action_owner *owner, const struct onst
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
  */
-static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+static int action_climb(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
@@ -183,9 +197,15 @@ static int action_rise(int signal, action_owner *owner, uint32_t trampoline, str
     trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_correct(action, trampoline);
+    onstack_trampoline_correct(action, &action->below[trampoline]);
     now = action->ours;
   }
+}
+
+static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+  int result = action_climb(signal, owner, trampoline, now);
+  action_change_end(&onstack_actions[signal]);
+  return result;
 }
 
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
@@ -332,6 +352,19 @@ static struct onstack_kernel_sigaction action_heir(const onstack_action *action,
   return heir;
 }
 
+/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
+static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
+  const onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
+  onstack_copy *copy;
+  uint32_t trampoline = ONSTACK_TRAMPOLINES;
+  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  if (trampoline < ONSTACK_TRAMPOLINES)
+    onstack_trampoline_correct(theirs, &action->below[trampoline]);
+  else
+    action_exchange(signal, &was, &theirs->ours);
+}
+
 /*
  * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
  * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
@@ -345,11 +378,14 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
   struct onstack_kernel_sigaction heir = theirs->ours;
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
   heir.handler = onstack_trampoline_address(copy, chosen);
-  if (action->visited) theirs->visited = 1;
   onstack_trampoline_use(theirs, chosen);
   theirs->ours = heir;
-  action_judge(theirs, chosen);
-  action_give(signal, owner, &heir, now);
+  const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
+  if (onstack_sys_sigaction(signal, &heir, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
+    action_hand_over_newcomer(signal, owner, theirs);
+  action_change_end(theirs);
+  if (action->visited) theirs->visited = 1;
+  action_judge(theirs, theirs->current);
   return true;
 }
 

@@ -48,7 +48,8 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
   int result = first ? install_first(signal, handler, flags, now, was) : 0;
   if (result < 0) return result;
   *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~(onstack_kernel_sigset)0);
-  result = onstack_sys_sigaction(signal, installed, &between);
-  if (result == 0 && !(first && between.handler == handler)) *was = between;
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
   return result;
 }

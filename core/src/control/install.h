@@ -9,7 +9,8 @@
 /*
  * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART) and every signal blocked. `*installed` is the
  * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Returns 0 or -errno, and then nothing has changed.
+ * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
+ * Returns 0 or -errno, and then nothing has changed.
  */
 ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
                                      struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);

@@ -67,8 +67,8 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampoline_correct(onstack_action *action, uint32_t right) {
-  trampoline_publish(&action->below[action->current], &action->below[right]);
+void onstack_trampoline_correct(onstack_action *action, const onstack_below *right) {
+  trampoline_publish(&action->below[action->current], right);
 }
 
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
@@ -76,9 +76,3 @@ void onstack_trampolines_forget(onstack_action *action, const onstack_below *nob
     if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);
 }
 
-uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}

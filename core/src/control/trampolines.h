@@ -23,8 +23,8 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
 
-/* What is installed was not what it should have been: it stands for the same as `right` from now on. */
-ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t right);
+/* What is installed was not what it should have been: that lies below it from now on. */
+ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, const onstack_below *right);
 
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
@@ -32,8 +32,5 @@ ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const o
 static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
   return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
 }
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-ONSTACK_INTERNAL uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler);
 
 #endif

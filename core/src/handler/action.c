@@ -184,6 +184,31 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
+static ONSTACK_HANDLER onstack_found *action_below(const onstack_action *action, uint32_t trampoline, uint32_t level) {
+  return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
+}
+
+/*
+ * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
+ * left, and what it put back tells whose turn it is; or one has come. The change may end meanwhile: then what is published
+ * is right.
+ */
+static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint64_t was = *(const volatile uint64_t *)&action->replaced[trampoline].action.handler;
+  const uint64_t expected = onstack_load_relaxed(&action->expected);
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
+    return action_below(action, trampoline, level);
+  const onstack_copy *copy = &onstack_copy_self;
+  for (uint32_t i = 0; copy; i++) {
+    const uint32_t theirs = onstack_trampoline_at(copy, was);
+    if (theirs < ONSTACK_TRAMPOLINES) return action_below(onstack_copy_action(copy, signal), theirs, level);
+    copy = i < ONSTACK_COPIES ? onstack_observe(&onstack_copy_self.others[i]) : NULL;
+  }
+  return level == 0 ? &action->replaced[trampoline] : action_below(action, trampoline, level - 1);
+}
+
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
                                                                              uint32_t trampoline) {
@@ -192,8 +217,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   bool first;
   uint32_t place = action_find_flight(context, frame);
   uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_found *found =
-      level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
+  onstack_found *found = onstack_observe(&action->changing) == trampoline + 1
+                             ? action_replaced(signal, trampoline, level)
+                             : action_below(action, trampoline, level);
   bool takes = action_takes_signals(found);
   /* Counted once for each signal. */
   if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);

@@ -54,6 +54,13 @@ typedef struct onstack_action {
   uint64_t late;
   uint64_t looped;
   uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
+  /* A trampoline is being installed: its number and one, else 0. Somebody may have come or left since the look by which it
+     was chosen, and the thread that installs it may be waiting for a processor: until that thread has set it right, a
+     handler goes by what the kernel says that was replaced. */
+  uint32_t changing;
+  uint64_t expected; /* the handler that the look had found */
+  /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
+  onstack_found replaced[ONSTACK_TRAMPOLINES];
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];

@@ -42,6 +42,14 @@ static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_
   return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
 }
 
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
 /* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
 static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
   return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
