@@ -140,14 +140,19 @@ static void plain_owner(int signal) {
   __atomic_add_fetch(&plain_calls, 1u, __ATOMIC_RELAXED);
 }
 
+static void passes_on(int signal, siginfo_t *info, void *context) { below_newer.sa_sigaction(signal, info, context); }
+
 /* At every instant of the way to the other stack and back. */
-Test(forward_stack, a_storm_of_signals_meanwhile_spares_our_frames) {
+static void storm(bool from_a_newer_owner) {
   struct sigaction another = {.sa_handler = nested, .sa_flags = SA_ONSTACK | SA_RESTART}, plain = {.sa_handler = plain_owner};
+  onstack_options options = t_options(100, NULL, NULL);
   pthread_t sender;
   cr_assert_eq(sigaction(SIGUSR1, &another, NULL), 0);
   use_alternate();
   cr_assert_eq(sigaction(SIGPROF, &plain, NULL), 0);
-  onstack_session *session = t_start(NULL);
+  options.threads = ONSTACK_OFF; /* nobody goes back on top of the newer one */
+  onstack_session *session = t_start(&options);
+  if (from_a_newer_owner) install(passes_on, SA_ONSTACK, &below_newer);
   sends_to = pthread_self();
   sending = 1;
   pthread_create(&sender, NULL, sends_all_the_time, NULL);
@@ -159,6 +164,10 @@ Test(forward_stack, a_storm_of_signals_meanwhile_spares_our_frames) {
   cr_assert_eq(plain_calls, rounds);
   check_alternate();
 }
+
+Test(forward_stack, a_storm_of_signals_meanwhile_spares_our_frames) { storm(false); }
+/* Which blocks the signal alone. */
+Test(forward_stack, a_storm_of_signals_meanwhile_spares_the_frames_of_a_newer_owner) { storm(true); }
 
 /* The same signal comes in again from another stack than the one on which it is under way. */
 Test(forward_stack, an_owner_that_chains_from_there_is_no_circle) {

@@ -118,8 +118,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_deliver
 /*
  * On the interrupted stack. A signal that comes meanwhile and has SA_ONSTACK must not begin at the top of the alternate
  * stack, where the frames are that we came from, down to `used`: it gets what is left below them, if that is enough for
- * anything, or comes here. Every signal is blocked until that is so, and again before it ends: in between, with our stack
- * pointer here, the kernel would take the alternate stack for free.
+ * anything, or comes here. Every signal is blocked until that is so, and again before it ends (action_deliver_on): in
+ * between, with our stack pointer here, the kernel would take the alternate stack for free.
  */
 static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(const action_delivery *to, uint64_t used) {
   stack_t whole, rest;
@@ -157,7 +157,12 @@ __asm__(".pushsection .text\n"
 static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found,
                                                     int signal, siginfo_t *info, void *context) {
   const action_delivery to = {found, info, context, signal};
+  /* A newer owner that chains to us may have left open every signal but its own. */
+  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  onstack_kernel_sigset entered = 0;
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &entered);
   onstack_action_switch_stack(&to, stack);
+  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
 }
 
 /*
