@@ -439,6 +439,11 @@ static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_
   return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
 }
 
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
 /* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
 static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
   uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
@@ -657,10 +662,9 @@ static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t
   if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
     return action_below(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
-  for (uint32_t i = 0; copy; i++) {
+  for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
     if (theirs < ONSTACK_TRAMPOLINES) return action_below(onstack_copy_action(copy, signal), theirs, level);
-    copy = i < ONSTACK_COPIES ? onstack_observe(&onstack_copy_self.others[i]) : NULL;
   }
   return level == 0 ? &action->replaced[trampoline] : action_below(action, trampoline, level - 1);
 }
@@ -693,11 +697,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
 
 /* Another copy's tick? */
 static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context) {
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]); /* pairs with copies_add */
-    if (!other) break;
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if (other->take(signal, info, context)) return true;
-  }
   return false;
 }
 
@@ -1578,6 +1580,8 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 #ifndef ONSTACK_HANDLER_OWN_THREADS_H
 #define ONSTACK_HANDLER_OWN_THREADS_H
 
+#include <signal.h>
+
 #define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
 
 typedef struct onstack_own_thread {
@@ -1608,6 +1612,14 @@ ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
 
 /* In the child of a fork, which has none of them. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_own_after_fork(void);
+
+/* Every signal but libc's own: setuid() sends one to every thread and waits for all of them. What a thread of ours is made
+   with; it inherits its creator's mask, which puts its own back right after. Ordinary threads. */
+static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(void) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  return every;
+}
 
 #endif
 
@@ -6157,12 +6169,9 @@ void onstack_code_map_after_fork(void) {
 #include <time.h>
 
 static onstack_copy *copies_lowest(void) {
-  onstack_copy *lowest = &onstack_copy_self;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
-    if (!other) break;
+  onstack_copy *lowest = &onstack_copy_self, *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
-  }
   return lowest;
 }
 
@@ -6188,12 +6197,9 @@ bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest()
 
 /* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
 void onstack_copies_after_fork(void) {
+  onstack_copy *other;
   onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
-    if (!other) break;
-    other->lock = 0;
-  }
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++) other->lock = 0;
 }
 
 /* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
@@ -6208,11 +6214,9 @@ static bool copies_add(onstack_copy *to, onstack_copy *other) {
 
 static bool copies_introduce(onstack_copy *copy) {
   bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
-  for (uint32_t i = 0; i < ONSTACK_COPIES && good; i++) {
-    onstack_copy *third = onstack_observe(&copy->others[i]);
-    if (!third) break;
+  onstack_copy *third;
+  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
     good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
-  }
   return good;
 }
 
@@ -6236,12 +6240,10 @@ int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
 }
 
 const onstack_copy *onstack_copies_running(int signal) {
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
-    if (!other) break;
-    if (onstack_copy_runs(other, signal)) return other;
-  }
-  return NULL;
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (onstack_copy_runs(other, signal)) break;
+  return other;
 }
 
 /* ---- core/src/control/errors.c ---- */
@@ -7838,24 +7840,34 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
 
 /* ---- core/src/control/own_threads.c ---- */
 
+/* ---- core/src/base/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
+#ifndef ONSTACK_BASE_CLOCK_NS_H
+#define ONSTACK_BASE_CLOCK_NS_H
+
+#include <stdint.h>
 #include <time.h>
 
-#define OWN_CLOSE_NS 100000000u /* for all of them together */
-
-static uint64_t own_now_ns(void) {
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
   struct timespec now = {0, 0};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
+
+#endif
+
+#define OWN_CLOSE_NS 100000000u /* for all of them together */
 
 void onstack_own_wait_closed(int32_t signal) {
   const struct timespec pause = {0, 50000};
   const int32_t self = onstack_sys_gettid();
-  const uint64_t until = own_now_ns() + OWN_CLOSE_NS;
+  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
     const onstack_own_thread *own = &onstack_own_threads[i];
     if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
-    while (onstack_dekker_load(&own->open) == signal && own_now_ns() < until) nanosleep(&pause, NULL);
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
   }
 }
 
@@ -9055,11 +9067,9 @@ static void *drain_thread_main(void *argument) {
 }
 
 int onstack_drain_thread_start(onstack_drain_thread *drain) {
-  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
-  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
-  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  const onstack_kernel_sigset every = onstack_own_mask();
+  onstack_kernel_sigset old;
   drain->quit = drain->ready = 0;
-  /* A new thread inherits its creator's mask; the creator's is put back right after. */
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
@@ -11388,7 +11398,6 @@ ONSTACK_INTERNAL int onstack_profile_switch_read(uint8_t value, bool *on);
 #define ONSTACK_PROFILE_DEFAULT_STACKS ((size_t)1 << 20)
 /* Code that no mapping explains (generated code, wild addresses) asks for new mappings with each new stack. */
 #define ONSTACK_PROFILE_MAPS_PAUSE_NS ((uint64_t)250 * 1000 * 1000)
-#define ONSTACK_PROFILE_SECOND_NS 1000000000
 
 struct onstack_profile {
   bool thread_names; /* these three never change */
@@ -11406,21 +11415,15 @@ struct onstack_profile {
   uint64_t time_ns;
 };
 
-static int64_t profile_clock_ns(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (int64_t)now.tv_sec * ONSTACK_PROFILE_SECOND_NS + now.tv_nsec;
-}
-
 static void profile_restart_clock(onstack_profile *profile) {
-  profile->start_unix_ns = profile_clock_ns(CLOCK_REALTIME);
-  profile->start_ns = (uint64_t)profile_clock_ns(CLOCK_MONOTONIC);
+  profile->start_unix_ns = (int64_t)onstack_clock_ns(CLOCK_REALTIME);
+  profile->start_ns = onstack_monotonic_ns();
 }
 
 /* With the lock held. Without memory the old set stays in use. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
   onstack_profile_maps *old = profile->maps, *now = onstack_profile_maps_read(old, keep_retired);
-  profile->maps_read_ns = (uint64_t)profile_clock_ns(CLOCK_MONOTONIC);
+  profile->maps_read_ns = onstack_monotonic_ns();
   if (now == NULL) return NULL;
   profile->maps = now;
   profile->maps_stale = false;
@@ -11524,7 +11527,7 @@ static int profile_count(onstack_profile *profile, const onstack_profile_stack *
     profile->maps_stale = !profile_maps_know(profile->maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
   if (profile->maps_stale &&
-      (uint64_t)profile_clock_ns(CLOCK_MONOTONIC) - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
+      onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     *old = profile_reread_maps(profile, true);
   }
   return 0;
@@ -11649,7 +11652,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
     view->maps = profile->maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
-    view->duration_ns = profile_clock_ns(CLOCK_MONOTONIC) - (int64_t)profile->start_ns;
+    view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;
   }
   pthread_mutex_unlock(&profile->lock);
   profile_free_maps(old);
@@ -12428,7 +12431,6 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
 #define ONSTACK_SESSION_H
 
 #include <pthread.h>
-#include <time.h>
 
 #define SESSION_TEND_NS 1000000000u /* reaping, names, stack bounds again */
 #define SESSION_SETTLE_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
@@ -12455,14 +12457,6 @@ struct onstack_session {
   onstack_stats last;                 /* what stop saw */
   bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
-
-static inline __attribute__((unused)) uint64_t session_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t session_now_ns(void) { return session_clock_ns(CLOCK_MONOTONIC); }
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
 static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {
@@ -12500,16 +12494,16 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
    in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
-  uint64_t before = session_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = session_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
-  uint64_t now = session_now_ns();
+  uint64_t now = onstack_monotonic_ns();
   bool wants_rules = session->settings.unwinder->needs_rules;
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
   session_scan(session, now);
@@ -12527,9 +12521,9 @@ static void session_tend(onstack_session *session) {
   bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
   if (!due && !stale && !wanted) return;
-  now = session_now_ns();
+  now = onstack_monotonic_ns();
   onstack_code_map_refresh(slot);
-  session->refreshed_ns = session_now_ns();
+  session->refreshed_ns = onstack_monotonic_ns();
   session->look_ns = session->refreshed_ns - now;
 }
 
@@ -12586,11 +12580,11 @@ static void session_let_go(onstack_session *session) {
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
    an idle process is left asleep. */
 static uint64_t session_next_look(onstack_session *session) {
-  uint64_t now = session_now_ns();
+  uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
   /* A round that a sample's wish brought early saw too little time to judge by. */
   if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  uint64_t cpu = session_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;
@@ -12830,7 +12824,7 @@ static void session_look_around(onstack_session *session) {
   if (session->settings.resumed) return;
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
   onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
-  session->refreshed_ns = session_now_ns();
+  session->refreshed_ns = onstack_monotonic_ns();
   session->tended_ns = session->refreshed_ns - (SESSION_TEND_NS - SESSION_SETTLE_NS);
 }
 

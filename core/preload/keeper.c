@@ -2,6 +2,7 @@
 #include "preload/keeper.h"
 
 #include "base/atomics.h"
+#include "base/clock_ns.h"
 #include "base/sys.h"
 #include "control/threads.h"
 #include "handler/own_threads.h"
@@ -13,7 +14,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #define KEEPER_STACK_BYTES ((size_t)1 << 20)
 #define KEEPER_GRACE_NS 1000000u
@@ -46,12 +46,6 @@ typedef struct keeper_state {
   uint64_t save_at_ns, save_pause_ns, tell_at_ns;
 } keeper_state;
 
-static uint64_t keeper_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void keeper_raise(uint32_t *word) {
   onstack_dekker_add(word, 1u);
   onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, INT32_MAX);
@@ -65,7 +59,7 @@ static void keeper_wait(uint32_t *word, uint32_t seen, uint64_t ns) {
 static void keeper_begin(keeper_state *state, int number) {
   onstack_guard_take_own_table();
   state->started = onstack_sampling_start(keeper.settings, number) == 0;
-  uint64_t now = keeper_now_ns();
+  uint64_t now = onstack_monotonic_ns();
   state->save_pause_ns = KEEPER_SAVE_FIRST_NS;
   state->save_at_ns = now + state->save_pause_ns;
   state->tell_at_ns = now + KEEPER_STATUS_NS;
@@ -87,9 +81,9 @@ static void keeper_follow_toggles(keeper_state *state) {
 }
 
 static void keeper_save(keeper_state *state) {
-  uint64_t begun = keeper_now_ns();
+  uint64_t begun = onstack_monotonic_ns();
   onstack_publish(&keeper.written, (uint32_t)onstack_sampling_save(keeper.settings));
-  uint64_t ended = keeper_now_ns(), share = (ended - begun) * KEEPER_SAVE_SHARE;
+  uint64_t ended = onstack_monotonic_ns(), share = (ended - begun) * KEEPER_SAVE_SHARE;
   state->save_pause_ns *= 2;
   if (state->save_pause_ns > KEEPER_SAVE_MOST_NS) state->save_pause_ns = KEEPER_SAVE_MOST_NS;
   state->save_at_ns = ended + (share > state->save_pause_ns ? share : state->save_pause_ns);
@@ -111,8 +105,8 @@ static uint64_t keeper_work(keeper_state *state) {
   keeper_follow_toggles(state);
   keeper_answer_saves(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
-  if (keeper_now_ns() >= state->save_at_ns) keeper_save(state);
-  uint64_t now = keeper_now_ns();
+  if (onstack_monotonic_ns() >= state->save_at_ns) keeper_save(state);
+  uint64_t now = onstack_monotonic_ns();
   if (now >= state->tell_at_ns) {
     onstack_sampling_tell(keeper.settings);
     state->tell_at_ns = now + KEEPER_STATUS_NS;
@@ -180,8 +174,8 @@ void onstack_keeper_toggle(void) {
 
 /* Waits until *word has reached `wanted` or the time is over. */
 static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
-  uint64_t now = keeper_now_ns(), until = now + (uint64_t)seconds * 1000000000u;
-  for (; now < until; now = keeper_now_ns()) {
+  uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
+  for (; now < until; now = onstack_monotonic_ns()) {
     uint32_t seen = onstack_observe(&keeper.answered);
     if ((int32_t)(onstack_observe(word) - wanted) >= 0) return;
     keeper_wait(&keeper.answered, seen, until - now);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/thread.h"
 
+#include "handler/own_threads.h"
+
 #include <pthread.h>
 #include <signal.h>
 
@@ -16,9 +18,8 @@ static int thread_create(size_t stack_bytes, void *(*run)(void *)) {
 }
 
 int onstack_preload_thread(size_t stack_bytes, void *(*run)(void *), onstack_kernel_sigset *mask) {
-  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
-  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
-  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  const onstack_kernel_sigset every = onstack_own_mask();
+  onstack_kernel_sigset old;
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   if (mask) *mask = old;
   int error = thread_create(stack_bytes, run);

@@ -29,16 +29,16 @@
    in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
-  uint64_t before = session_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = session_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
   session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
-  uint64_t now = session_now_ns();
+  uint64_t now = onstack_monotonic_ns();
   bool wants_rules = session->settings.unwinder->needs_rules;
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
   session_scan(session, now);
@@ -56,9 +56,9 @@ static void session_tend(onstack_session *session) {
   bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
   if (!due && !stale && !wanted) return;
-  now = session_now_ns();
+  now = onstack_monotonic_ns();
   onstack_code_map_refresh(slot);
-  session->refreshed_ns = session_now_ns();
+  session->refreshed_ns = onstack_monotonic_ns();
   session->look_ns = session->refreshed_ns - now;
 }
 
@@ -115,11 +115,11 @@ static void session_let_go(onstack_session *session) {
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
    an idle process is left asleep. */
 static uint64_t session_next_look(onstack_session *session) {
-  uint64_t now = session_now_ns();
+  uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
   /* A round that a sample's wish brought early saw too little time to judge by. */
   if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  uint64_t cpu = session_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;

@@ -12,13 +12,13 @@
 #include "onstack/onstack.h"
 
 #include "base/atomics.h"
+#include "base/clock_ns.h"
 #include "control/options.h"
 #include "control/ticker.h"
 #include "drain/deliver.h"
 #include "drain/thread.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #define SESSION_TEND_NS 1000000000u /* reaping, names, stack bounds again */
 #define SESSION_SETTLE_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
@@ -45,14 +45,6 @@ struct onstack_session {
   onstack_stats last;                 /* what stop saw */
   bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
-
-static inline __attribute__((unused)) uint64_t session_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t session_now_ns(void) { return session_clock_ns(CLOCK_MONOTONIC); }
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
 static inline __attribute__((unused)) bool session_is_here(const onstack_session *session) {

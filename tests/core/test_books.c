@@ -87,14 +87,16 @@ Test(books, a_thread_that_blocks_the_signal) {
 Test(books, a_thread_that_sleeps_at_the_end) {
   onstack_options options = t_options(100, NULL, NULL);
   for (unsigned round = 0; round < 2 * t_repeat(); round++) {
-    double begin = t_thread_cpu();
+    double before = t_thread_cpu();
     onstack_session *session = t_start(&options);
+    double begin = t_thread_cpu();
     t_burn(0.2);
     t_sleep(0.01);
+    double end = t_thread_cpu();
     onstack_stats stats = t_finish(session);
-    double ticks = (t_thread_cpu() - begin) * 100;
+    double least = (end - begin) * 100 - 2, most = (t_thread_cpu() - before) * 100 + 2;
     cr_assert_leq(stats.dropped_stopping, 1u);
-    cr_assert_float_eq((double)stats.ticks, ticks, 3, "%lu ticks, %.1f were due", stats.ticks, ticks);
+    cr_assert(stats.ticks >= least && stats.ticks <= most, "%lu ticks, %.1f to %.1f were due", stats.ticks, least, most);
   }
 }
 

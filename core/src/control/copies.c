@@ -11,12 +11,9 @@
 #include <time.h>
 
 static onstack_copy *copies_lowest(void) {
-  onstack_copy *lowest = &onstack_copy_self;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
-    if (!other) break;
+  onstack_copy *lowest = &onstack_copy_self, *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
-  }
   return lowest;
 }
 
@@ -42,12 +39,9 @@ bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest()
 
 /* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
 void onstack_copies_after_fork(void) {
+  onstack_copy *other;
   onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
-    if (!other) break;
-    other->lock = 0;
-  }
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++) other->lock = 0;
 }
 
 /* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
@@ -62,11 +56,9 @@ static bool copies_add(onstack_copy *to, onstack_copy *other) {
 
 static bool copies_introduce(onstack_copy *copy) {
   bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
-  for (uint32_t i = 0; i < ONSTACK_COPIES && good; i++) {
-    onstack_copy *third = onstack_observe(&copy->others[i]);
-    if (!third) break;
+  onstack_copy *third;
+  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
     good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
-  }
   return good;
 }
 
@@ -90,10 +82,8 @@ int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
 }
 
 const onstack_copy *onstack_copies_running(int signal) {
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]);
-    if (!other) break;
-    if (onstack_copy_runs(other, signal)) return other;
-  }
-  return NULL;
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (onstack_copy_runs(other, signal)) break;
+  return other;
 }

@@ -31,11 +31,9 @@ static void *drain_thread_main(void *argument) {
 }
 
 int onstack_drain_thread_start(onstack_drain_thread *drain) {
-  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, old;
-  /* libc's own signals stay open: setuid() sends one to every thread and waits for all of them. */
-  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  const onstack_kernel_sigset every = onstack_own_mask();
+  onstack_kernel_sigset old;
   drain->quit = drain->ready = 0;
-  /* A new thread inherits its creator's mask; the creator's is put back right after. */
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);

@@ -206,10 +206,9 @@ static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t
   if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
     return action_below(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
-  for (uint32_t i = 0; copy; i++) {
+  for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
     if (theirs < ONSTACK_TRAMPOLINES) return action_below(onstack_copy_action(copy, signal), theirs, level);
-    copy = i < ONSTACK_COPIES ? onstack_observe(&onstack_copy_self.others[i]) : NULL;
   }
   return level == 0 ? &action->replaced[trampoline] : action_below(action, trampoline, level - 1);
 }
@@ -242,11 +241,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
 
 /* Another copy's tick? */
 static ONSTACK_HANDLER_APART bool action_offer(int signal, siginfo_t *info, void *context) {
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    const onstack_copy *other = onstack_observe(&onstack_copy_self.others[i]); /* pairs with copies_add */
-    if (!other) break;
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if (other->take(signal, info, context)) return true;
-  }
   return false;
 }
 

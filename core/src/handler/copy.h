@@ -42,6 +42,11 @@ static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_
   return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
 }
 
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
 /* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
 static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
   uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;

@@ -12,6 +12,9 @@
 #define ONSTACK_HANDLER_OWN_THREADS_H
 
 #include "base/defs.h"
+#include "base/sys.h"
+
+#include <signal.h>
 
 #define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
 
@@ -43,5 +46,13 @@ ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
 
 /* In the child of a fork, which has none of them. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_own_after_fork(void);
+
+/* Every signal but libc's own: setuid() sends one to every thread and waits for all of them. What a thread of ours is made
+   with; it inherits its creator's mask, which puts its own back right after. Ordinary threads. */
+static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(void) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  return every;
+}
 
 #endif

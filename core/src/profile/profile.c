@@ -2,6 +2,7 @@
 #include "profile/profile.h"
 
 #include "base/atomics.h"
+#include "base/clock_ns.h"
 #include "profile/sized.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #define ONSTACK_PROFILE_DEFAULT_STACKS ((size_t)1 << 20)
 /* Code that no mapping explains (generated code, wild addresses) asks for new mappings with each new stack. */
 #define ONSTACK_PROFILE_MAPS_PAUSE_NS ((uint64_t)250 * 1000 * 1000)
-#define ONSTACK_PROFILE_SECOND_NS 1000000000
 
 struct onstack_profile {
   bool thread_names; /* these three never change */
@@ -31,21 +31,15 @@ struct onstack_profile {
   uint64_t time_ns;
 };
 
-static int64_t profile_clock_ns(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (int64_t)now.tv_sec * ONSTACK_PROFILE_SECOND_NS + now.tv_nsec;
-}
-
 static void profile_restart_clock(onstack_profile *profile) {
-  profile->start_unix_ns = profile_clock_ns(CLOCK_REALTIME);
-  profile->start_ns = (uint64_t)profile_clock_ns(CLOCK_MONOTONIC);
+  profile->start_unix_ns = (int64_t)onstack_clock_ns(CLOCK_REALTIME);
+  profile->start_ns = onstack_monotonic_ns();
 }
 
 /* With the lock held. Without memory the old set stays in use. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
   onstack_profile_maps *old = profile->maps, *now = onstack_profile_maps_read(old, keep_retired);
-  profile->maps_read_ns = (uint64_t)profile_clock_ns(CLOCK_MONOTONIC);
+  profile->maps_read_ns = onstack_monotonic_ns();
   if (now == NULL) return NULL;
   profile->maps = now;
   profile->maps_stale = false;
@@ -149,7 +143,7 @@ static int profile_count(onstack_profile *profile, const onstack_profile_stack *
     profile->maps_stale = !profile_maps_know(profile->maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
   if (profile->maps_stale &&
-      (uint64_t)profile_clock_ns(CLOCK_MONOTONIC) - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
+      onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     *old = profile_reread_maps(profile, true);
   }
   return 0;
@@ -274,7 +268,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
     view->maps = profile->maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
-    view->duration_ns = profile_clock_ns(CLOCK_MONOTONIC) - (int64_t)profile->start_ns;
+    view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;
   }
   pthread_mutex_unlock(&profile->lock);
   profile_free_maps(old);
