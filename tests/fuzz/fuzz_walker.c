@@ -14,6 +14,10 @@
 #include "handler/pc_cache.h"
 #include "handler/unwinder.h"
 
+static unsigned long long walks, steps;
+static void say_steps(void) { printf("walker: %llu walks, %llu steps\n", walks, steps); }
+__attribute__((constructor)) static void say_steps_at_exit(void) { atexit(say_steps); }
+
 static void check_result(const onstack_walk *walk, const onstack_walk_result *result) {
   fuzz_check(result->frame_count >= 1 && result->frame_count <= walk->capacity);
   fuzz_check(result->truncation < ONSTACK_TRUNCATION_COUNT);
@@ -36,6 +40,8 @@ static void walk_once(const onstack_unwinder_ops *unwinder, const onstack_regist
   onstack_memory_enter_stack(&memory, registers->sp);
   onstack_walk_result result = unwinder->run(&walk);
   check_result(&walk, &result);
+  walks++;
+  steps += result.frame_count; /* the last one found no caller */
   free(walk.frames);
   free(walk.found);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Runs a target without libFuzzer: every kept input, and with -random=N so many crude mutations of them, always the same
- * for the same inputs. For compilers and machines that have no libFuzzer (gcc, qemu-user).
- * Usage: replay_<target> [-random=N] FILE|DIRECTORY...
+ * for the same inputs and -seed=N. For compilers and machines that have no libFuzzer (gcc, qemu-user).
+ * Usage: replay_<target> [-random=N] [-seed=N] FILE|DIRECTORY...
  */
 #include "fuzz.h"
 
@@ -120,11 +120,13 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (strncmp(argv[i], "-random=", 8) == 0)
       rounds = strtoull(argv[i] + 8, NULL, 10);
+    else if (strncmp(argv[i], "-seed=", 6) == 0)
+      state ^= strtoull(argv[i] + 6, NULL, 10) * 0x9e3779b97f4a7c15u;
     else
       load(argv[i]);
   }
   if (input_count == 0) {
-    fprintf(stderr, "usage: %s [-random=N] FILE|DIRECTORY...   (no input was found)\n", argv[0]);
+    fprintf(stderr, "usage: %s [-random=N] [-seed=N] FILE|DIRECTORY...   (no input was found)\n", argv[0]);
     return 2;
   }
   run_random(rounds);

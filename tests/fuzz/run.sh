@@ -6,6 +6,8 @@
 #   run.sh fuzz [TARGET...]   libFuzzer, go test -fuzz and cargo-fuzz, FUZZ_SECONDS (600) each, two at a time; findings go to
 #                             build/fuzz/found, those of Go where it says
 #   run.sh keep [TARGET...]   takes what the last fuzzing added to the kept inputs, if it is small and covers something new
+#   run.sh steps [N]          the walkers alone, at full speed and without sanitizers, two at a time, until they have made N
+#                             (10^9) steps on memory that answers anything or is not there: a quarter of an hour
 #   run.sh list               the targets: cfi, go/FuzzFinish, rust/profile, ...
 # FUZZ_MUTATIONS: how many in `replay` (3000). CC, CLANG: the compilers. Rust's need cargo-fuzz and a nightly toolchain.
 set -uo pipefail
@@ -188,10 +190,34 @@ merge() { # target, to, from...
   esac
 }
 
+walk_some() { # seed
+  # shellcheck disable=SC2046
+  timeout -k 5 900 "$BUILD/steps/fuzz/replay_walker" -random=5000000 "-seed=$1" $(places walker) >"$out/log_steps_$1" 2>&1
+}
+
+steps() {
+  local wanted=${targets[0]:-1000000000} walks=0 made=0 seed=1 log
+  case $wanted in *[!0-9]*) wanted=1000000000 ;; esac # no number was given
+  make --no-print-directory -s -j2 -f tests/fuzz/Makefile BUILD="$BUILD/steps" SANITIZE=-O2 \
+    "$BUILD/steps/fuzz/replay_walker" && make_seeds || return 1
+  while [ "$made" -lt "$wanted" ]; do
+    walk_some $seed &
+    walk_some $((seed + 1)) || { wait; echo "steps: FAILED with seed $((seed + 1)): $out/log_steps_$((seed + 1))"; return 1; }
+    wait $! || { echo "steps: FAILED with seed $seed: $out/log_steps_$seed"; return 1; }
+    for log in "$out/log_steps_$seed" "$out/log_steps_$((seed + 1))"; do
+      walks=$((walks + $(sed -n 's/^walker: \([0-9]*\) walks.*/\1/p' "$log")))
+      made=$((made + $(sed -n 's/^walker:.* \([0-9]*\) steps$/\1/p' "$log")))
+    done
+    rm -f "$out/log_steps_$seed" "$out/log_steps_$((seed + 1))"
+    seed=$((seed + 2))
+  done
+  echo "steps: ok: $made steps in $walks walks, seeds 1 to $((seed - 1)), no fault"
+}
+
 case "$verb" in
-replay | fuzz | keep | list) "$verb" ;;
+replay | fuzz | keep | list | steps) "$verb" ;;
 *)
-  sed -n '3,11s/^# //p' "$0" >&2
+  sed -n '3,13s/^# //p' "$0" >&2
   exit 2
   ;;
 esac
