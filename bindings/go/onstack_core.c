@@ -363,6 +363,9 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
+/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
+ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
 /* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
    trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
@@ -645,7 +648,7 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
-static ONSTACK_HANDLER onstack_found *action_below(const onstack_action *action, uint32_t trampoline, uint32_t level) {
+static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *action, uint32_t trampoline, uint32_t level) {
   return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
 }
 
@@ -660,13 +663,19 @@ static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t
   const uint64_t expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
   if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
-    return action_below(action, trampoline, level);
+    return action_published(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
   for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
-    if (theirs < ONSTACK_TRAMPOLINES) return action_below(onstack_copy_action(copy, signal), theirs, level);
+    if (theirs < ONSTACK_TRAMPOLINES) return action_published(onstack_copy_action(copy, signal), theirs, level);
   }
-  return level == 0 ? &action->replaced[trampoline] : action_below(action, trampoline, level - 1);
+  return level == 0 ? &action->replaced[trampoline] : action_published(action, trampoline, level - 1);
+}
+
+ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
+  const onstack_action *action = &onstack_actions[signal];
+  if (onstack_observe(&action->changing) == trampoline + 1) return action_replaced(signal, trampoline, level);
+  return action_published(action, trampoline, level);
 }
 
 /* To the next level; false: there is none. */
@@ -677,9 +686,7 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   bool first;
   uint32_t place = action_find_flight(context, frame);
   uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_found *found = onstack_observe(&action->changing) == trampoline + 1
-                             ? action_replaced(signal, trampoline, level)
-                             : action_below(action, trampoline, level);
+  onstack_found *found = onstack_action_below(signal, trampoline, level);
   bool takes = action_takes_signals(found);
   /* Counted once for each signal. */
   if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
@@ -5052,8 +5059,8 @@ static void action_restore(int signal, action_owner *owner, const struct onstack
 }
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
-static struct onstack_kernel_sigaction action_heir(const onstack_action *action, uint32_t trampoline) {
-  const onstack_found *found = action->below[trampoline].levels[0];
+static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
+  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
   struct onstack_kernel_sigaction heir = found->action;
   if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
   return heir;
@@ -5099,7 +5106,7 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
 static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline,
                             const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction heir = action_heir(action, trampoline);
+  struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
   if (action->visited && heir.handler == action_default) heir.handler = action_ignore;
@@ -5153,21 +5160,24 @@ void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SET
  * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
  * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
  */
+static void action_after_fork(int signal, action_owner *owner) {
+  struct onstack_kernel_sigaction now;
+  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
+  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+  const struct onstack_kernel_sigaction heir =
+      action_heir(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &heir, NULL);
+}
+
 void onstack_action_after_fork(void) {
   onstack_copies_after_fork();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    action_owner *owner = &action_owners[signal];
-    struct onstack_kernel_sigaction now;
-    owner->sessions = 0;
+    action_owners[signal].sessions = 0;
     onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
     onstack_dekker_store(&onstack_actions[signal].running, 0u);
-    if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
-    if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
-    const onstack_action *action = &onstack_actions[signal];
-    const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-    struct onstack_kernel_sigaction heir =
-        action_heir(action, installed < ONSTACK_TRAMPOLINES ? installed : action->current);
-    onstack_sys_sigaction(signal, &heir, NULL);
+    action_after_fork(signal, &action_owners[signal]);
+    action_change_end(&onstack_actions[signal]); /* the parent may have been in the middle of one */
   }
 }
 

@@ -21,7 +21,7 @@ TestSuite(owners_instants, .init = t_setup);
 
 /* ---- the process under observation ---- */
 
-enum { ORDER_NONE, ORDER_COME, ORDER_LEAVE, ORDER_SIGNAL, ORDER_START, ORDER_STOP, ORDER_LOOK };
+enum { ORDER_NONE, ORDER_COME, ORDER_LEAVE, ORDER_SIGNAL, ORDER_START, ORDER_STOP, ORDER_LOOK, ORDER_FORK };
 
 static struct {
   uint32_t order[2], done[2]; /* of the owner's thread, and of the one that is stopped */
@@ -29,6 +29,7 @@ static struct {
   int first_calls, owner_calls;
   uint64_t looped;
   bool found_itself;
+  int child_status; /* of a child made by fork(): who has the signal there */
 } *shared;
 
 static struct sigaction instants_found;
@@ -50,6 +51,16 @@ static void instants_come(void) {
   shared->found_itself = instants_found.sa_sigaction == instants_owner;
 }
 
+enum { CHILD_OWNER = 1, CHILD_FIRST, CHILD_OTHER };
+
+static int instants_in_a_child(void) {
+  struct sigaction now;
+  int child = fork();
+  if (child != 0) return t_wait(child);
+  sigaction(SIGPROF, NULL, &now);
+  _exit(now.sa_sigaction == instants_owner ? CHILD_OWNER : now.sa_sigaction == instants_first ? CHILD_FIRST : CHILD_OTHER);
+}
+
 static void instants_obey(uint32_t order) {
   static onstack_session *session;
   onstack_options options = t_options(100, NULL, NULL);
@@ -59,6 +70,7 @@ static void instants_obey(uint32_t order) {
   case ORDER_COME: instants_come(); break;
   case ORDER_LEAVE: sigaction(SIGPROF, &instants_found, NULL); break;
   case ORDER_SIGNAL: raise(SIGPROF); break;
+  case ORDER_FORK: shared->child_status = instants_in_a_child(); break;
   case ORDER_START:
     if (onstack_session_start(&options, &session) != 0) _exit(91);
     break;
@@ -165,6 +177,10 @@ static void reaches_whom_it_should(const plan *p, int stop) {
             "%d times, not %d, the newer one %d times, not %d",
             stop, p->what == ORDER_START ? "start" : p->what == ORDER_STOP ? "stop" : "look", p->chains ? "chains" : "does not chain",
             p->there ? "was there" : "was not there", p->first, p->second, shared->first_calls, first, shared->owner_calls, owner);
+  order(0, ORDER_FORK);
+  const int expected = owner_is_there ? CHILD_OWNER : CHILD_FIRST;
+  cr_assert_eq(shared->child_status, expected, "at stop %d of order %u, changes at %d and %d: a child has %d, not %d", stop,
+               p->what, p->first, p->second, shared->child_status, expected);
 }
 
 static bool is_sigaction(int32_t tid) {

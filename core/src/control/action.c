@@ -345,8 +345,8 @@ static void action_restore(int signal, action_owner *owner, const struct onstack
 }
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
-static struct onstack_kernel_sigaction action_heir(const onstack_action *action, uint32_t trampoline) {
-  const onstack_found *found = action->below[trampoline].levels[0];
+static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
+  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
   struct onstack_kernel_sigaction heir = found->action;
   if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
   return heir;
@@ -392,7 +392,7 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
 static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline,
                             const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction heir = action_heir(action, trampoline);
+  struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
   if (action->visited && heir.handler == action_default) heir.handler = action_ignore;
@@ -446,20 +446,23 @@ void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SET
  * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
  * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
  */
+static void action_after_fork(int signal, action_owner *owner) {
+  struct onstack_kernel_sigaction now;
+  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
+  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+  const struct onstack_kernel_sigaction heir =
+      action_heir(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &heir, NULL);
+}
+
 void onstack_action_after_fork(void) {
   onstack_copies_after_fork();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    action_owner *owner = &action_owners[signal];
-    struct onstack_kernel_sigaction now;
-    owner->sessions = 0;
+    action_owners[signal].sessions = 0;
     onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
     onstack_dekker_store(&onstack_actions[signal].running, 0u);
-    if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) continue;
-    if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) continue;
-    const onstack_action *action = &onstack_actions[signal];
-    const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-    struct onstack_kernel_sigaction heir =
-        action_heir(action, installed < ONSTACK_TRAMPOLINES ? installed : action->current);
-    onstack_sys_sigaction(signal, &heir, NULL);
+    action_after_fork(signal, &action_owners[signal]);
+    action_change_end(&onstack_actions[signal]); /* the parent may have been in the middle of one */
   }
 }

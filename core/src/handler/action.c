@@ -189,7 +189,7 @@ static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
   return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
 }
 
-static ONSTACK_HANDLER onstack_found *action_below(const onstack_action *action, uint32_t trampoline, uint32_t level) {
+static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *action, uint32_t trampoline, uint32_t level) {
   return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
 }
 
@@ -204,13 +204,19 @@ static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t
   const uint64_t expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
   if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
-    return action_below(action, trampoline, level);
+    return action_published(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
   for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
-    if (theirs < ONSTACK_TRAMPOLINES) return action_below(onstack_copy_action(copy, signal), theirs, level);
+    if (theirs < ONSTACK_TRAMPOLINES) return action_published(onstack_copy_action(copy, signal), theirs, level);
   }
-  return level == 0 ? &action->replaced[trampoline] : action_below(action, trampoline, level - 1);
+  return level == 0 ? &action->replaced[trampoline] : action_published(action, trampoline, level - 1);
+}
+
+ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
+  const onstack_action *action = &onstack_actions[signal];
+  if (onstack_observe(&action->changing) == trampoline + 1) return action_replaced(signal, trampoline, level);
+  return action_published(action, trampoline, level);
 }
 
 /* To the next level; false: there is none. */
@@ -221,9 +227,7 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   bool first;
   uint32_t place = action_find_flight(context, frame);
   uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_found *found = onstack_observe(&action->changing) == trampoline + 1
-                             ? action_replaced(signal, trampoline, level)
-                             : action_below(action, trampoline, level);
+  onstack_found *found = onstack_action_below(signal, trampoline, level);
   bool takes = action_takes_signals(found);
   /* Counted once for each signal. */
   if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);

@@ -65,6 +65,9 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
+/* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
+ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
 /* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
    trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
