@@ -106,11 +106,12 @@ static void rounds(bool with_file, bool shrinks, bool adjacent) {
   for (unsigned i = 0; i < t_repeat(); i++) {
     race r = {.file = with_file ? memfd_create("racing", MFD_CLOEXEC) : -1, .shrinks = shrinks};
     t_deadline(T_DEADLINE);
-    run_race(&r, adjacent, i % 4 == 3 ? "rules" : "frame_pointer");
+    run_race(&r, adjacent, i % 2 ? "rules" : "frame_pointer");
     if (with_file) close(r.file);
   }
 }
 
 Test(garbage_race, a_file_mapping_elsewhere) { rounds(true, false, false); }
+Test(garbage_race, a_file_that_shrinks) { rounds(true, true, false); }
 Test(garbage_race, a_file_mapping_right_above_the_stack) { rounds(true, false, true); }
 Test(garbage_race, anonymous_memory_right_above_the_stack) { rounds(false, false, true); }
