@@ -1191,8 +1191,10 @@ static ONSTACK_HANDLER void clock_delete(int32_t timer) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
+/* `tid` 0: the process. */
 static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
-  return slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+  if (slot->clock == ONSTACK_CLOCK_WALL) return CLOCK_MONOTONIC;
+  return tid ? onstack_clock_of_thread(tid) : CLOCK_PROCESS_CPUTIME_ID;
 }
 
 static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
@@ -1215,11 +1217,13 @@ static ONSTACK_HANDLER void clock_note_due(const onstack_slot *slot, onstack_thr
   if (clock_read(slot, tid, &now)) onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u) | 1u);
 }
 
-void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  int32_t timer = onstack_load_relaxed(&record->timer);
+/* Takes the timer away from the record, and writes down what has been due. */
+static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
+  const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
   const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
   uint64_t now;
-  if (timer < 0) return;
+  if (timer < 0) return timer;
   uint32_t due = ticks;
   if (first != 0 && clock_read(slot, tid, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
@@ -1229,7 +1233,12 @@ void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint
   }
   onstack_store_relaxed(&record->due, due);
   onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
-  clock_delete(timer);
+  return timer;
+}
+
+void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  const int32_t timer = clock_settle(slot, record, tid);
+  if (timer >= 0) clock_delete(timer);
 }
 
 uint32_t onstack_clock_missing(const onstack_thread *record) {
@@ -1313,11 +1322,13 @@ int onstack_clock_create_process(onstack_slot *slot) {
 int onstack_clock_start_process(onstack_slot *slot) {
   if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(slot->period_ns)};
+  clock_forget_due(slot->threads.process);
+  clock_note_due(slot, slot->threads.process, 0, slot->period_ns);
   return onstack_sys_timer_settime(onstack_load_relaxed(&slot->threads.process->timer), &spec);
 }
 
 void onstack_clock_stop_process(onstack_slot *slot) {
-  int32_t timer = onstack_exchange(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
+  const int32_t timer = clock_settle(slot, slot->threads.process, 0);
   if (timer >= 0) clock_end(timer);
 }
 
@@ -1786,10 +1797,11 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const sigi
   return weight;
 }
 
-/* Compared with what was due when the session stops; wraps. */
+/* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
+   at a time: the signal is queued again after its handler has begun. */
 static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
   uint32_t overruns = info->si_overrun > 0 ? (uint32_t)info->si_overrun : 0;
-  onstack_store_relaxed(&record->ticks, onstack_load_relaxed(&record->ticks) + 1 + overruns);
+  onstack_add_relaxed(&record->ticks, 1 + overruns);
 }
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
@@ -1824,6 +1836,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  */
 static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo_t *info, ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
+  entry_count_own(slot->threads.process, info);
   uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
@@ -4612,6 +4625,9 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
 
+/* The next release is the last one, and changes the action. */
+ONSTACK_INTERNAL bool onstack_action_is_last(int signal);
+
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
 
@@ -5130,6 +5146,8 @@ static void action_leave(int signal, action_owner *owner) {
   action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
   if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
 }
+
+bool onstack_action_is_last(int signal) { return action_owners[signal].sessions == 1; }
 
 void onstack_action_release(int signal) {
   action_owner *owner = &action_owners[signal];
@@ -7390,6 +7408,14 @@ ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
 ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
 
 /*
+ * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
+ * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
+ * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before the action changes, every thread that
+ * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
+ */
+ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
+
+/*
  * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
  * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
  */
@@ -8318,6 +8344,7 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
+  if (onstack_action_is_last(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
 }
 
@@ -8384,6 +8411,8 @@ void onstack_slots_after_fork(void) {
 #include <unistd.h>
 
 #define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
+#define THREADS_DELIVERY_US 500u    /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_WAIT_NS 200000000u
 
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
@@ -8537,15 +8566,53 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
+/* The thread's CPU time; 0: it is gone. */
+static uint32_t threads_cpu_us(uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
+  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+}
+
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_counters *counters = &onstack_slots[slot->index].counters;
   uint64_t missing = onstack_clock_missing(record);
-  (void)tid;
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
+  /* A process tick may be on its way to any thread. */
+  const bool awaited = missing > 0 || onstack_clock_missing(slot->threads.process) > 0;
+  onstack_store_relaxed(&record->due, awaited ? threads_cpu_us(tid) : 0u);
 }
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
+
+/* Neither running nor waiting for a processor. True if nobody says so. */
+static bool threads_sleeps(uint32_t tid) {
+  char path[48], text[256];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/stat", tid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;
+  ssize_t got = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[got > 0 ? got : 0] = 0;
+  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
+  return !end || end[1] == 0 || end[2] != 'R';
+}
+
+static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
+  const uint32_t then = onstack_load_relaxed(&record->due), now = then ? threads_cpu_us(tid) : 0;
+  return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
+}
+
+void onstack_threads_wait_delivered(const onstack_slot *slot) {
+  const struct timespec pause = {0, 50000};
+  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
+  const uint32_t self = (uint32_t)onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid == 0 || tid == self) continue;
+    while (!threads_is_past(&slot->threads.records[i], tid) && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+  }
+}
 
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;

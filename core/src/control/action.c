@@ -417,6 +417,8 @@ static void action_leave(int signal, action_owner *owner) {
   if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
 }
 
+bool onstack_action_is_last(int signal) { return action_owners[signal].sessions == 1; }
+
 void onstack_action_release(int signal) {
   action_owner *owner = &action_owners[signal];
   if (owner->sessions > 1) {

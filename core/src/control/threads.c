@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/threads.h"
 
+#include "base/clock_ns.h"
 #include "base/exceptions.h"
 #include "handler/clock.h"
 #include "handler/own_threads.h"
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 #define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
+#define THREADS_DELIVERY_US 500u    /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_WAIT_NS 200000000u
 
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
@@ -173,15 +176,53 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
+/* The thread's CPU time; 0: it is gone. */
+static uint32_t threads_cpu_us(uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
+  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+}
+
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_counters *counters = &onstack_slots[slot->index].counters;
   uint64_t missing = onstack_clock_missing(record);
-  (void)tid;
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
+  /* A process tick may be on its way to any thread. */
+  const bool awaited = missing > 0 || onstack_clock_missing(slot->threads.process) > 0;
+  onstack_store_relaxed(&record->due, awaited ? threads_cpu_us(tid) : 0u);
 }
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
+
+/* Neither running nor waiting for a processor. True if nobody says so. */
+static bool threads_sleeps(uint32_t tid) {
+  char path[48], text[256];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/stat", tid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;
+  ssize_t got = read(file, text, sizeof(text) - 1);
+  close(file);
+  text[got > 0 ? got : 0] = 0;
+  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
+  return !end || end[1] == 0 || end[2] != 'R';
+}
+
+static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
+  const uint32_t then = onstack_load_relaxed(&record->due), now = then ? threads_cpu_us(tid) : 0;
+  return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
+}
+
+void onstack_threads_wait_delivered(const onstack_slot *slot) {
+  const struct timespec pause = {0, 50000};
+  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
+  const uint32_t self = (uint32_t)onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid == 0 || tid == self) continue;
+    while (!threads_is_past(&slot->threads.records[i], tid) && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+  }
+}
 
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   (void)tid;

@@ -61,8 +61,10 @@ static ONSTACK_HANDLER void clock_delete(int32_t timer) {
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
+/* `tid` 0: the process. */
 static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
-  return slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
+  if (slot->clock == ONSTACK_CLOCK_WALL) return CLOCK_MONOTONIC;
+  return tid ? onstack_clock_of_thread(tid) : CLOCK_PROCESS_CPUTIME_ID;
 }
 
 static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
@@ -85,11 +87,13 @@ static ONSTACK_HANDLER void clock_note_due(const onstack_slot *slot, onstack_thr
   if (clock_read(slot, tid, &now)) onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u) | 1u);
 }
 
-void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  int32_t timer = onstack_load_relaxed(&record->timer);
+/* Takes the timer away from the record, and writes down what has been due. */
+static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
+  const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
   const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
   uint64_t now;
-  if (timer < 0) return;
+  if (timer < 0) return timer;
   uint32_t due = ticks;
   if (first != 0 && clock_read(slot, tid, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
@@ -99,7 +103,12 @@ void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint
   }
   onstack_store_relaxed(&record->due, due);
   onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
-  clock_delete(timer);
+  return timer;
+}
+
+void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  const int32_t timer = clock_settle(slot, record, tid);
+  if (timer >= 0) clock_delete(timer);
 }
 
 uint32_t onstack_clock_missing(const onstack_thread *record) {
@@ -183,10 +192,12 @@ int onstack_clock_create_process(onstack_slot *slot) {
 int onstack_clock_start_process(onstack_slot *slot) {
   if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(slot->period_ns)};
+  clock_forget_due(slot->threads.process);
+  clock_note_due(slot, slot->threads.process, 0, slot->period_ns);
   return onstack_sys_timer_settime(onstack_load_relaxed(&slot->threads.process->timer), &spec);
 }
 
 void onstack_clock_stop_process(onstack_slot *slot) {
-  int32_t timer = onstack_exchange(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
+  const int32_t timer = clock_settle(slot, slot->threads.process, 0);
   if (timer >= 0) clock_end(timer);
 }

@@ -146,10 +146,11 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, const sigi
   return weight;
 }
 
-/* Compared with what was due when the session stops; wraps. */
+/* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
+   at a time: the signal is queued again after its handler has begun. */
 static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
   uint32_t overruns = info->si_overrun > 0 ? (uint32_t)info->si_overrun : 0;
-  onstack_store_relaxed(&record->ticks, onstack_load_relaxed(&record->ticks) + 1 + overruns);
+  onstack_add_relaxed(&record->ticks, 1 + overruns);
 }
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
@@ -184,6 +185,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  */
 static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo_t *info, ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
+  entry_count_own(slot->threads.process, info);
   uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
