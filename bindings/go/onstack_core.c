@@ -4625,8 +4625,8 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
 
-/* The next release is the last one, and changes the action. */
-ONSTACK_INTERNAL bool onstack_action_is_last(int signal);
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
@@ -5147,7 +5147,11 @@ static void action_leave(int signal, action_owner *owner) {
   if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
 }
 
-bool onstack_action_is_last(int signal) { return action_owners[signal].sessions == 1; }
+bool onstack_action_ends_in_default(int signal) {
+  const onstack_action *action = &onstack_actions[signal];
+  return action_owners[signal].sessions == 1 && !action->visited &&
+         action_heir(signal, action->current).handler == action_default;
+}
 
 void onstack_action_release(int signal) {
   action_owner *owner = &action_owners[signal];
@@ -7410,7 +7414,7 @@ ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
 /*
  * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
  * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
- * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before the action changes, every thread that
+ * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
  * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
  */
 ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
@@ -8344,7 +8348,7 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
-  if (onstack_action_is_last(settings->signal)) onstack_threads_wait_delivered(slot);
+  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
 }
 

@@ -417,7 +417,11 @@ static void action_leave(int signal, action_owner *owner) {
   if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
 }
 
-bool onstack_action_is_last(int signal) { return action_owners[signal].sessions == 1; }
+bool onstack_action_ends_in_default(int signal) {
+  const onstack_action *action = &onstack_actions[signal];
+  return action_owners[signal].sessions == 1 && !action->visited &&
+         action_heir(signal, action->current).handler == action_default;
+}
 
 void onstack_action_release(int signal) {
   action_owner *owner = &action_owners[signal];

@@ -15,8 +15,8 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
 
-/* The next release is the last one, and changes the action. */
-ONSTACK_INTERNAL bool onstack_action_is_last(int signal);
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);

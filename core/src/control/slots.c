@@ -167,7 +167,7 @@ void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
-  if (onstack_action_is_last(settings->signal)) onstack_threads_wait_delivered(slot);
+  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
 }
 

@@ -40,7 +40,7 @@ ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
 /*
  * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
  * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
- * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before the action changes, every thread that
+ * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
  * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
  */
 ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
