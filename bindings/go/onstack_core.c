@@ -8546,13 +8546,25 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
   }
 }
 
+static bool threads_is_gone(uint32_t tid) {
+  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
+}
+
+/* The wall clock goes on for a thread that has ended; its ticks do not. */
+static void threads_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  if (slot->clock == ONSTACK_CLOCK_WALL && threads_is_gone(tid))
+    onstack_clock_disarm(record);
+  else
+    onstack_clock_settle(slot, record, tid);
+}
+
 /*
  * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
  * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
  */
 void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, onstack_clock_settle);
+  threads_each(slot, threads_settle);
 }
 
 void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
@@ -8589,7 +8601,7 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
-/* Neither running nor waiting for a processor. True if nobody says so. */
+/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 static bool threads_sleeps(uint32_t tid) {
   char path[48], text[256];
   snprintf(path, sizeof(path), "/proc/self/task/%u/stat", tid);
@@ -8599,7 +8611,7 @@ static bool threads_sleeps(uint32_t tid) {
   close(file);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || end[2] != 'R';
+  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
 }
 
 static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
@@ -8660,7 +8672,7 @@ static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint
 static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t name[2];
   if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
-  if (onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH) {
+  if (threads_is_gone(tid)) {
     threads_release(slot, record, tid);
     return;
   }
@@ -12534,6 +12546,7 @@ struct onstack_session {
   bool needs_rules;                   /* some tables are missing yet; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
   uint64_t next_scan_ns;              /* consumer only */
+  uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
   bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
@@ -12587,8 +12600,9 @@ static void session_tend(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   bool wants_rules = session->settings.unwinder->needs_rules;
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
-  session_scan(session, now);
-  bool due = now - session->tended_ns >= SESSION_TEND_NS;
+  const bool armed = onstack_observe(&session->armed);
+  if (armed) session_scan(session, now);
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);
     if (due) onstack_action_calm(session->settings.signal);
@@ -12921,6 +12935,7 @@ static int session_tick(onstack_session *session) {
       .data = session,
   };
   session->running = 1;
+  session->armed = 0;
   session->needs_scan = onstack_threads_need_scan(&session->settings);
   if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
@@ -12928,6 +12943,7 @@ static int session_tick(onstack_session *session) {
   }
   result = onstack_slot_run(slot, &session->settings);
   if (result == 0) {
+    onstack_publish(&session->armed, 1u);
     result = session_start_ticker(session);
     if (result == 0) return 0;
     onstack_slot_quiet(slot, &session->settings);

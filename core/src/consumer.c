@@ -41,8 +41,9 @@ static void session_tend(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   bool wants_rules = session->settings.unwinder->needs_rules;
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
-  session_scan(session, now);
-  bool due = now - session->tended_ns >= SESSION_TEND_NS;
+  const bool armed = onstack_observe(&session->armed);
+  if (armed) session_scan(session, now);
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);
     if (due) onstack_action_calm(session->settings.signal);

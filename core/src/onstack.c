@@ -72,6 +72,7 @@ static int session_tick(onstack_session *session) {
       .data = session,
   };
   session->running = 1;
+  session->armed = 0;
   session->needs_scan = onstack_threads_need_scan(&session->settings);
   if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
@@ -79,6 +80,7 @@ static int session_tick(onstack_session *session) {
   }
   result = onstack_slot_run(slot, &session->settings);
   if (result == 0) {
+    onstack_publish(&session->armed, 1u);
     result = session_start_ticker(session);
     if (result == 0) return 0;
     onstack_slot_quiet(slot, &session->settings);

@@ -41,6 +41,7 @@ struct onstack_session {
   bool needs_rules;                   /* some tables are missing yet; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
   uint64_t next_scan_ns;              /* consumer only */
+  uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
   bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */

@@ -163,3 +163,26 @@ Test(books, new_threads_while_it_stops, .timeout = 100) {
   burning = 0;
   pthread_join(thread, NULL);
 }
+
+static void *lives_a_moment(void *data) {
+  (void)data;
+  t_sleep(0.2);
+  return NULL;
+}
+
+/* The wall clock goes on for them. (They end after the first look at the threads, and before the second.) */
+Test(books, threads_that_ended_before_it_stops) {
+  pthread_t threads[20];
+  onstack_options options = t_options(100, NULL, NULL);
+  options.clock = ONSTACK_CLOCK_WALL;
+  for (int i = 0; i < 20; i++) pthread_create(&threads[i], NULL, lives_a_moment, NULL);
+  double begin = t_now();
+  onstack_session *session = t_start(&options);
+  for (int i = 0; i < 20; i++) pthread_join(threads[i], NULL);
+  double lived = t_now() - begin;
+  t_sleep(0.7);
+  onstack_stats stats = t_finish(session);
+  double others = (double)stats.threads_seen - 20; /* Criterion has a thread that blocks every signal */
+  double most = others * (1 + 100 * (t_now() - begin)) + 20 * (1 + 100 * lived);
+  cr_assert(stats.ticks <= most, "%lu ticks (%lu when it stopped), at most %.0f were due", stats.ticks, stats.dropped_stopping, most);
+}

@@ -152,13 +152,25 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
   }
 }
 
+static bool threads_is_gone(uint32_t tid) {
+  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
+}
+
+/* The wall clock goes on for a thread that has ended; its ticks do not. */
+static void threads_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  if (slot->clock == ONSTACK_CLOCK_WALL && threads_is_gone(tid))
+    onstack_clock_disarm(record);
+  else
+    onstack_clock_settle(slot, record, tid);
+}
+
 /*
  * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
  * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
  */
 void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, onstack_clock_settle);
+  threads_each(slot, threads_settle);
 }
 
 void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
@@ -195,7 +207,7 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
-/* Neither running nor waiting for a processor. True if nobody says so. */
+/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 static bool threads_sleeps(uint32_t tid) {
   char path[48], text[256];
   snprintf(path, sizeof(path), "/proc/self/task/%u/stat", tid);
@@ -205,7 +217,7 @@ static bool threads_sleeps(uint32_t tid) {
   close(file);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || end[2] != 'R';
+  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
 }
 
 static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
@@ -266,7 +278,7 @@ static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint
 static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t name[2];
   if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
-  if (onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH) {
+  if (threads_is_gone(tid)) {
     threads_release(slot, record, tid);
     return;
   }
