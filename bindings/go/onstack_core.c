@@ -4910,6 +4910,13 @@ static uint32_t action_answer(int signal, action_owner *owner, const struct onst
   return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
 }
 
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was, int *result) {
+  onstack_copy *copy;
+  *result = action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
+}
+
 /*
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
@@ -4918,13 +4925,11 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
-    onstack_copy *copy;
     if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
       trampoline = onstack_trampoline_another(action, trampoline);
     int result = action_install(signal, owner, trampoline, &now, &was);
     if (result < 0 || action_is_same(&was, &now)) return result;
-    result = action_meet(&was, &copy);
-    trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
+    trampoline = action_answer_late(signal, owner, &was, &result);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
     onstack_trampoline_correct(action, &action->below[trampoline]);
@@ -5044,10 +5049,9 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
 static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
                         const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
-  onstack_copy *copy;
+  int result;
   if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  uint32_t trampoline = ONSTACK_TRAMPOLINES;
-  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
   if (trampoline < ONSTACK_TRAMPOLINES)
     action_rise(signal, owner, trampoline, *to);
   else
@@ -5086,9 +5090,8 @@ static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoli
 static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
   const onstack_action *action = &onstack_actions[signal];
   const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
-  onstack_copy *copy;
-  uint32_t trampoline = ONSTACK_TRAMPOLINES;
-  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  int result;
+  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
   if (trampoline < ONSTACK_TRAMPOLINES)
     onstack_trampoline_correct(theirs, &action->below[trampoline]);
   else
@@ -8437,14 +8440,21 @@ void onstack_threads_set_quota(void) {
   onstack_store_relaxed(&onstack_timers_allowed, allowed);
 }
 
+/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
+static ssize_t threads_read_file(uint32_t tid, const char *what, char *text, size_t room) {
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t got = read(file, text, room);
+  close(file);
+  return got;
+}
+
 /* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
 static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
-  char path[48], text[17];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/comm", tid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  ssize_t got = read(file, text, sizeof(text));
-  close(file);
+  char text[17];
+  ssize_t got = threads_read_file(tid, "comm", text, sizeof(text));
   if (got <= 0) return false;
   if (text[got - 1] == '\n') got--;
   if (got > 15) got = 15;
@@ -8603,12 +8613,8 @@ void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, thre
 
 /* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 static bool threads_sleeps(uint32_t tid) {
-  char path[48], text[256];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/stat", tid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return true;
-  ssize_t got = read(file, text, sizeof(text) - 1);
-  close(file);
+  char text[256];
+  ssize_t got = threads_read_file(tid, "stat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
   return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
@@ -8639,13 +8645,9 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
 static bool threads_blocks(uint32_t tid, int32_t signal) {
-  char path[48], text[4096];
+  char text[4096];
   unsigned long long mask = 0;
-  snprintf(path, sizeof(path), "/proc/self/task/%u/status", tid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return true;
-  ssize_t got = read(file, text, sizeof(text) - 1);
-  close(file);
+  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *line = strstr(text, "SigBlk:");
   return !line || sscanf(line, "SigBlk: %llx", &mask) != 1 || (mask & ONSTACK_SIGBIT(signal)) != 0;

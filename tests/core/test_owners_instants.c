@@ -136,7 +136,7 @@ static void order(int which, uint32_t what) {
 }
 
 typedef struct plan {
-  uint32_t what; /* ORDER_START or ORDER_STOP: what the observed thread does */
+  uint32_t what; /* ORDER_START, _LOOK or _STOP: what the observed thread does */
   bool chains, there; /* the owner: passes on; has come before */
   bool beside;        /* another copy runs */
   int first, second;  /* the stops at which the owner comes or leaves; it changes over each time */
@@ -144,10 +144,9 @@ typedef struct plan {
 
 static bool owner_is_there;
 
-static const char *change_over(void) {
+static void change_over(void) {
   order(0, owner_is_there ? ORDER_LEAVE : ORDER_COME);
   owner_is_there = !owner_is_there;
-  return NULL;
 }
 
 /* There is no compare and swap of actions, so a stop has two instants that others can see (docs/SIGNALS.md). One: an owner that

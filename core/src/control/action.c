@@ -180,6 +180,13 @@ static uint32_t action_answer(int signal, action_owner *owner, const struct onst
   return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
 }
 
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was, int *result) {
+  onstack_copy *copy;
+  *result = action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
+}
+
 /*
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
@@ -188,13 +195,11 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
-    onstack_copy *copy;
     if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
       trampoline = onstack_trampoline_another(action, trampoline);
     int result = action_install(signal, owner, trampoline, &now, &was);
     if (result < 0 || action_is_same(&was, &now)) return result;
-    result = action_meet(&was, &copy);
-    trampoline = result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, &was, copy);
+    trampoline = action_answer_late(signal, owner, &was, &result);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
     onstack_trampoline_correct(action, &action->below[trampoline]);
@@ -314,10 +319,9 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
 static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
                         const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
-  onstack_copy *copy;
+  int result;
   if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  uint32_t trampoline = ONSTACK_TRAMPOLINES;
-  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
   if (trampoline < ONSTACK_TRAMPOLINES)
     action_rise(signal, owner, trampoline, *to);
   else
@@ -356,9 +360,8 @@ static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoli
 static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
   const onstack_action *action = &onstack_actions[signal];
   const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
-  onstack_copy *copy;
-  uint32_t trampoline = ONSTACK_TRAMPOLINES;
-  if (action_meet(&was, &copy) == 0) trampoline = action_answer(signal, owner, &was, copy);
+  int result;
+  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
   if (trampoline < ONSTACK_TRAMPOLINES)
     onstack_trampoline_correct(theirs, &action->below[trampoline]);
   else

@@ -43,14 +43,21 @@ void onstack_threads_set_quota(void) {
   onstack_store_relaxed(&onstack_timers_allowed, allowed);
 }
 
+/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
+static ssize_t threads_read_file(uint32_t tid, const char *what, char *text, size_t room) {
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t got = read(file, text, room);
+  close(file);
+  return got;
+}
+
 /* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
 static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
-  char path[48], text[17];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/comm", tid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  ssize_t got = read(file, text, sizeof(text));
-  close(file);
+  char text[17];
+  ssize_t got = threads_read_file(tid, "comm", text, sizeof(text));
   if (got <= 0) return false;
   if (text[got - 1] == '\n') got--;
   if (got > 15) got = 15;
@@ -209,12 +216,8 @@ void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, thre
 
 /* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 static bool threads_sleeps(uint32_t tid) {
-  char path[48], text[256];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/stat", tid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return true;
-  ssize_t got = read(file, text, sizeof(text) - 1);
-  close(file);
+  char text[256];
+  ssize_t got = threads_read_file(tid, "stat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
   return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
@@ -245,13 +248,9 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
 static bool threads_blocks(uint32_t tid, int32_t signal) {
-  char path[48], text[4096];
+  char text[4096];
   unsigned long long mask = 0;
-  snprintf(path, sizeof(path), "/proc/self/task/%u/status", tid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return true;
-  ssize_t got = read(file, text, sizeof(text) - 1);
-  close(file);
+  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *line = strstr(text, "SigBlk:");
   return !line || sscanf(line, "SigBlk: %llx", &mask) != 1 || (mask & ONSTACK_SIGBIT(signal)) != 0;
