@@ -234,7 +234,8 @@ typedef struct onstack_options {
      taken by threads that are not there. NULL: it stays as it was */
   void *(*fork_sink_data)(void *sink_data);
   /* With ONSTACK_CLOCK_WALL: non-zero for threads that are to be sampled. Asked once a thread, in start and later in
-     housekeeping, where it must not wait long; the name is what the thread has then. NULL: all threads */
+     housekeeping, where it must not wait long; the name is what the thread has then. As in a sink, starts, stops and polls
+     answer ONSTACK_E_CONTEXT. NULL: all threads */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data; /* handed to thread_filter */
 } onstack_options;

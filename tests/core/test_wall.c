@@ -109,6 +109,54 @@ Test(wall, only_the_threads_that_the_filter_takes) {
   for (int i = 1; i < 4; i += 2) cr_assert_eq(t_weight_of(collector, sleepers[i].tid), 0, "%s", sleepers[i].name);
 }
 
+/* ---- a filter that starts and stops, in start and while a stop waits for it ---- */
+
+typedef struct meddler {
+  onstack_session *session;
+  int32_t starter;
+  int asked_in_start, in_start, later; /* what it was answered */
+  int inside;
+} meddler;
+
+static int meddle(void) {
+  onstack_session *another = NULL;
+  onstack_options options = t_options(100, NULL, NULL);
+  return onstack_session_start(&options, &another);
+}
+
+static int meddling_filter(void *data, int32_t tid, const char *name) {
+  meddler *m = data;
+  (void)tid;
+  if (onstack_sys_gettid() == m->starter) {
+    m->in_start = meddle();
+    m->asked_in_start++;
+  } else if (strcmp(name, "a late one") == 0) {
+    __atomic_store_n(&m->inside, 1, __ATOMIC_RELEASE);
+    t_sleep(0.1); /* the stop has the lock by now, and waits */
+    m->later = meddle();
+    if (m->later == ONSTACK_E_CONTEXT) m->later = onstack_session_stop(m->session);
+  }
+  return 1;
+}
+
+Test(wall, a_filter_that_starts_and_stops_is_refused, .timeout = 20) {
+  meddler m = {.starter = onstack_sys_gettid()};
+  sleeper late = {.name = "a late one", .seconds = 0.5};
+  onstack_options options = wall_options(100, NULL, NULL);
+  options.thread_filter = meddling_filter;
+  options.thread_filter_data = &m;
+  m.session = t_start(&options);
+  cr_assert_gt(m.asked_in_start, 0);
+  cr_assert_eq(m.in_start, ONSTACK_E_CONTEXT);
+  pthread_create(&late.thread, NULL, waits_for_name, &late);
+  pthread_setname_np(late.thread, late.name);
+  while (!__atomic_load_n(&m.inside, __ATOMIC_ACQUIRE)) t_sleep(0.001);
+  cr_assert_eq(onstack_session_stop(m.session), 0);
+  cr_assert_eq(m.later, ONSTACK_E_CONTEXT);
+  pthread_join(late.thread, NULL);
+  onstack_session_free(m.session);
+}
+
 /* ---- the profile says what it measured ---- */
 
 static int look_for(void *data, const void *bytes, size_t length) {

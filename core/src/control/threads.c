@@ -74,13 +74,17 @@ static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   onstack_thread_write_end(record);
 }
 
-/* The host's function: it may be asked under the control lock, so what it starts or stops is refused (CONTEXT). */
-static bool threads_is_wanted(const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
+/* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
+   what it starts or stops is refused (CONTEXT), as in a sink. */
+static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
   ONSTACK_STOP_EXCEPTIONS;
   char text[17] = {0};
   if (!settings->thread_filter) return true;
   memcpy(text, name, 16);
-  return settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
+  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
+  const bool wanted = settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
+  onstack_store_relaxed(&slot->sink_tid, 0);
+  return wanted;
 }
 
 static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
@@ -88,7 +92,7 @@ static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, 
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
   if (threads_read_name(tid, name)) threads_set_name(record, name);
-  if (threads_is_wanted(settings, tid, name))
+  if (threads_is_wanted(slot, settings, tid, name))
     onstack_clock_arm(slot, record, tid);
   else
     onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);

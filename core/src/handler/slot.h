@@ -43,7 +43,7 @@ typedef struct onstack_slot {
   uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
   uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
   uint32_t wanted;   /* a record asks for stack bounds */
-  int32_t sink_tid;  /* the thread that is inside a sink call of this session; 0: none */
+  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
   bool ticker; /* no timers: control/ticker.h. Relaxed: start sets it while the drain thread looks */
   bool own_threads; /* sample our drain threads as well */
