@@ -52,7 +52,7 @@ static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t 
 static ONSTACK_HANDLER void clock_end(int32_t timer) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(timer);
-  if (result < 0 && result != -EINVAL) onstack_sys_timer_settime(timer, &never);
+  if (result < 0 && result != -EINVAL) onstack_sys_timer_settime(timer, 0, &never);
 }
 
 static ONSTACK_HANDLER void clock_delete(int32_t timer) {
@@ -80,11 +80,21 @@ static ONSTACK_HANDLER void clock_forget_due(onstack_thread *record) {
   onstack_store_relaxed(&record->due, 0u);
 }
 
-/* Before it is set: a tick that came before its time would make the books wrong. 0: not known, where a filter refuses the
-   system call. */
-static ONSTACK_HANDLER void clock_note_due(const onstack_slot *slot, onstack_thread *record, uint32_t tid, uint64_t first) {
+/*
+ * Ticks from `first` nanoseconds on. The same instant stands in the books before it is set: a tick that came before its
+ * time would make them wrong, and between two clocks the caller may wait for a processor. Where a filter refuses to read
+ * the clock, it is not known (0).
+ */
+static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t timer,
+                                     uint64_t first) {
   uint64_t now;
-  if (clock_read(slot, tid, &now)) onstack_store_relaxed(&record->due, (uint32_t)((now + first) / 1000u) | 1u);
+  const bool known = clock_read(slot, tid, &now);
+  if (known) first += now;
+  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
+  if (known) onstack_store_relaxed(&record->due, (uint32_t)(first / 1000u) | 1u);
+  /* The id is known to the record before the timer can tick: a tick is checked against it. */
+  onstack_publish(&record->timer, timer);
+  return onstack_sys_timer_settime(timer, known ? TIMER_ABSTIME : 0, &spec);
 }
 
 /* Takes the timer away from the record, and writes down what has been due. */
@@ -133,12 +143,7 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
-  const uint64_t first = onstack_clock_random(slot, record, tid);
-  clock_note_due(slot, record, tid, first);
-  /* The id is known to the record before the timer can tick: a tick is checked against it. */
-  onstack_publish(&record->timer, timer);
-  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
-  if (onstack_sys_timer_settime(timer, &spec) < 0) {
+  if (clock_set(slot, record, tid, timer, onstack_clock_random(slot, record, tid)) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
     clock_forget_due(record);
     onstack_clock_disarm(record);
@@ -171,7 +176,7 @@ static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
   int32_t timer = -1;
   int result = clock_create(clock, signal, tid, 0, &timer);
   if (result < 0) return result;
-  result = onstack_sys_timer_settime(timer, &never);
+  result = onstack_sys_timer_settime(timer, 0, &never);
   int deleted = onstack_sys_timer_delete(timer);
   return result < 0 ? result : deleted;
 }
@@ -191,10 +196,9 @@ int onstack_clock_create_process(onstack_slot *slot) {
 
 int onstack_clock_start_process(onstack_slot *slot) {
   if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
-  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(slot->period_ns)};
-  clock_forget_due(slot->threads.process);
-  clock_note_due(slot, slot->threads.process, 0, slot->period_ns);
-  return onstack_sys_timer_settime(onstack_load_relaxed(&slot->threads.process->timer), &spec);
+  onstack_thread *process = slot->threads.process;
+  clock_forget_due(process);
+  return clock_set(slot, process, 0, onstack_load_relaxed(&process->timer), slot->period_ns);
 }
 
 void onstack_clock_stop_process(onstack_slot *slot) {
