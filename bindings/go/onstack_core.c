@@ -352,9 +352,9 @@ typedef struct onstack_action {
   uint64_t late;
   uint64_t looped;
   uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
-  /* A trampoline is being installed: its number and one, else 0. Somebody may have come or left since the look by which it
-     was chosen, and the thread that installs it may be waiting for a processor: until that thread has set it right, a
-     handler goes by what the kernel says that was replaced. */
+  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
+     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
+     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
   uint32_t changing;
   uint64_t expected; /* the handler that the look had found */
   /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
@@ -363,8 +363,14 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
+/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
+static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
 ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
+/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_forget_flights(void);
 
 /* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
    trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
@@ -421,6 +427,9 @@ ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *co
    the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
 #define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
+
+/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
+_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
 
 typedef struct onstack_copy {
   uint32_t bytes;
@@ -544,6 +553,10 @@ static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampol
   if (action_in_flight[place].times == 0) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
 }
 
+void onstack_action_forget_flights(void) {
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
+}
+
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
 
 typedef struct action_delivery {
@@ -655,26 +668,30 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
 /*
  * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
  * left, and what it put back tells whose turn it is; or one has come. The change may end meanwhile: then what is published
- * is right.
+ * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
+ * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
-static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level) {
+static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level, uint32_t changing) {
   onstack_action *action = &onstack_actions[signal];
-  const uint64_t was = *(const volatile uint64_t *)&action->replaced[trampoline].action.handler;
-  const uint64_t expected = onstack_load_relaxed(&action->expected);
+  onstack_found *replaced = &action->replaced[trampoline];
+  const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
-  if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
-    return action_published(action, trampoline, level);
+  if (onstack_load_relaxed(&action->changing) != changing || was == expected) return action_published(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
   for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
     if (theirs < ONSTACK_TRAMPOLINES) return action_published(onstack_copy_action(copy, signal), theirs, level);
   }
-  return level == 0 ? &action->replaced[trampoline] : action_published(action, trampoline, level - 1);
+  if (level == 0) return replaced;
+  /* Set right already, and published, it is a level of its own there. */
+  const onstack_found *newest = action_published(action, trampoline, 0);
+  return action_published(action, trampoline, newest && newest->action.handler == was ? level : level - 1);
 }
 
 ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
   const onstack_action *action = &onstack_actions[signal];
-  if (onstack_observe(&action->changing) == trampoline + 1) return action_replaced(signal, trampoline, level);
+  const uint32_t changing = onstack_observe(&action->changing);
+  if (onstack_action_changes(changing) == trampoline) return action_replaced(signal, trampoline, level, changing);
   return action_published(action, trampoline, level);
 }
 
@@ -4733,8 +4750,8 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
 
-/* What is installed was not what it should have been: that lies below it from now on. */
-ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, const onstack_below *right);
+/* What it replaced was not what it should have been: that lies below it from now on. */
+ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right);
 
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
@@ -4826,23 +4843,42 @@ int onstack_action_check_signal(int signal) {
 }
 
 /* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
-static void action_judge(onstack_action *action, uint32_t trampoline) {
+static void action_judge(int signal, onstack_action *action, uint32_t trampoline) {
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
   const bool nobody = action_is_nobody(below) || below->handler == onstack_own_stands_in.handler;
-  onstack_dekker_store(&action->undisputed, (uint32_t)(nobody && !action->visited));
+  const bool undisputed = nobody && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
+static void action_set_changing(onstack_action *action, uint32_t changing) {
+  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
+  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
+}
+
+/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
+static void action_change_end(onstack_action *action) {
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
+  if (spent && action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
+  action_set_changing(action, 0);
 }
 
 /* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
 static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
                                                             const struct onstack_kernel_sigaction *now) {
-  onstack_publish(&action->changing, 0u); /* pairs with action_replaced */
+  action_change_end(action);
+  onstack_fence_publish();
   onstack_store_relaxed(&action->expected, now->handler);
   action->replaced[trampoline] = (onstack_found){*now, 0};
-  onstack_publish(&action->changing, trampoline + 1);
+  action_set_changing(action, trampoline + 1);
   return &action->replaced[trampoline].action;
 }
-
-static void action_change_end(onstack_action *action) { onstack_publish(&action->changing, 0u); }
 
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
@@ -4859,7 +4895,7 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   *was = *replaced;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
-  action_judge(action, trampoline);
+  action_judge(signal, action, trampoline);
   onstack_dekker_store(&action->running, 1u);
   return 0;
 }
@@ -4936,7 +4972,7 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
     trampoline = action_answer_late(signal, owner, &was, &result);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_correct(action, &action->below[trampoline]);
+    onstack_trampoline_correct(action, action->current, &action->below[trampoline]);
     now = action->ours;
   }
 }
@@ -5045,21 +5081,45 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
   return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
+static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
+  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
+  struct onstack_kernel_sigaction heir = found->action;
+  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
+  return heir;
+}
+
 /*
- * At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. Who came at that very
- * moment stays, below a trampoline of ours that passes on: put back as it was, it could have left meanwhile, and the next
- * one would find it installed. What has found the trampoline in between can be told what it stands for (action_rise).
+ * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
+ * has found the trampoline in between can be told what it stands for (action_rise). Nobody needs no trampoline: it is what
+ * has to be there, by way of SIG_IGN (action_restore).
  */
+static void action_give_way(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                            const struct onstack_kernel_sigaction *given) {
+  int result;
+  const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES) {
+    action_exchange(signal, was, given);
+    return;
+  }
+  const struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
+  if (!action_is_nobody(&heir)) {
+    action_rise(signal, owner, trampoline, *given);
+    return;
+  }
+  struct onstack_kernel_sigaction ignore = heir;
+  ignore.handler = action_ignore;
+  action_exchange(signal, &ignore, given);
+  if (heir.handler == action_default) action_exchange(signal, &heir, &ignore);
+}
+
+/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
 static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
                         const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
-  int result;
   if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
-  if (trampoline < ONSTACK_TRAMPOLINES)
-    action_rise(signal, owner, trampoline, *to);
-  else
-    action_exchange(signal, &was, to);
+  action_give_way(signal, owner, &was, to);
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_dekker_store(&onstack_actions[signal].running, 0u);
   return false;
@@ -5082,24 +5142,18 @@ static void action_restore(int signal, action_owner *owner, const struct onstack
   if (action_give(signal, owner, &ignore, now)) action_give(signal, owner, found, &ignore);
 }
 
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
-static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
-  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction heir = found->action;
-  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
-  return heir;
-}
-
 /* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
 static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
   const onstack_action *action = &onstack_actions[signal];
   const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
   int result;
   const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
-  if (trampoline < ONSTACK_TRAMPOLINES)
-    onstack_trampoline_correct(theirs, &action->below[trampoline]);
-  else
+  if (trampoline >= ONSTACK_TRAMPOLINES)
     action_exchange(signal, &was, &theirs->ours);
+  else if (action_is_nobody(&was))
+    onstack_trampolines_forget(theirs, &action->below[trampoline]);
+  else
+    onstack_trampoline_correct(theirs, theirs->current, &action->below[trampoline]);
 }
 
 /*
@@ -5122,7 +5176,7 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
     action_hand_over_newcomer(signal, owner, theirs);
   action_change_end(theirs);
   if (action->visited) theirs->visited = 1;
-  action_judge(theirs, theirs->current);
+  action_judge(signal, theirs, theirs->current);
   return true;
 }
 
@@ -5199,14 +5253,31 @@ static void action_after_fork(int signal, action_owner *owner) {
   onstack_sys_sigaction(signal, &heir, NULL);
 }
 
+/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
+static void action_finish_change(int signal, action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  int result;
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
+  if (was.handler != action->expected) {
+    action->current = trampoline;
+    const uint32_t right = action_answer_late(signal, owner, &was, &result);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_correct(action, trampoline, &action->below[right]);
+  }
+  action_change_end(action);
+}
+
 void onstack_action_after_fork(void) {
   onstack_copies_after_fork();
+  onstack_action_forget_flights();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
     action_owners[signal].sessions = 0;
+    action_owners[signal].returns = 0;
     onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
     onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    action_finish_change(signal, &action_owners[signal]);
     action_after_fork(signal, &action_owners[signal]);
-    action_change_end(&onstack_actions[signal]); /* the parent may have been in the middle of one */
   }
 }
 
@@ -8877,8 +8948,8 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampoline_correct(onstack_action *action, const onstack_below *right) {
-  trampoline_publish(&action->below[action->current], right);
+void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right) {
+  trampoline_publish(&action->below[trampoline], right);
 }
 
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "support.h"
 
+#include "handler/slot.h"
+
 #include <dirent.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -184,13 +186,14 @@ t_traces t_traces_now(void) {
     int now = support_count_entries("/proc/self/task");
     if (now < threads) threads = now;
   }
-  return (t_traces){support_count_entries("/proc/self/fd"), threads, support_count_timers()};
+  return (t_traces){support_count_entries("/proc/self/fd"), threads, support_count_timers(), onstack_timers_held};
 }
 
 void t_same_traces(const t_traces *before, const t_traces *after, const char *what) {
   cr_assert_eq(before->fds, after->fds, "%s: file descriptors %d -> %d", what, before->fds, after->fds);
   cr_assert_eq(before->threads, after->threads, "%s: threads %d -> %d", what, before->threads, after->threads);
   cr_assert_eq(before->timers, after->timers, "%s: timers %d -> %d", what, before->timers, after->timers);
+  cr_assert_eq(before->held, after->held, "%s: timers by our own count %u -> %u", what, before->held, after->held);
 }
 
 uint64_t t_rss_bytes(void) {

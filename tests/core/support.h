@@ -103,6 +103,7 @@ void t_near(double got, double wanted, double loose, const char *what);
 
 typedef struct t_traces {
   int fds, threads, timers;
+  uint32_t held; /* timers that the core believes to have */
 } t_traces;
 
 t_traces t_traces_now(void);

@@ -5,6 +5,7 @@
  * running copy gets its own; and when all have stopped, that owner's action is back as it was.
  */
 #include "copies.h"
+#include "handler/action.h"
 #include "support.h"
 
 #include <pthread.h>
@@ -237,3 +238,28 @@ static void every_order_with_newer(bool chains) {
 
 Test(copies, every_order_of_two_and_an_owner_that_keeps_signals_to_itself) { every_order_with_newer(false); }
 Test(copies, every_order_of_two_and_an_owner_that_passes_them_on) { every_order_with_newer(true); }
+
+/* ---- the threads of the copy below ---- */
+
+static void start_quietly(t_copy *of) {
+  onstack_options options;
+  of->init(&options, sizeof(options));
+  options.threads = ONSTACK_OFF; /* who looks is chosen here */
+  cr_assert_eq(of->start(&options, &of->session), 0);
+}
+
+/* Nobody has the signal, so threads of ours may take it; a newcomer above both copies is seen by the upper one only. */
+Test(copies, a_newcomer_above_two_has_no_signals_on_threads_of_the_lower_one) {
+  t_copies_open(false);
+  start_quietly(&t_copies[0]);
+  start_quietly(&t_copies[1]);
+  cr_assert(onstack_actions[SIGPROF].undisputed);
+  newer_is_in = false;
+  step_newer();
+  cr_assert_geq(t_copies[1].poll(t_copies[1].session, 0), 0);
+  cr_assert_not(onstack_actions[SIGPROF].undisputed);
+  for (int i = 1; i >= 0; i--) {
+    cr_assert_eq(t_copies[i].stop(t_copies[i].session), 0);
+    cr_assert_eq(t_copies[i].release(t_copies[i].session), 0);
+  }
+}

@@ -21,7 +21,8 @@ TestSuite(owners_instants, .init = t_setup);
 
 /* ---- the process under observation ---- */
 
-enum { ORDER_NONE, ORDER_COME, ORDER_LEAVE, ORDER_SIGNAL, ORDER_START, ORDER_STOP, ORDER_LOOK, ORDER_FORK };
+enum { ORDER_NONE, ORDER_COME, ORDER_LEAVE, ORDER_SIGNAL, ORDER_START, ORDER_STOP, ORDER_LOOK, ORDER_FORK,
+       ORDER_COME_ONCE, ORDER_SECOND, ORDER_IGNORE, ORDER_ASK };
 
 static struct {
   uint32_t order[2], done[2]; /* of the owner's thread, and of the one that is stopped */
@@ -30,9 +31,10 @@ static struct {
   uint64_t looped;
   bool found_itself;
   int child_status; /* of a child made by fork(): who has the signal there */
+  int on_top;       /* who has it here */
 } *shared;
 
-static struct sigaction instants_found;
+static struct sigaction instants_found, instants_found_second;
 static bool instants_chains;
 
 static void instants_first(int signal, siginfo_t *info, void *context) {
@@ -45,20 +47,34 @@ static void instants_owner(int signal, siginfo_t *info, void *context) {
   if (instants_chains) instants_found.sa_sigaction(signal, info, context);
 }
 
-static void instants_come(void) {
-  struct sigaction mine = {.sa_sigaction = instants_owner, .sa_flags = SA_SIGINFO | SA_RESTART};
+static void instants_second(int signal, siginfo_t *info, void *context) { (void)signal, (void)info, (void)context; }
+
+static void instants_come(int flags) {
+  struct sigaction mine = {.sa_sigaction = instants_owner, .sa_flags = SA_SIGINFO | SA_RESTART | flags};
   if (sigaction(SIGPROF, &mine, &instants_found) != 0) _exit(90);
   shared->found_itself = instants_found.sa_sigaction == instants_owner;
 }
 
-enum { CHILD_OWNER = 1, CHILD_FIRST, CHILD_OTHER };
+enum { HAS_OWNER = 1, HAS_FIRST, HAS_SECOND, HAS_NOBODY, HAS_OTHER };
 
-static int instants_in_a_child(void) {
+static int instants_who_has_it(void) {
   struct sigaction now;
+  sigaction(SIGPROF, NULL, &now);
+  if (now.sa_handler == SIG_IGN) return HAS_NOBODY;
+  if (now.sa_sigaction == instants_second) return HAS_SECOND;
+  return now.sa_sigaction == instants_owner ? HAS_OWNER : now.sa_sigaction == instants_first ? HAS_FIRST : HAS_OTHER;
+}
+
+/* Where the second owner has it, that one leaves, and a signal tells who comes after it. */
+static int instants_in_a_child(void) {
   int child = fork();
   if (child != 0) return t_wait(child);
-  sigaction(SIGPROF, NULL, &now);
-  _exit(now.sa_sigaction == instants_owner ? CHILD_OWNER : now.sa_sigaction == instants_first ? CHILD_FIRST : CHILD_OTHER);
+  int has_it = instants_who_has_it();
+  if (has_it != HAS_SECOND) _exit(has_it);
+  sigaction(SIGPROF, &instants_found_second, NULL);
+  shared->owner_calls = shared->first_calls = 0;
+  raise(SIGPROF);
+  _exit(shared->owner_calls == 1 ? HAS_OWNER : shared->first_calls == 1 ? HAS_FIRST : HAS_OTHER);
 }
 
 static void instants_obey(uint32_t order) {
@@ -66,8 +82,13 @@ static void instants_obey(uint32_t order) {
   onstack_options options = t_options(100, NULL, NULL);
   options.threads = ONSTACK_OFF;
   onstack_stats stats = {.size = sizeof(stats)};
+  struct sigaction second = {.sa_sigaction = instants_second, .sa_flags = SA_SIGINFO | SA_RESTART};
   switch (order) {
-  case ORDER_COME: instants_come(); break;
+  case ORDER_COME: instants_come(0); break;
+  case ORDER_COME_ONCE: instants_come((int)SA_RESETHAND); break;
+  case ORDER_SECOND: sigaction(SIGPROF, &second, &instants_found_second); break;
+  case ORDER_IGNORE: signal(SIGPROF, SIG_IGN); break;
+  case ORDER_ASK: shared->on_top = instants_who_has_it(); break;
   case ORDER_LEAVE: sigaction(SIGPROF, &instants_found, NULL); break;
   case ORDER_SIGNAL: raise(SIGPROF); break;
   case ORDER_FORK: shared->child_status = instants_in_a_child(); break;
@@ -140,6 +161,7 @@ typedef struct plan {
   bool chains, there; /* the owner: passes on; has come before */
   bool beside;        /* another copy runs */
   int first, second;  /* the stops at which the owner comes or leaves; it changes over each time */
+  void (*instead)(const struct plan *, int stop); /* of all that: what happens at each stop, and at -1 in the end */
 } plan;
 
 static bool owner_is_there;
@@ -177,7 +199,7 @@ static void reaches_whom_it_should(const plan *p, int stop) {
             stop, p->what == ORDER_START ? "start" : p->what == ORDER_STOP ? "stop" : "look", p->chains ? "chains" : "does not chain",
             p->there ? "was there" : "was not there", p->first, p->second, shared->first_calls, first, shared->owner_calls, owner);
   order(0, ORDER_FORK);
-  const int expected = owner_is_there ? CHILD_OWNER : CHILD_FIRST;
+  const int expected = owner_is_there ? HAS_OWNER : HAS_FIRST;
   cr_assert_eq(shared->child_status, expected, "at stop %d of order %u, changes at %d and %d: a child has %d, not %d", stop,
                p->what, p->first, p->second, shared->child_status, expected);
 }
@@ -195,6 +217,31 @@ static void end(int child, int32_t tid) {
   kill(child, SIGKILL);
   while (waitpid(tid, &status, __WALL) == tid && !WIFEXITED(status) && !WIFSIGNALED(status)) continue;
   waitpid(child, &status, __WALL);
+}
+
+static void each_stop(const plan *p, int stop) {
+  if (p->instead) {
+    p->instead(p, stop);
+    return;
+  }
+  if (stop == p->first) change_over();
+  if (stop == p->second) change_over();
+  if (!has_found_itself(p)) reaches_whom_it_should(p, stop);
+}
+
+static void afterwards(const plan *p) {
+  if (p->instead) {
+    p->instead(p, -1);
+    return;
+  }
+  if (p->what == ORDER_STOP) order(0, ORDER_START);
+  order(0, ORDER_LOOK);
+  reaches_whom_it_should(p, -1);
+  if (owner_is_there) change_over();
+  order(0, ORDER_LOOK);
+  reaches_whom_it_should(p, -2);
+  order(0, ORDER_STOP);
+  cr_assert_eq(shared->looped, 0u);
 }
 
 /* Returns how many stops there were. */
@@ -223,23 +270,14 @@ static int observe(const plan *p) {
     cr_assert(WIFSTOPPED(status), "it ended: %x", status);
     if (__atomic_load_n(&shared->done[1], __ATOMIC_ACQUIRE) != done) break;
     if (!is_sigaction(tid)) continue;
-    if (stops == p->first) change_over();
-    if (stops == p->second) change_over();
-    if (has_found_itself(p)) {
+    each_stop(p, stops++);
+    if (shared->found_itself) {
       end(child, tid);
-      return stops;
+      return stops - 1;
     }
-    reaches_whom_it_should(p, stops++);
   }
   ptrace(PTRACE_DETACH, tid, NULL, NULL);
-  if (p->what == ORDER_STOP) order(0, ORDER_START);
-  order(0, ORDER_LOOK);
-  reaches_whom_it_should(p, -1);
-  if (owner_is_there) change_over();
-  order(0, ORDER_LOOK);
-  reaches_whom_it_should(p, -2);
-  order(0, ORDER_STOP);
-  cr_assert_eq(shared->looped, 0u);
+  afterwards(p);
   end(child, tid);
   return stops;
 }
@@ -249,7 +287,7 @@ static void every_instant(uint32_t what, bool beside) {
   if (beside) t_copies_open(false);
   shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   for (int way = 0; way < 4; way++) {
-    plan p = {what, way & 1, way & 2, beside, -1, -1};
+    plan p = {what, way & 1, way & 2, beside, -1, -1, NULL};
     int stops = observe(&p);
     cr_assert_gt(stops, 1);
     for (p.first = 0; p.first < stops; p.first++)
@@ -264,3 +302,60 @@ Test(owners_instants, of_a_stop, .timeout = 200) { every_instant(ORDER_STOP, fal
 Test(owners_instants, of_a_start_beside_another_copy, .timeout = 200) { every_instant(ORDER_START, true); }
 Test(owners_instants, of_a_look_beside_another_copy, .timeout = 200) { every_instant(ORDER_LOOK, true); }
 Test(owners_instants, of_a_stop_beside_another_copy, .timeout = 200) { every_instant(ORDER_STOP, true); }
+
+#define NEVER 1000
+
+/* ---- an owner that wants one signal only ---- */
+
+/* Once it has had it, nobody is behind it (SIG_DFL), so the kernel must not see it on top. */
+static void once(const plan *p, int stop) {
+  if (stop == p->first) order(0, ORDER_COME_ONCE);
+  if (p->first >= NEVER || (stop >= 0 && stop < p->first)) return;
+  order(0, ORDER_ASK);
+  if (shared->on_top == HAS_OTHER) order(0, ORDER_SIGNAL);
+  cr_assert_leq(shared->owner_calls, 1, "at stop %d, come at %d: called %d times", stop, p->first, shared->owner_calls);
+  if (stop >= 0) return;
+  order(0, ORDER_LOOK);
+  order(0, ORDER_SIGNAL);
+  order(0, ORDER_SIGNAL);
+  cr_assert_eq(shared->owner_calls, 1, "come at %d: called %d times", p->first, shared->owner_calls);
+}
+
+/* ---- two that come, and a child that is made while the change knows of one ---- */
+
+static void two(const plan *p, int stop) {
+  if (stop < 0) return;
+  if (stop == p->first) order(0, ORDER_COME);
+  if (stop == p->second) order(0, ORDER_SECOND);
+  if (stop < p->second) return;
+  order(0, ORDER_ASK);
+  if (shared->on_top != HAS_SECOND) return;
+  order(0, ORDER_FORK);
+  cr_assert_eq(shared->child_status, HAS_OWNER, "at stop %d, come at %d and %d: behind the second is %d", stop, p->first,
+               p->second, shared->child_status);
+}
+
+/* ---- a host that wants the signal ignored, at the moment of a stop ---- */
+
+static void ignored(const plan *p, int stop) {
+  if (stop == p->first) order(0, ORDER_IGNORE);
+  if (stop >= 0) return;
+  order(0, ORDER_ASK);
+  cr_assert_eq(shared->on_top, p->first < p->second ? HAS_NOBODY : HAS_FIRST, "at %d of %d: %d", p->first, p->second, shared->on_top);
+}
+
+static void instead(uint32_t what, bool beside, void (*at)(const plan *, int stop), bool pairs) {
+  t_deadline(100);
+  if (beside) t_copies_open(false);
+  shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  plan p = {what, false, false, beside, NEVER, NEVER, at};
+  const int stops = observe(&p);
+  for (p.first = 0; p.first < stops; p.first++)
+    for (p.second = pairs ? p.first : stops; p.second < stops + !pairs; p.second++) observe(&p);
+}
+
+Test(owners_instants, of_a_start_with_one_that_wants_one_signal, .timeout = 100) { instead(ORDER_START, false, once, false); }
+Test(owners_instants, of_a_look_with_one_that_wants_one_signal, .timeout = 100) { instead(ORDER_LOOK, false, once, false); }
+Test(owners_instants, of_a_start_with_two_and_a_child, .timeout = 100) { instead(ORDER_START, false, two, true); }
+Test(owners_instants, of_a_look_with_two_and_a_child, .timeout = 100) { instead(ORDER_LOOK, false, two, true); }
+Test(owners_instants, of_a_stop_with_a_host_that_ignores, .timeout = 100) { instead(ORDER_STOP, false, ignored, false); }

@@ -92,23 +92,42 @@ int onstack_action_check_signal(int signal) {
 }
 
 /* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
-static void action_judge(onstack_action *action, uint32_t trampoline) {
+static void action_judge(int signal, onstack_action *action, uint32_t trampoline) {
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
   const bool nobody = action_is_nobody(below) || below->handler == onstack_own_stands_in.handler;
-  onstack_dekker_store(&action->undisputed, (uint32_t)(nobody && !action->visited));
+  const bool undisputed = nobody && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
+static void action_set_changing(onstack_action *action, uint32_t changing) {
+  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
+  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
+}
+
+/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
+static void action_change_end(onstack_action *action) {
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
+  if (spent && action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
+  action_set_changing(action, 0);
 }
 
 /* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
 static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
                                                             const struct onstack_kernel_sigaction *now) {
-  onstack_publish(&action->changing, 0u); /* pairs with action_replaced */
+  action_change_end(action);
+  onstack_fence_publish();
   onstack_store_relaxed(&action->expected, now->handler);
   action->replaced[trampoline] = (onstack_found){*now, 0};
-  onstack_publish(&action->changing, trampoline + 1);
+  action_set_changing(action, trampoline + 1);
   return &action->replaced[trampoline].action;
 }
-
-static void action_change_end(onstack_action *action) { onstack_publish(&action->changing, 0u); }
 
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
@@ -125,7 +144,7 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   *was = *replaced;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
-  action_judge(action, trampoline);
+  action_judge(signal, action, trampoline);
   onstack_dekker_store(&action->running, 1u);
   return 0;
 }
@@ -202,7 +221,7 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
     trampoline = action_answer_late(signal, owner, &was, &result);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_correct(action, &action->below[trampoline]);
+    onstack_trampoline_correct(action, action->current, &action->below[trampoline]);
     now = action->ours;
   }
 }
@@ -311,21 +330,45 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
   return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
+static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
+  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
+  struct onstack_kernel_sigaction heir = found->action;
+  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
+  return heir;
+}
+
 /*
- * At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. Who came at that very
- * moment stays, below a trampoline of ours that passes on: put back as it was, it could have left meanwhile, and the next
- * one would find it installed. What has found the trampoline in between can be told what it stands for (action_rise).
+ * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
+ * has found the trampoline in between can be told what it stands for (action_rise). Nobody needs no trampoline: it is what
+ * has to be there, by way of SIG_IGN (action_restore).
  */
+static void action_give_way(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                            const struct onstack_kernel_sigaction *given) {
+  int result;
+  const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES) {
+    action_exchange(signal, was, given);
+    return;
+  }
+  const struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
+  if (!action_is_nobody(&heir)) {
+    action_rise(signal, owner, trampoline, *given);
+    return;
+  }
+  struct onstack_kernel_sigaction ignore = heir;
+  ignore.handler = action_ignore;
+  action_exchange(signal, &ignore, given);
+  if (heir.handler == action_default) action_exchange(signal, &heir, &ignore);
+}
+
+/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
 static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
                         const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
-  int result;
   if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
-  if (trampoline < ONSTACK_TRAMPOLINES)
-    action_rise(signal, owner, trampoline, *to);
-  else
-    action_exchange(signal, &was, to);
+  action_give_way(signal, owner, &was, to);
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_dekker_store(&onstack_actions[signal].running, 0u);
   return false;
@@ -348,24 +391,18 @@ static void action_restore(int signal, action_owner *owner, const struct onstack
   if (action_give(signal, owner, &ignore, now)) action_give(signal, owner, found, &ignore);
 }
 
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
-static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
-  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction heir = found->action;
-  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
-  return heir;
-}
-
 /* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
 static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
   const onstack_action *action = &onstack_actions[signal];
   const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
   int result;
   const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
-  if (trampoline < ONSTACK_TRAMPOLINES)
-    onstack_trampoline_correct(theirs, &action->below[trampoline]);
-  else
+  if (trampoline >= ONSTACK_TRAMPOLINES)
     action_exchange(signal, &was, &theirs->ours);
+  else if (action_is_nobody(&was))
+    onstack_trampolines_forget(theirs, &action->below[trampoline]);
+  else
+    onstack_trampoline_correct(theirs, theirs->current, &action->below[trampoline]);
 }
 
 /*
@@ -388,7 +425,7 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
     action_hand_over_newcomer(signal, owner, theirs);
   action_change_end(theirs);
   if (action->visited) theirs->visited = 1;
-  action_judge(theirs, theirs->current);
+  action_judge(signal, theirs, theirs->current);
   return true;
 }
 
@@ -465,13 +502,30 @@ static void action_after_fork(int signal, action_owner *owner) {
   onstack_sys_sigaction(signal, &heir, NULL);
 }
 
+/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
+static void action_finish_change(int signal, action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  int result;
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
+  if (was.handler != action->expected) {
+    action->current = trampoline;
+    const uint32_t right = action_answer_late(signal, owner, &was, &result);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_correct(action, trampoline, &action->below[right]);
+  }
+  action_change_end(action);
+}
+
 void onstack_action_after_fork(void) {
   onstack_copies_after_fork();
+  onstack_action_forget_flights();
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
     action_owners[signal].sessions = 0;
+    action_owners[signal].returns = 0;
     onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
     onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    action_finish_change(signal, &action_owners[signal]);
     action_after_fork(signal, &action_owners[signal]);
-    action_change_end(&onstack_actions[signal]); /* the parent may have been in the middle of one */
   }
 }

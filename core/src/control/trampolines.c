@@ -67,8 +67,8 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampoline_correct(onstack_action *action, const onstack_below *right) {
-  trampoline_publish(&action->below[action->current], right);
+void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right) {
+  trampoline_publish(&action->below[trampoline], right);
 }
 
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {

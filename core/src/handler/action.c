@@ -85,6 +85,10 @@ static ONSTACK_HANDLER void action_leave_flight(uint32_t place, uint32_t trampol
   if (action_in_flight[place].times == 0) onstack_publish(&action_in_flight[place].context, (uint64_t)0);
 }
 
+void onstack_action_forget_flights(void) {
+  for (uint32_t i = 0; i < ACTION_IN_FLIGHT; i++) onstack_store_relaxed(&action_in_flight[i].context, (uint64_t)0);
+}
+
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
 
 typedef struct action_delivery {
@@ -196,26 +200,30 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
 /*
  * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
  * left, and what it put back tells whose turn it is; or one has come. The change may end meanwhile: then what is published
- * is right.
+ * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
+ * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
-static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level) {
+static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level, uint32_t changing) {
   onstack_action *action = &onstack_actions[signal];
-  const uint64_t was = *(const volatile uint64_t *)&action->replaced[trampoline].action.handler;
-  const uint64_t expected = onstack_load_relaxed(&action->expected);
+  onstack_found *replaced = &action->replaced[trampoline];
+  const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
-  if (onstack_load_relaxed(&action->changing) != trampoline + 1 || was == expected)
-    return action_published(action, trampoline, level);
+  if (onstack_load_relaxed(&action->changing) != changing || was == expected) return action_published(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
   for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
     if (theirs < ONSTACK_TRAMPOLINES) return action_published(onstack_copy_action(copy, signal), theirs, level);
   }
-  return level == 0 ? &action->replaced[trampoline] : action_published(action, trampoline, level - 1);
+  if (level == 0) return replaced;
+  /* Set right already, and published, it is a level of its own there. */
+  const onstack_found *newest = action_published(action, trampoline, 0);
+  return action_published(action, trampoline, newest && newest->action.handler == was ? level : level - 1);
 }
 
 ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
   const onstack_action *action = &onstack_actions[signal];
-  if (onstack_observe(&action->changing) == trampoline + 1) return action_replaced(signal, trampoline, level);
+  const uint32_t changing = onstack_observe(&action->changing);
+  if (onstack_action_changes(changing) == trampoline) return action_replaced(signal, trampoline, level, changing);
   return action_published(action, trampoline, level);
 }
 

@@ -54,9 +54,9 @@ typedef struct onstack_action {
   uint64_t late;
   uint64_t looped;
   uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
-  /* A trampoline is being installed: its number and one, else 0. Somebody may have come or left since the look by which it
-     was chosen, and the thread that installs it may be waiting for a processor: until that thread has set it right, a
-     handler goes by what the kernel says that was replaced. */
+  /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
+     Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
+     for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
   uint32_t changing;
   uint64_t expected; /* the handler that the look had found */
   /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
@@ -65,8 +65,14 @@ typedef struct onstack_action {
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 
+/* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
+static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
+
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
 ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+
+/* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_action_forget_flights(void);
 
 /* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
    trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */

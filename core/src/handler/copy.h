@@ -22,6 +22,9 @@
 #define ONSTACK_COPY_MARK "onstack-handler3"
 #define ONSTACK_COPY_MARK_BYTES 16u
 
+/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
+_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+
 typedef struct onstack_copy {
   uint32_t bytes;
   uint32_t action_bytes;
