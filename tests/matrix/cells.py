@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-ARCHIVE_MIXES = ("pure", "short", "native", "foreign", "callin")
+ARCHIVE_MIXES = ("pure", "short", "native", "rust", "foreign", "callin")
 GO, C = "go", "c"  # who the other owner of SIGPROF is
 
 
@@ -21,7 +21,7 @@ class Host:
 
 
 HOSTS = (
-    Host("go-exe", GO, ("pure", "short", "native", "foreign"), False),
+    Host("go-exe", GO, ("pure", "short", "native", "rust", "foreign"), False),
     Host("c-archive", GO, ARCHIVE_MIXES, True),
     Host("c-shared", GO, ARCHIVE_MIXES, True),
     Host("rust-archive", GO, ARCHIVE_MIXES, True),

@@ -18,7 +18,7 @@ from results import KEEPS, Pool, Results
 
 # Part of the weight alone that each profile must keep beside the other. Chance comes on top (results.weight_of).
 KEEPS_QUICK, KEEPS_FULL = 0.85, 0.97
-ERRATIC = ("native", "callin", "foreign")  # Go's own profile of these swings between 0 and all without us
+ERRATIC = ("native", "rust", "callin", "foreign")  # Go's own profile of these swings between 0 and all without us
 
 
 def progress(text, end="\n"):
@@ -119,8 +119,8 @@ LEAST_CHANCE = 0.001  # below it, chance is not what made their weights beside u
 def judge_distributions(pool):
     """Of the erratic mixes; prints a table, and returns the same two as judge_weights."""
     judged, failed = 0, []
-    for (host, mix), (beside, alone, chance) in pool.distributions(ERRATIC).items():
-        if not judged:
+    for number, ((host, mix), (beside, alone, chance)) in enumerate(pool.distributions(ERRATIC).items()):
+        if number == 0:
             print(f"\n{'host':14}{'mix':10}{'theirs beside us':>18}{'alone':>8}   median share of the CPU time of a run; chance of less")
         judged += chance is not None
         print(f"{host:14}{mix:10}{beside:18.3f}{alone:8.3f}{'too few runs' if chance is None else f'{chance:.3f}':>15}")

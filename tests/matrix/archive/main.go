@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/onstack-profiler/onstack/tests/matrix/load"
+	_ "github.com/onstack-profiler/onstack/tests/matrix/loadrust"
 )
 
 // code says the error on the standard error stream and turns it into a C result.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/onstack-profiler/onstack/tests/matrix/load"
+	_ "github.com/onstack-profiler/onstack/tests/matrix/loadrust"
 )
 
 type event struct {

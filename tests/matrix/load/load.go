@@ -26,10 +26,13 @@ var (
 	quit    atomic.Bool
 	running sync.WaitGroup
 	foreign bool
+	// Rust burns in Rust, where the program imports package loadrust.
+	Rust func()
 )
 
-// Start begins to burn: "pure" Go, "short" goroutines with stacks that grow, "native" C calls, "foreign" (a goroutine
-// only; the thread beside it is StartForeign's or the host's), "callin" (nothing: the host's threads call Spin).
+// Start begins to burn: "pure" Go, "short" goroutines with stacks that grow, "native" C calls, "rust" calls into Rust and
+// from there into C, "foreign" (a goroutine only; the thread beside it is StartForeign's or the host's), "callin" (nothing:
+// the host's threads call Spin).
 func Start(mix string) error {
 	body, count := burn, workers
 	switch mix {
@@ -38,6 +41,8 @@ func Start(mix string) error {
 		body = short
 	case "native":
 		body = func() { Native(500) }
+	case "rust":
+		body = Rust
 	case "foreign":
 		count = 1
 	case "callin":

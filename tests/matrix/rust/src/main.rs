@@ -10,6 +10,10 @@ use std::thread::{self, JoinHandle};
 // The core comes with it; the driver calls it.
 use onstack_sys as _;
 
+/// The Go archive calls it, and the linker looks there last.
+#[used]
+static RUST_LOAD: extern "C" fn() = matrixload::matrix_load_rust;
+
 /// The C library's stream; only handed through.
 #[repr(C)]
 struct FILE {

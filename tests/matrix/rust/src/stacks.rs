@@ -14,6 +14,10 @@ use std::{mem, ptr, thread};
 
 use onstack_sys::*;
 
+/// The Go archive calls it, and the linker looks there last.
+#[used]
+static RUST_LOAD: extern "C" fn() = matrixload::matrix_load_rust;
+
 #[repr(C)]
 struct SignalStack {
     start: *mut c_void,
