@@ -39,10 +39,14 @@ def digest(host):
 
 def run(host, arguments, timeout):
     """Returns the events that the host printed."""
+    return run_program([OUT / host, *arguments], timeout)
+
+
+def run_program(command, timeout):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("ONSTACK_", "LD_PRELOAD", "GO"))}
     environment["GOTRACEBACK"] = "all"
     process = subprocess.Popen(
-        [str(OUT / host), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     try:
         out, problems = process.communicate(timeout=timeout)

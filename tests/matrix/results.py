@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What has been run so far, in build/matrix.json after every run, and what it says over all runs."""
+"""What has been run so far, in build/matrix.json and a journal beside it, and what it says over all runs."""
 
 import json
 import math
@@ -14,11 +14,28 @@ KEEPS = "keeps its weight"
 
 
 class Results:
+    """Each run is a line of the journal as soon as it has ended: to write ten thousand of them anew after each took longer
+    than the runs. `close` makes the file of them."""
+
     def __init__(self, path, fresh):
         self.path = path
+        self.journal = path.with_suffix(".journal")
         self.records = {}
-        if not fresh and path.exists():
+        if fresh:
+            self.journal.unlink(missing_ok=True)
+        elif path.exists():
             self.records = json.loads(path.read_text())["runs"]
+        if self.journal.exists():
+            self._read_journal()
+        self._lines = self.journal.open("a")
+
+    def _read_journal(self):
+        for line in self.journal.read_text().splitlines():
+            try:
+                key, record = json.loads(line)
+            except ValueError:
+                continue  # it was broken off there
+            self.records[key] = record
 
     def has(self, key, digest):
         """Passed with the same program. What failed is run again."""
@@ -27,9 +44,15 @@ class Results:
 
     def add(self, key, record):
         self.records[key] = record
+        self._lines.write(json.dumps([key, record]) + "\n")
+        self._lines.flush()
+
+    def close(self):
         temporary = self.path.with_suffix(".tmp")
         temporary.write_text(json.dumps({"runs": self.records}, indent=1))
         os.replace(temporary, self.path)
+        self._lines.close()
+        self.journal.unlink()
 
 
 def _share(records, which):

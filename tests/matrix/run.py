@@ -159,7 +159,10 @@ def main():
         return 1
     results = Results(arguments.output, arguments.fresh)
     begin = time.monotonic()
-    pool, ran, left = run_all(chosen, arguments, results)
+    try:
+        pool, ran, left = run_all(chosen, arguments, results)
+    finally:
+        results.close()
     judged, failed_weights = judge_weights(pool, arguments.quick)
     more, failed_distributions = judge_distributions(pool)
     judged, failed_weights = judged + more, failed_weights + failed_distributions
