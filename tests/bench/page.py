@@ -145,6 +145,8 @@ def page(figures):
     ]
     for section in SECTIONS:
         lines += ["", f"## {section.title}", "", section.text, "", *table(figures, section)]
+        if section.reasons:
+            lines += ["", f"Why, and what is planned: {section.reasons}"]
     return "\n".join(lines + missing(figures.about)).rstrip() + "\n"
 
 

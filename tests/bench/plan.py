@@ -21,6 +21,8 @@ class Case:
     runs: tuple  # argument lists without the time, one process each
     seconds: float  # 0: the case does not take a time
     quick_seconds: float | None  # None: not in the quick form
+    subjects: tuple = ()  # that take part; empty: those that say so, or all
+    program: str = ""  # of this case alone: "coexist-" before the subject's
 
     @property
     def family(self):
@@ -117,6 +119,8 @@ CASES = (
     _overhead(250, 1.5),
     _start_stop(1),
     _start_stop(64),
+    Case("coexist", (("coexist",),), 0, None, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp", "gperftools"), "coexist-"),
+    Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp"), "flame-"),
 )
 
 
@@ -145,9 +149,15 @@ def choose_subjects(names):
 
 
 def takes_part(subject, case):
+    if case.subjects:
+        return subject.name in case.subjects
     if subject.families:
         return case.family in subject.families
     return case.family not in CLOSED
+
+
+def program_of(subject, case):
+    return case.program + subject.program
 
 
 def baseline(case_name):

@@ -38,9 +38,9 @@ def build(program):
     return None if made.returncode == 0 else _reason(made.stdout)
 
 
-def run(subject, arguments, timeout):
+def run(program, variant, arguments, timeout):
     """One process. Returns its figures as a list of (metric, unit, value)."""
-    command = [str(OUT / subject.program), subject.variant, *arguments]
+    command = [str(OUT / program), variant, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=_environment())
     except subprocess.TimeoutExpired:

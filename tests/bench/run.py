@@ -39,25 +39,36 @@ def parse_arguments():
     return parser, arguments
 
 
-def build_all(subjects):
-    """Returns the subjects that can run, and the others with the reason."""
+def build_all(cases, subjects):
+    """The reasons why programs are not available, by program."""
+    pairs = [(s, c) for c in cases for s in subjects if plan.takes_part(s, c)]
     reasons = {}
-    for program in dict.fromkeys(s.program for s in subjects):
+    for program in dict.fromkeys(plan.program_of(s, c) for s, c in pairs):
         progress(f"building {program} ...")
-        reasons[program] = programs.build(program)
-        if reasons[program]:
-            progress(f"  not available: {reasons[program]}")
-    ready = [s for s in subjects if not reasons[s.program]]
-    return ready, {s.name: reasons[s.program] for s in subjects if reasons[s.program]}
+        reason = programs.build(program)
+        if reason:
+            reasons[program] = reason
+            progress(f"  not available: {reason}")
+    return reasons
 
 
-def schedule(cases, subjects, rounds):
+def unavailable(cases, subjects, reasons):
+    """The same by subject; by subject and case, where that has a program of its own."""
+    return {
+        f"{s.name} in {c.name}" if c.program else s.name: reasons[plan.program_of(s, c)]
+        for c in cases
+        for s in subjects
+        if plan.takes_part(s, c) and plan.program_of(s, c) in reasons
+    }
+
+
+def schedule(cases, subjects, rounds, reasons):
     """A B C, B C A, ...: neighbours in time are compared, and nobody is always first."""
     for number in range(rounds):
         first = number % len(subjects)
         for case in cases:
             for subject in subjects[first:] + subjects[:first]:
-                if plan.takes_part(subject, case):
+                if plan.takes_part(subject, case) and plan.program_of(subject, case) not in reasons:
                     yield number, case, subject
 
 
@@ -71,7 +82,7 @@ def measure(steps, quick, figures):
         begin = time.monotonic()
         try:
             for command in case.commands(quick):
-                for metric, unit, value in programs.run(subject, command, timeout=120):
+                for metric, unit, value in programs.run(plan.program_of(subject, case), subject.variant, command, timeout=300):
                     figures.add(case.name, subject.name, number, metric, unit, value)
             progress(f"{time.monotonic() - begin:.1f} s")
         except programs.RunFailed as error:
@@ -80,9 +91,9 @@ def measure(steps, quick, figures):
     return failures
 
 
-def describe(arguments, load_before, minutes, unavailable, failures):
+def describe(arguments, load_before, minutes, unbuilt, failures):
     """What the JSON says about the run beside its figures."""
-    missing = {name: f"not available: {reason}" for name, reason in unavailable.items()}
+    missing = {name: f"not available: {reason}" for name, reason in unbuilt.items()}
     missing |= {f"{name} in {case}": f"no figures: {reason}" for (case, name), reason in failures.items()}
     return {
         "rounds": arguments.rounds,
@@ -116,24 +127,26 @@ def main():
         print("cases:   ", *(c.name for c in cases), "\nsubjects:", *(s.name for s in subjects))
         return 0
 
-    ready, unavailable = build_all(subjects)
-    if any(s.program == OURS and s.name in unavailable for s in subjects):
+    reasons = build_all(cases, subjects)
+    if OURS in reasons:
         progress("onstack's own program cannot be built: run `make` in the root first (see build/bench/onstack.log)")
         return 1
-    if not ready:
+    steps = list(schedule(cases, subjects, arguments.rounds, reasons))
+    if not steps:
         progress("no subject is available")
         return 1
 
     figures, load_before, begin = Figures(), machine.load(), time.monotonic()
-    failures = measure(list(schedule(cases, ready, arguments.rounds)), arguments.quick, figures)
-    about = describe(arguments, load_before, (time.monotonic() - begin) / 60, unavailable, failures)
+    failures = measure(steps, arguments.quick, figures)
+    unbuilt = unavailable(cases, subjects, reasons)
+    about = describe(arguments, load_before, (time.monotonic() - begin) / 60, unbuilt, failures)
     print_header(about)
     print(table(figures))
     print_missing(about)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     write_json(about, figures, arguments.output)
     print(f"\nwritten: {arguments.output}")
-    ours = {s.name for s in ready if s.program == OURS}
+    ours = {s.name for s in subjects if s.program == OURS}
     return 1 if any(name in ours for _, name in failures) else 0
 
 

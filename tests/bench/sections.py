@@ -48,6 +48,7 @@ class Section:
     title: str
     text: str
     columns: tuple
+    reasons: str = ""  # where somebody is ahead: why, and what is planned
 
 
 def _costs(case, metric):
@@ -113,6 +114,29 @@ SECTIONS = (
         "session, 100 Hz. Profilers without weights: samples x period.",
         tuple(Column(f"weights/{n}", "weight", f"{n:,} thread{'s' if n > 1 else ''}", ONE) for n in (1, 8, 64, 1000))
         + (Column("short-threads", "weight", "threads of 20 ms", ONE),),
+    ),
+    Section(
+        "In one process with Go's profiler",
+        "A C program with Go linked in (c-archive), two goroutines busy: every order of start and stop of the coexistence "
+        "matrix once, with the profiler in onstack's place. *Ended*: runs that came to their end; the others crashed or hung. "
+        "*Keeps*: over the runs that ended, the sampled part of the CPU time, in % of what the same profiler samples alone. "
+        "A profiler that crashes beside Go's threads without any other profile has no such figure.",
+        (
+            Column("coexist", "ended", "ended, %", MORE),
+            Column("coexist", "go-keeps", "Go's profile keeps, %", MORE),
+            Column("coexist", "own-keeps", "its own keeps, %", MORE),
+        ),
+    ),
+    Section(
+        "From stop to flame graph",
+        "A Rust program (regular expressions, built with debug information), 4 s at 250 Hz: from the call that ends sampling "
+        "to the finished SVG in memory: symbols, inlined functions, picture; and the memory that this takes at its peak. "
+        "gperftools and Go write files, of which other programs make pictures.",
+        (
+            Column("flame-graph", "picture", "picture, ms"),
+            Column("flame-graph", "peak", "memory, KiB"),
+            Column("flame-graph", "stacks", "stacks", NEITHER),
+        ),
     ),
     Section(
         "The whole program",
