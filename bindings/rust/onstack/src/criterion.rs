@@ -14,12 +14,11 @@
 //! for the later ones. Several can be on.
 
 use std::ffi::c_int;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use crate::{Error, ProfilerGuard, Result};
+use crate::{file, Error, ProfilerGuard, Result};
 
 /// What a benchmark's profile becomes.
 #[allow(clippy::large_enum_variant)] // there is one of them, and its shape is what users know
@@ -88,8 +87,7 @@ impl<'b> PProfProfiler<'_, 'b> {
             Output::_Phantom(_) => return Ok(()),
         };
         fs::create_dir_all(directory)?;
-        File::create(directory.join(name))?.write_all(&bytes)?;
-        Ok(())
+        Ok(file::replace(&directory.join(name), &bytes)?)
     }
 }
 

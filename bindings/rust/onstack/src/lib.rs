@@ -11,6 +11,8 @@ mod debug_file;
 mod demangle;
 mod dwarf;
 mod error;
+#[doc(hidden)]
+pub mod file;
 mod folded;
 mod frames;
 mod guard;
