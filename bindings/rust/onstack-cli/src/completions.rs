@@ -4,7 +4,8 @@
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::failure::{write, Failure};
+use crate::failure::Failure;
+use crate::output;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -17,5 +18,5 @@ pub fn run(arguments: &Arguments, mut command: Command) -> Result<(), Failure> {
     // Gathered first: the generator panics where its writer fails, as it does at a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "onstack", &mut script);
-    write(None, &script)
+    output::write(None, &script)
 }

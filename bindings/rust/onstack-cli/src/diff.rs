@@ -10,8 +10,9 @@ use clap::Args;
 use onstack::{Top, TopEntry};
 
 use crate::diff_graph;
-use crate::failure::{write, Failure};
+use crate::failure::Failure;
 use crate::input;
+use crate::output;
 use crate::unit;
 
 #[derive(Args)]
@@ -68,9 +69,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let subtitle = format!("{} to {}; red: more, blue: less", before.display(), after.display());
         let old = diff_graph::Side::new(before, first.tree(), factor);
         let new = diff_graph::Side::new(after, second.tree(), 1.0);
-        write(Some(path), &diff_graph::draw(old, new, subtitle)?)?;
+        output::write(Some(path), &diff_graph::draw(old, new, subtitle)?)?;
     }
-    write(None, table(arguments, &old, &new, factor).as_bytes())
+    output::write(None, table(arguments, &old, &new, factor).as_bytes())
 }
 
 /// Nanoseconds less bytes, or CPU time less waiting time, mean nothing.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What went wrong with which file, and the code that the program ends with.
 
-use std::io::{self, Write};
+use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::{fmt, fs};
 
 /// A sentence for people that begins with the file's name.
 #[derive(Debug)]
@@ -39,20 +38,5 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-/// Writes a whole result, to the standard output where no path is given. A reader that has seen enough and closed the
-/// pipe is no failure.
-pub fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
-    if let Some(path) = path {
-        return fs::write(path, bytes).map_err(|error| Failure::new(path, format!("cannot write: {error}")));
-    }
-    let mut output = io::stdout().lock();
-    match output.write_all(bytes).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Path::new("standard output"), format!("cannot write: {error}")))
-        }
-        _ => Ok(()),
     }
 }

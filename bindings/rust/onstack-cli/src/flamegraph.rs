@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use onstack::flamegraph::Options;
 
-use crate::failure::{write, Failure};
+use crate::failure::Failure;
 use crate::input;
+use crate::output;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -28,5 +29,5 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut picture = Vec::new();
     let drawn = input::read(&arguments.input)?.flamegraph_with_options(&mut picture, &mut options);
     drawn.map_err(|error| Failure::new(&arguments.input, error))?;
-    write(arguments.output.as_deref(), &picture)
+    output::write(arguments.output.as_deref(), &picture)
 }

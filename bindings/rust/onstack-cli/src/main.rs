@@ -8,6 +8,7 @@ mod failure;
 mod flamegraph;
 mod input;
 mod live;
+mod output;
 mod preload;
 mod program;
 #[cfg(feature = "push")]

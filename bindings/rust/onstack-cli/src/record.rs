@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io, process, thread};
+use std::{fs, io, thread};
 
 use clap::Args;
 use onstack::{Profile, Summary};
 
-use crate::failure::{write, Failure};
+use crate::failure::Failure;
 use crate::live::{Live, Status};
-use crate::{preload, program};
+use crate::{output, preload, program};
 
 /// The program's own code is passed on (128 and its number when a signal ended it); 127: no such program; 126: it cannot
 /// be profiled like this; 1: there is no profile.
@@ -48,18 +48,6 @@ pub struct Arguments {
 /// Where the preload puts what it has, until it is looked at.
 struct Scratch(PathBuf);
 
-impl Scratch {
-    /// Beside the output: the same file system has room, or has none in time.
-    fn new(output: &Path) -> Result<Self, Failure> {
-        let directory = output.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-        let cannot = |error: io::Error| Failure::new(output, format!("cannot write: {error}"));
-        let directory = directory.canonicalize().map_err(cannot)?;
-        let scratch = directory.join(format!(".onstack-{}", process::id()));
-        fs::create_dir(&scratch).map_err(cannot)?;
-        Ok(Self(scratch))
-    }
-}
-
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
@@ -71,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     program::check(&path)?;
     let library = preload::find(arguments.preload.as_deref())?;
     let preloaded = preload::variable(&library)?;
-    let scratch = Scratch::new(&arguments.output)?;
+    let scratch = Scratch(output::scratch(&arguments.output)?);
     let (raw, status) = (scratch.0.join("profile"), scratch.0.join("status"));
 
     let mut command = Command::new(&path);
@@ -132,11 +120,11 @@ fn finish(
     }
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
-    let mut output = Vec::new();
-    profile.write_pprof(&mut output).map_err(|error| Failure::new(&arguments.output, error))?;
-    write(Some(&arguments.output), &output)?;
+    let mut bytes = Vec::new();
+    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(&arguments.output, error))?;
+    output::write(Some(&arguments.output), &bytes)?;
     if !arguments.quiet {
-        eprintln!("onstack: {}; wrote {}", status.line(elapsed), arguments.output.display());
+        eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(&arguments.output));
         advise(&profile.summary());
     }
     Ok(())

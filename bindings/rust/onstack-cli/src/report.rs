@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::failure::{write, Failure};
+use crate::failure::Failure;
 use crate::input;
+use crate::output;
 
 #[derive(Args)]
 pub struct TopArguments {
@@ -58,15 +59,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let tree = profile.tree();
         let _ = write!(text, "{separator}{}", tree.display(arguments.depth, arguments.least / 100.0));
     }
-    write(None, text.as_bytes())
+    output::write(None, text.as_bytes())
 }
 
 pub fn top(arguments: &TopArguments) -> Result<(), Failure> {
     let top = input::read(&arguments.input)?.top();
-    write(None, format!("{:.*}", arguments.count, top).as_bytes())
+    output::write(None, format!("{:.*}", arguments.count, top).as_bytes())
 }
 
 pub fn stat(arguments: &StatArguments) -> Result<(), Failure> {
     let summary = input::read(&arguments.input)?.summary();
-    write(None, summary.to_string().as_bytes())
+    output::write(None, summary.to_string().as_bytes())
 }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where results go: to the standard output, through what is no file, or into files that are made safely.
+
+use std::borrow::Cow;
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Error, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use onstack::file;
+
+use crate::failure::Failure;
+
+enum Target {
+    Standard,
+    /// One that was handed to this process, by its name in /dev or /proc.
+    Descriptor,
+    /// A pipe or a device.
+    Special,
+    File,
+}
+
+/// Writes a whole result, to the standard output where no path is given. A reader that has seen enough and closed the
+/// pipe is no failure.
+pub fn write(path: Option<&Path>, bytes: &[u8]) -> Result<(), Failure> {
+    // A limit on sizes is then an error like others, after which the temporary file goes.
+    // SAFETY: changes the action of a signal for which there is no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let path = path.unwrap_or(Path::new("-"));
+    let written = target(path).and_then(|target| match target {
+        Target::Standard => write_standard(bytes),
+        // What a shell has opened for appending, or has written to, stays.
+        Target::Descriptor => OpenOptions::new().append(true).open(path)?.write_all(bytes),
+        Target::Special => open_special(path)?.write_all(bytes),
+        Target::File => file::replace(path, bytes),
+    });
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(cannot(path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// A directory for this process alone, where files for the output may lie meanwhile: beside it, as the same file system
+/// has room, or has none in time. Fails where `write` would.
+pub fn scratch(path: &Path) -> Result<PathBuf, Failure> {
+    let make = || {
+        let beside = match target(path)? {
+            Target::File => file::name_beside(path),
+            _ => file::name_beside(&env::temp_dir().join("output")),
+        };
+        fs::DirBuilder::new().mode(0o700).create(&beside)?;
+        beside.canonicalize()
+    };
+    make().map_err(|error| cannot(path, error))
+}
+
+/// The output's name for people.
+pub fn name(path: &Path) -> Cow<'_, str> {
+    if path == Path::new("-") {
+        return "standard output".into();
+    }
+    path.to_string_lossy()
+}
+
+fn cannot(path: &Path, error: Error) -> Failure {
+    Failure::new(Path::new(&*name(path)), format!("cannot write: {error}"))
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name)) {
+        return Ok(Target::Standard);
+    }
+    if path == Path::new("/dev/stderr") || ["/dev/fd", "/proc/self/fd"].map(Path::new).contains(&directory(path)) {
+        return Ok(Target::Descriptor);
+    }
+    let there = fs::symlink_metadata(path).map(|there| there.file_type());
+    if there.is_ok_and(|kind| !kind.is_file() && !kind.is_dir() && !kind.is_symlink()) {
+        return Ok(Target::Special);
+    }
+    file::check(path).map(|()| Target::File)
+}
+
+fn write_standard(bytes: &[u8]) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(bytes)?;
+    output.flush()
+}
+
+/// Looks at what was opened: the name may lead to something else since it was looked at.
+fn open_special(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY).open(path)?;
+    let opened = file.metadata()?;
+    if opened.is_file() {
+        return Err(Error::new(ErrorKind::AlreadyExists, "it has become a regular file"));
+    }
+    if opened.file_type().is_fifo() && is_planted(&opened, &fs::metadata(directory(path))?) {
+        return Err(Error::new(ErrorKind::PermissionDenied, "it is a pipe of somebody else in a shared directory"));
+    }
+    Ok(file)
+}
+
+/// The rule of the kernel's fs.protected_fifos, which holds for O_CREAT only and is off on many machines.
+fn is_planted(pipe: &fs::Metadata, directory: &fs::Metadata) -> bool {
+    // SAFETY: asks for a number.
+    let own = unsafe { libc::geteuid() };
+    directory.mode() & libc::S_ISVTX != 0 && pipe.uid() != own && pipe.uid() != directory.uid()
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
