@@ -7,6 +7,11 @@
 //	judge FILE
 //
 // FILE has, for each profile, four numbers of 64 bits (bytes, ticks, nanoseconds, samples), and the bytes.
+//
+//	judge -
+//
+// reads one profile of any making, compressed or not, from the standard input and asks for the reader and the checks only
+// (bindings/rust/onstack-cli/tests/pprof).
 package main
 
 import (
@@ -30,8 +35,15 @@ type head struct{ Bytes, Ticks, Nanoseconds, Samples uint64 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: judge FILE   (ONSTACK_FUZZ_PROFILES of tests/fuzz/fuzz_pprof.c)")
+		fmt.Fprintln(os.Stderr, "usage: judge FILE   (ONSTACK_FUZZ_PROFILES of tests/fuzz/fuzz_pprof.c), or judge - <PROFILE")
 		os.Exit(2)
+	}
+	if os.Args[1] == "-" {
+		if err := judgeAny(os.Stdin); err != nil {
+			fmt.Fprintf(os.Stderr, "google/pprof: %v\n", err)
+			os.Exit(1)
+		}
+		return
 	}
 	count, err := judgeFile(os.Args[1])
 	if err == nil && count == 0 {
@@ -42,6 +54,14 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Printf("judge: %d profiles are sound for google/pprof\n", count)
+}
+
+func judgeAny(in io.Reader) error {
+	p, err := profile.Parse(in)
+	if err != nil {
+		return err
+	}
+	return p.CheckValid()
 }
 
 func judgeFile(path string) (count int, err error) {

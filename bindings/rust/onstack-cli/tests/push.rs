@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `onstack push` against a server on this machine that answers as it is told and keeps what it was sent.
+//! `onstack push` against a server on this machine that answers as it is told, unless google/pprof cannot take what it was
+//! sent, and keeps that.
 #![cfg(feature = "push")]
+
+mod pprof;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -36,6 +39,7 @@ impl Request {
 
 /// Answers one connection each, the last answer for ever.
 fn server(answers: &'static [Answer]) -> (SocketAddr, Receiver<Request>) {
+    pprof::prepare();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().unwrap();
     let (sender, requests) = mpsc::channel();
@@ -43,15 +47,20 @@ fn server(answers: &'static [Answer]) -> (SocketAddr, Receiver<Request>) {
         for (index, stream) in listener.incoming().enumerate() {
             let mut stream = stream.expect("a connection");
             let Some(request) = receive(&mut stream) else { continue };
+            let refusal = pprof::check(&request.body).and_then(Result::err).map(|why| refusal(&why));
             if sender.send(request).is_err() {
                 return;
             }
-            if let Some(answer) = answers[index.min(answers.len() - 1)] {
+            if let Some(answer) = refusal.as_deref().or(answers[index.min(answers.len() - 1)]) {
                 let _ = write!(stream, "HTTP/1.1 {answer}\r\nconnection: close\r\n\r\n");
             }
         }
     });
     (address, requests)
+}
+
+fn refusal(why: &str) -> String {
+    format!("422 Unprocessable Entity\r\ncontent-length: {}\r\n\r\n{why}", why.len())
 }
 
 fn receive(stream: &mut TcpStream) -> Option<Request> {
@@ -146,6 +155,23 @@ fn a_server_that_is_busy_twice_gets_the_profile() {
         assert_eq!(request.header("content-type"), Some("application/octet-stream"));
         assert!(request.header("authorization").is_none() && request.header("x-scope-orgid").is_none());
     }
+}
+
+/// What Rust's decoder takes and the command may send shows in these tests all the same.
+#[test]
+fn the_server_takes_no_profile_that_google_pprof_refuses() {
+    let mut unsound = profile();
+    unsound.sample[0].value.push(1);
+    let unsound = unsound.encode_to_vec();
+    assert!(Profile::decode(&unsound[..]).is_ok());
+    let (address, requests) = server(&[OK]);
+    let output = push(address, &[&file("unsound.pb", &unsound)]);
+    assert_eq!(requests.try_recv().expect("a request").body, unsound);
+    let Some(verdict) = pprof::check(&unsound) else { return };
+    assert!(verdict.is_err());
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("422 Unprocessable Entity: google/pprof: malformed profile: mismatch"), "{message}");
 }
 
 #[test]

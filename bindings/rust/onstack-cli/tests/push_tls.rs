@@ -2,6 +2,8 @@
 //! `onstack push` over TLS: a server is trusted because of the authority that SSL_CERT_FILE names, and only then.
 #![cfg(feature = "push")]
 
+mod pprof;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -36,15 +38,19 @@ fn certificates() -> Option<PathBuf> {
     Some(place)
 }
 
-/// Says yes to everybody who trusts it; the port, and the heads of the requests.
-fn server(place: &Path) -> (u16, Receiver<String>) {
+/// The head, and what google/pprof says of the body.
+type Request = (String, Option<Result<(), String>>);
+
+/// Says yes to everybody who trusts it; the port, and the requests.
+fn server(place: &Path) -> (u16, Receiver<Request>) {
     let chain = vec![CertificateDer::from_pem_file(place.join("server.pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(place.join("server.key")).unwrap();
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
     let config = Arc::new(config);
+    pprof::prepare();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (sender, heads) = mpsc::channel();
+    let (sender, requests) = mpsc::channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream.unwrap());
@@ -58,14 +64,15 @@ fn server(place: &Path) -> (u16, Receiver<String>) {
             }
             let head = String::from_utf8(head).unwrap();
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-            stream.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
-            let _ = sender.send(head);
+            let mut body = vec![0; length.parse().unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            let _ = sender.send((head, pprof::check(&body)));
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             stream.conn.send_close_notify();
             let _ = stream.flush();
         }
     });
-    (port, heads)
+    (port, requests)
 }
 
 fn push(url: &str, authorities: &Path, file: &Path) -> Output {
@@ -80,7 +87,7 @@ fn push(url: &str, authorities: &Path, file: &Path) -> Output {
 #[test]
 fn only_a_server_that_is_trusted_gets_the_profile() {
     let Some(place) = certificates() else { return };
-    let (port, heads) = server(&place);
+    let (port, requests) = server(&place);
     let profile = place.join("profile.pb.gz");
     let mut bytes = Vec::new();
     onstack::Profile::from_folded("main;hot 6\n").unwrap().write_pprof(&mut bytes).unwrap();
@@ -89,7 +96,9 @@ fn only_a_server_that_is_trusted_gets_the_profile() {
     let url = format!("https://localhost:{port}");
     let output = push(&url, &place.join("authority.pem"), &profile);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(heads.try_recv().unwrap().starts_with("POST /ingest?name=app"));
+    let (head, verdict) = requests.try_recv().unwrap();
+    assert!(head.starts_with("POST /ingest?name=app"));
+    assert_eq!(verdict.unwrap_or(Ok(())), Ok(()));
 
     let other = url.replace("localhost", "127.0.0.1");
     // Signed by nobody; the right authority for another name; no authority at all.
@@ -104,5 +113,5 @@ fn only_a_server_that_is_trusted_gets_the_profile() {
         // More tries would not help.
         assert!(message.contains(why) && !message.contains("retry"), "{message}");
     }
-    assert!(heads.try_recv().is_err());
+    assert!(requests.try_recv().is_err());
 }

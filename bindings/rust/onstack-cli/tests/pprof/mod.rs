@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What google/pprof says of a profile: the program in tests/fuzz/judge, which is built once.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// Nothing where there is no Go, or no repository around this package, and that is said.
+fn judge() -> Option<&'static Path> {
+    static ONCE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    ONCE.get_or_init(build).as_deref()
+}
+
+fn build() -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/fuzz/judge");
+    // Of this process' own: several are built and run at once.
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("judge-{}", env!("CARGO_CRATE_NAME")));
+    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(&source).output();
+    let Ok(built) = built else {
+        eprintln!("SKIPPED: Go or tests/fuzz/judge is not here: what was sent was NOT judged by google/pprof");
+        return None;
+    };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(program)
+}
+
+/// Builds it, which may take longer than a client waits for an answer.
+pub fn prepare() {
+    judge();
+}
+
+/// Whether its reader and its checks take the profile, compressed or not, or why they do not; nothing where nobody can be
+/// asked.
+pub fn check(profile: &[u8]) -> Option<Result<(), String>> {
+    let mut child = Command::new(judge()?).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It may have seen enough.
+    let _ = child.stdin.take().unwrap().write_all(profile);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).trim_end().replace('\n', " ");
+    Some(if output.status.success() { Ok(()) } else { Err(said) })
+}
