@@ -39,6 +39,11 @@ matrix: deps lib ## every order of start and stop beside Go's profiler, in six h
 	@python3 tests/matrix/run.py
 	@tests/matrix/go_suites.sh
 
+.PHONY: go-suites
+go-suites: deps ## Go's own tests of its profiler, cgo and signals with the preload sampling in them (a quarter of an hour)
+	@$(MAKE) --no-print-directory -s -f core/Makefile preload
+	@tests/matrix/go_suites.sh
+
 .PHONY: test-aarch64
 test-aarch64: ## the core and Go on arm64: qemu-user, and a VM with Debian's arm64 kernel
 	@ci/test-aarch64.sh

@@ -157,8 +157,14 @@ static void run_round(double seconds) {
 static void check_sums(void) {
   const soak_signal_sums *s = &soak_signals;
   const soak_sums *b = &soak_sessions;
-  if (b->sessions == 0 || b->ticks == 0 || soak_forks == 0 || s->sent == 0 || s->owners == 0)
-    soak_fail("nothing happened");
+  const struct {
+    const char *what;
+    uint64_t times;
+  } happened[] = {{"sessions", b->sessions}, {"ticks", b->ticks},     {"samples cut short", b->truncated},
+                  {"forks", soak_forks},     {"threads", soak_threads}, {"modules", soak_modules},
+                  {"flips of memory", soak_flips}, {"foreign signals", s->sent}, {"owners", s->owners}};
+  for (size_t i = 0; i < sizeof(happened) / sizeof(*happened); i++)
+    if (happened[i].times == 0) soak_fail("no %s: this was no storm", happened[i].what);
   /* A window of some 100 ns in some 4 ms, for each session that samples the sender: a thousandth is far above it. */
   if (s->merged > 20 + s->sent / 1000) soak_fail("%lu of %lu foreign SIGPROF are lost", s->merged, s->sent);
   if (b->looped != 0) soak_fail("%lu signals went in a circle", b->looped);

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""
+build/matrix.json -> docs/MATRIX.md, with what it is made of kept beside it as docs/matrix.json.
+
+With --check nothing is written: the page must be what the kept figures give.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.append(str(Path(__file__).resolve().parent.parent / "bench"))
+
+import cells
+import machine
+from results import Pool
+from run import ERRATIC, KEEPS_FULL, LEAST_CHANCE
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGE = ROOT / "docs" / "MATRIX.md"
+KEPT = ROOT / "docs" / "matrix.json"
+TOLD = ("cpu", "cores", "kernel", "CONFIG_HZ", "libc", "compiler", "rustc", "go")
+
+
+def runs_of(path):
+    """(cell, record) of all runs of the full matrix in that file."""
+    everything = {cell.name: cell for host in cells.HOSTS for cell in cells.cells_of(host, False)}
+    for key, record in json.loads(path.read_text())["runs"].items():
+        name, form, _ = key.rsplit("/", 2)
+        if form == "full" and name in everything:
+            yield everything[name], record
+
+
+def weight_rows(pool):
+    """One for each host and mix: both profiles over all orders, and the order that is worst beside its chance."""
+    table = pool.weights()
+    for host, mix in sorted({key[:2] for key in table}):
+        row = {"host": host, "mix": mix}
+        for which, name in enumerate(("theirs", "ours")):
+            judged = [(w[which], order) for (h, m, order), w in table.items() if (h, m) == (host, mix) and w[which]]
+            whole = [weight for weight, order in judged if order == "all orders"]
+            single = [(weight[0], weight[1], order) for weight, order in judged if order != "all orders"]
+            row[name] = whole[0] if whole else None
+            row[f"{name} worst"] = min(single, key=lambda s: s[0] + s[1], default=None)
+        yield row
+
+
+def summary(runs):
+    pool, cell_runs, made, failed, waits, problems = Pool(), Counter(), Counter(), Counter(), [], []
+    for cell, record in runs:
+        pool.add(cell, record)
+        cell_runs[cell.name] += 1
+        made.update(record["checks"])
+        failed.update(name for name, _ in record["problems"])
+        problems += [f"{cell.name}: {name}: {text}" for name, text in record["problems"]]
+        waits += record["notes"].get("on_top_us", [])
+    waits.sort()
+    return {
+        "about": {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "machine": {name: value for name, value in machine.facts() if name in TOLD},
+            "cells": len(cell_runs),
+            "runs": [min(cell_runs.values()), max(cell_runs.values()), sum(cell_runs.values())],
+        },
+        "checks": {name: [made[name], failed[name]] for name in sorted(made)},
+        "problems": sorted(problems),
+        "weights": list(weight_rows(pool)),
+        "distributions": [[*key, *values] for key, values in pool.distributions(ERRATIC).items()],
+        "on top, ms": [waits[len(waits) // 2] / 1000, waits[len(waits) * 99 // 100] / 1000, waits[-1] / 1000] if waits else None,
+    }
+
+
+def kept(weight):
+    return f"{100 * weight[0]:.1f} (+- {100 * weight[1]:.1f})" if weight else "-"
+
+
+def worst(single):
+    return f"{100 * single[0]:.0f} (+- {100 * single[1]:.0f}), {single[2]}" if single else "-"
+
+
+def weights(rows):
+    lines = ["| host | mix | ours keeps, % | its worst order | theirs keeps, % | its worst order |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        erratic = row["mix"] in ERRATIC
+        theirs = ["below"] * 2 if erratic else [kept(row["theirs"]), worst(row["theirs worst"])]
+        lines.append(f"| {row['host']} | {row['mix']} | {kept(row['ours'])} | {worst(row['ours worst'])} | {' | '.join(theirs)} |")
+    return lines
+
+
+def distributions(rows):
+    lines = ["| host | mix | beside us | alone | chance of less |", "|---|---|---|---|---|"]
+    for host, mix, beside, alone, chance in rows:
+        lines.append(f"| {host} | {mix} | {beside:.3f} | {alone:.3f} | {'too few runs' if chance is None else f'{chance:.3f}'} |")
+    return lines
+
+
+def page(figures):
+    about = figures["about"]
+    low, high, total = about["runs"]
+    each = f"{low}" if low == high else f"{low} to {high}"
+    lines = [
+        "# Coexistence: what the matrix shows",
+        "",
+        "<!-- Made by tests/matrix/page.py from docs/matrix.json; do not edit. -->",
+        "",
+        f"onstack and another owner of SIGPROF in one process, in every order of start and stop: {about['cells']} cells, {each}",
+        f"runs of each, {total:,} runs in all, {about['date']}. What the hosts, mixes and orders are, and how to run it:",
+        "[tests/matrix/README.md](../tests/matrix/README.md).",
+        "",
+        "| | |",
+        "|---|---|",
+        *[f"| {name} | {value} |" for name, value in about["machine"].items()],
+        "",
+        "## What holds in every run",
+        "",
+        "| check | made | failed |",
+        "|---|---|---|",
+        *[f"| {name} | {made:,} | {failed} |" for name, (made, failed) in figures["checks"].items()],
+        "",
+        *[f"- {problem}" for problem in figures["problems"]],
+        "## Weights",
+        "",
+        "The sampled part of the CPU time, pooled over the runs, in % of what the same profile samples alone, in interleaved",
+        f"runs. At least {100 * KEEPS_FULL:.0f} % is asked for; +- is what chance may do (two standard deviations of a count).",
+        "",
+        *weights(figures["weights"]),
+        "",
+        "Go's own profile of the other mixes swings between nothing and all without us, so single runs, all orders together, are",
+        "compared with those alone: median share of the CPU time, and how often chance alone would bring as little (rank sum",
+        f"test; below {LEAST_CHANCE} fails).",
+        "",
+        *distributions(figures["distributions"]),
+    ]
+    if figures["on top, ms"]:
+        median, most, longest = figures["on top, ms"]
+        lines += ["", "## Back on top", ""]
+        lines.append(f"With the load at rest, from their start to our handler on top again: median {median:.1f} ms, 99 of 100 within")
+        lines.append(f"{most:.1f} ms, longest {longest:.1f} ms. (A process that works is looked at each 10 ms, one at rest each 50.)")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=Path, nargs="?", default=ROOT / "build" / "matrix.json", help="what run.py wrote")
+    parser.add_argument("--check", action="store_true", help="is the page what the kept figures give?")
+    arguments = parser.parse_args()
+    if arguments.check:
+        if not KEPT.is_file() or not PAGE.is_file() or PAGE.read_text() != page(json.loads(KEPT.read_text())):
+            sys.exit(f"{PAGE.name} is not what {KEPT.name} gives: python3 tests/matrix/page.py")
+        return
+    try:
+        text = json.dumps(summary(runs_of(arguments.results)), indent=1) + "\n"
+    except OSError as error:
+        sys.exit(f"page.py: {arguments.results}: {error.strerror}; run `make matrix` first")
+    KEPT.write_text(text)
+    PAGE.write_text(page(json.loads(text)))
+
+
+if __name__ == "__main__":
+    main()
