@@ -119,6 +119,7 @@ CASES = (
     _overhead(250, 1.5),
     _start_stop(1),
     _start_stop(64),
+    Case("displacement", (("displacement", "repeats=100", "hz=100"),), 0, None, ("onstack-rules",)),
     Case("coexist", (("coexist",),), 0, None, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp", "gperftools"), "coexist-"),
     Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp"), "flame-"),
 )

@@ -128,6 +128,12 @@ SECTIONS = (
         ),
     ),
     Section(
+        "Back on top",
+        "Another handler is installed over onstack's 100 times in a busy process, at most six times a second; until onstack's is on top again. Nobody else "
+        "goes back. A process that has only begun to work is looked at each 50 ms.",
+        tuple(Column("displacement", metric, f"{metric}, ms") for metric in ("median", "p99", "longest")),
+    ),
+    Section(
         "From stop to flame graph",
         "A Rust program (regular expressions, built with debug information), 4 s at 250 Hz: from the call that ends sampling "
         "to the finished SVG in memory: symbols, inlined functions, picture; and the memory that this takes at its peak. "

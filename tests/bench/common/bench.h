@@ -68,6 +68,7 @@ int bench_case_memory(const bench_options *options);
 int bench_case_weights(const bench_options *options);
 int bench_case_short_threads(const bench_options *options);
 int bench_case_start_stop(const bench_options *options);
+int bench_case_displacement(const bench_options *options);
 
 /* What a program that does its own burning (a host of another language) puts in the place of the recursion: returns
    when `over` answers non-zero, which it asks every millisecond or so. NULL: the recursion. */

@@ -14,6 +14,7 @@ static const struct {
     {"exact", bench_case_exact},               {"memory", bench_case_memory},
     {"weights", bench_case_weights},           {"short-threads", bench_case_short_threads},
     {"start-stop", bench_case_start_stop},     {"overhead", bench_case_overhead},
+    {"displacement", bench_case_displacement},
 };
 
 void bench_start(const bench_options *options, const bench_needs *needs) {
