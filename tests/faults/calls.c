@@ -50,9 +50,16 @@ static const call_kind call_kinds[] = {
     CALL(tgkill, EAGAIN),
     CALL(sched_yield, EPERM),
     CALL(sched_getaffinity, EINVAL),
+    CALL(close_range, ENOMEM),
+    CALL(getcwd, ENOENT),
+    CALL(getrandom, EAGAIN),
+    CALL(renameat, ENOSPC),
+    CALL(unlinkat, EIO),
 #if defined(__x86_64__)
     CALL(readlink, EACCES),
     CALL(open, EMFILE),
+    CALL(rename, ENOSPC),
+    CALL(unlink, EIO),
     CALL(arch_prctl, EINVAL),
 #endif
     EXEMPT(gettid, "has no failure, and every thread's identity rests on it"),

@@ -50,7 +50,7 @@ static int filter_every(unsigned long flags) {
   return filter_install(code, sizeof(code) / sizeof(code[0]), flags);
 }
 
-int filter_show(int call) {
+static int filter_show(int call) {
   unsigned long flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
   return call == PLAN_EVERY_CALL ? filter_every(flags) : filter_one(call, SECCOMP_RET_USER_NOTIF, flags);
 }
@@ -59,7 +59,7 @@ int filter_deny(int call, int error) {
   return filter_one(call, SECCOMP_RET_ERRNO | ((uint32_t)error & SECCOMP_RET_DATA), SECCOMP_FILTER_FLAG_TSYNC);
 }
 
-void filter_send(int socket, int fd) {
+static void filter_send(int socket, int fd) {
   char control[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
   struct iovec data = {&byte, 1};
   struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
@@ -69,6 +69,14 @@ void filter_send(int socket, int fd) {
   header->cmsg_len = CMSG_LEN(sizeof(int));
   memcpy(CMSG_DATA(header), &fd, sizeof(int));
   sendmsg(socket, &message, 0);
+}
+
+int filter_show_over(int socket, int call) {
+  int fd = filter_show(call);
+  if (fd < 0) return fd;
+  filter_send(socket, fd);
+  close(fd);
+  return 0;
 }
 
 int filter_receive(int socket) {

@@ -11,6 +11,7 @@
 
 #define PLAN_MAX_CALL 512
 #define PLAN_NO_CALL (-1)
+#define PLAN_FD 200
 #define PLAN_EVERY_CALL (-2) /* every call is shown to the judge; to learn which there are */
 
 /* Where the subject is; it goes on from a BEFORE or AFTER when `go` has that value. */
@@ -29,6 +30,8 @@ typedef struct plan {
   bool wall;       /* the wall clock */
   bool polled;     /* no thread of the library's */
   bool owner;      /* the process has a handler of its own for the signal */
+  char **command;  /* not NULL: a program in place of the subject; it finds this page at PLAN_FD */
+  int status;      /* that it must end with */
   void (*world)(struct plan *);  /* changes the subject's world before its threads are made; may be NULL */
   void (*limits)(struct plan *); /* the same afterwards */
 

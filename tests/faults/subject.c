@@ -194,15 +194,11 @@ static void subject_prepare(int socket) {
   sigaction(SIGPROF, NULL, &subject_found);
   if (plan->world) plan->world(plan);
   if (plan->skipped[0]) return;
-  int fd = -1;
-  if (plan->call != PLAN_NO_CALL && !plan->denied) {
-    fd = filter_show(plan->call);
-    if (fd < 0) snprintf(plan->skipped, sizeof(plan->skipped), "no seccomp notifications: %s", strerror(-fd));
-    if (fd >= 0) filter_send(socket, fd);
-    if (fd >= 0) close(fd);
-  }
+  int result = 0;
+  if (plan->call != PLAN_NO_CALL && !plan->denied) result = filter_show_over(socket, plan->call);
+  if (result < 0) snprintf(plan->skipped, sizeof(plan->skipped), "no seccomp notifications: %s", strerror(-result));
   close(socket);
-  if (fd >= 0 || plan->call == PLAN_NO_CALL || plan->denied) pthread_create(&worker, NULL, subject_works, NULL);
+  if (result == 0) pthread_create(&worker, NULL, subject_works, NULL);
   if (plan->limits) plan->limits(plan);
 }
 
