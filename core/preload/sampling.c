@@ -28,8 +28,10 @@ typedef struct sampling_writer {
 
 bool onstack_sampling_is_on(void) { return onstack_load_relaxed(&sampling.on); }
 
+static const char *sampling_text(int code) { return code > -4096 ? strerror(-code) : onstack_strerror(code); }
+
 static void sampling_complain(const onstack_settings_of_preload *settings, int code) {
-  const char *text = code > -4096 ? strerror(-code) : onstack_strerror(code);
+  const char *text = sampling_text(code);
   if (code == ONSTACK_E_UNWINDER)
     onstack_report("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
   else if (code == ONSTACK_E_UNSUPPORTED && settings->clock == ONSTACK_CLOCK_WALL)
@@ -60,6 +62,12 @@ int onstack_sampling_start(const onstack_settings_of_preload *settings, int numb
   return result;
 }
 
+static void sampling_complain_of_file(const char *what, const char *name, int code) {
+  const char *text = sampling_text(code);
+  if (code == -EEXIST) text = "something that is not a regular file is there; give another name";
+  onstack_report("%s lost: %s: %s", what, name, text);
+}
+
 /* `error` is the first thing that went wrong, as -errno or a code of the library's. */
 static int sampling_write(sampling_writer *writer, const onstack_settings_of_preload *settings) {
   int error = onstack_output_name(settings->profile, sampling.number, writer->name);
@@ -77,11 +85,8 @@ static int sampling_write_file(const onstack_settings_of_preload *settings, bool
   sampling_writer *writer = malloc(sizeof(*writer));
   if (writer) writer->name[0] = 0;
   int error = writer ? sampling_write(writer, settings) : -ENOMEM;
-  if (error < 0 && loud) {
-    const char *text = error > -4096 ? strerror(-error) : onstack_strerror(error);
-    if (error == -EEXIST) text = "something that is not a regular file is there; give another name";
-    onstack_report("the profile is lost: %s: %s", writer && writer->name[0] ? writer->name : settings->profile, text);
-  }
+  const char *name = writer && writer->name[0] ? writer->name : settings->profile;
+  if (error < 0 && loud) sampling_complain_of_file("the profile is", name, error);
   free(writer);
   return error;
 }
@@ -101,9 +106,9 @@ bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
   return sampling.written > 0;
 }
 
-void onstack_sampling_tell(const onstack_settings_of_preload *settings) {
-  if (settings->status[0] == 0 || !sampling.session) return;
-  onstack_status_write(settings->status, sampling.session, !sampling.on);
+int onstack_sampling_tell(const onstack_settings_of_preload *settings) {
+  if (settings->status[0] == 0 || !sampling.session) return 0;
+  return onstack_status_write(settings->status, sampling.session, !sampling.on);
 }
 
 void onstack_sampling_end(const onstack_settings_of_preload *settings) {
@@ -111,8 +116,10 @@ void onstack_sampling_end(const onstack_settings_of_preload *settings) {
   if (sampling.session) onstack_session_stop(sampling.session);
   onstack_store_relaxed(&sampling.on, 0u);
   if (!sampling.profile && (!empty_wanted || onstack_profile_new(NULL, &sampling.profile) < 0)) return;
-  if (empty_wanted || sampling_count() > 0) sampling_write_file(settings, true);
-  onstack_sampling_tell(settings);
+  int lost = empty_wanted || sampling_count() > 0 ? sampling_write_file(settings, true) : 0;
+  int untold = onstack_sampling_tell(settings);
+  /* What took the profile as well has had its line. */
+  if (untold < 0 && lost == 0) sampling_complain_of_file("the counters are", settings->status, untold);
   onstack_session_free(sampling.session);
   onstack_profile_free(sampling.profile);
   sampling.session = NULL;

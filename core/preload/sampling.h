@@ -18,11 +18,12 @@ ONSTACK_INTERNAL bool onstack_sampling_is_on(void);
    samples. Returns true if a profile was written. */
 ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_settings_of_preload *settings);
 
-/* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. */
-ONSTACK_INTERNAL void onstack_sampling_tell(const onstack_settings_of_preload *settings);
+/* Replaces the status file, if one is asked for; with what each module lost, once sampling has ended. 0 or what went wrong,
+   which stays silent here: the end tells it. */
+ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_settings_of_preload *settings);
 
 /*
- * Stops, writes profile and status, frees. A profile that cannot be written is reported on stderr. A profile without
+ * Stops, writes profile and status, frees. What cannot be written is reported on stderr, in one line. A profile without
  * samples is written too, but not among many (with "%p": a shell's children would leave hundreds of them).
  * Also where nothing was started: then there is an empty profile.
  */

@@ -3,6 +3,7 @@
 
 #include "preload/output.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,18 +63,21 @@ static int status_write_module(void *data, const onstack_module_stats *module) {
   return 0;
 }
 
-void onstack_status_write(const char *pattern, onstack_session *session, bool modules) {
+static int status_write(status_file *file, const char *pattern, onstack_session *session, bool modules) {
   onstack_stats stats = {.size = sizeof(stats)};
-  status_file *file = malloc(sizeof(*file));
-  if (!file || onstack_session_stats(session, &stats) < 0) {
-    free(file);
-    return;
-  }
+  int error = onstack_session_stats(session, &stats);
+  if (error == 0) error = onstack_output_name(pattern, -1, file->name);
+  if (error == 0) error = onstack_output_begin(&file->output, file->name);
+  if (error < 0) return error;
   file->modules = 0;
-  if (onstack_output_name(pattern, -1, file->name) == 0 && onstack_output_begin(&file->output, file->name) == 0) {
-    status_write_counters(file, &stats);
-    if (modules) onstack_session_modules(session, status_write_module, file);
-    onstack_output_end(&file->output, true);
-  }
+  status_write_counters(file, &stats);
+  if (modules) onstack_session_modules(session, status_write_module, file);
+  return onstack_output_end(&file->output, true);
+}
+
+int onstack_status_write(const char *pattern, onstack_session *session, bool modules) {
+  status_file *file = malloc(sizeof(*file));
+  int error = file ? status_write(file, pattern, session, modules) : -ENOMEM;
   free(file);
+  return error;
 }

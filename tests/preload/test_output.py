@@ -26,6 +26,15 @@ def no_directory_gives_one_line():
 
 
 @case
+def no_directory_for_the_counters_gives_one_line():
+    with program(WORK, "exit", ONSTACK_STATUS="missing/status") as run:
+        equal((run.status, run.names), (STATUS, ["out"]), "status and files")
+        one_line(run, "the counters are lost", "missing/status", "No such file or directory")
+    with program(WORK, "exit", ONSTACK_STATUS="missing/status", ONSTACK_PROFILE="missing/out") as run:
+        one_line(run, "the profile is lost")
+
+
+@case
 def a_full_disk_gives_one_line_and_keeps_the_former_profile():
     directory = prepared(lambda place: (place / "out").write_text("former"))
     with program(WORK, "small-files", directory=directory) as run:
