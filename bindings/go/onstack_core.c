@@ -7510,10 +7510,11 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
 
 /*
- * True if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
- * /proc, or beside another library's thread. Any thread.
+ * 1 if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc
+ * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
+ * -errno where nobody can tell: there is no /proc. Any thread.
  */
-ONSTACK_INTERNAL bool onstack_threads_are_all_ours(void);
+ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
 
 /* Records in use. Any thread. */
 ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
@@ -8769,13 +8770,14 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-bool onstack_threads_are_all_ours(void) {
+int onstack_threads_are_all_ours(void) {
   struct stat tasks;
   char path[8];
-  if (stat("/proc/self/task", &tasks) != 0) return false; /* it has one link for each thread, and two more */
-  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return false;
+  if (stat("/proc/self/task", &tasks) != 0) return -errno; /* it has one link for each thread, and two more */
+  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
-  return readlink("/proc/self/exe", path, sizeof(path)) < 0 && errno == ENOENT;
+  if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
+  return errno == ENOENT ? 1 : -errno;
 }
 
 uint64_t onstack_threads_count(const onstack_slot *slot) {
@@ -12764,7 +12766,7 @@ static uint64_t session_next_look(onstack_session *session) {
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;
-  if (!busy && session->settings.threads && onstack_threads_are_all_ours()) session_let_go(session);
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }
 

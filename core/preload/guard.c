@@ -45,6 +45,14 @@ static void guard_raise(uint32_t *word) {
   onstack_sys_futex_wake(word);
 }
 
+/* Whichever thread libc sees end last calls exit(), which is to find the host's descriptors. */
+static void guard_outlive_keeper(void) {
+  const struct onstack_timespec pause = {0, 1000000};
+  uint32_t never = 0;
+  while (guard.keeper != 0 && onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), guard.keeper, 0) == 0)
+    onstack_sys_futex_wait(&never, 0, &pause);
+}
+
 static void *guard_main(void *argument) {
   (void)argument;
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-guard");
@@ -56,6 +64,7 @@ static void *guard_main(void *argument) {
     onstack_report_write(guard.line, guard.length);
     guard_raise(&guard.fulfilled);
   }
+  if (guard.wish == GUARD_END) guard_outlive_keeper();
   onstack_own_leave();
   if (guard.wish == GUARD_END) return NULL;
   onstack_sys_sigprocmask(SIG_SETMASK, &guard.mask, NULL);

@@ -36,6 +36,7 @@ static struct {
   uint32_t end, ended;
   uint32_t toggles;
   uint32_t written; /* the last save left a profile */
+  uint32_t left;    /* the first thread has ended, and the process has not */
 } keeper;
 
 /* The keeper's own. */
@@ -116,9 +117,16 @@ static uint64_t keeper_work(keeper_state *state) {
   return next > now ? next - now : 0;
 }
 
-/* A process ends when its last thread does, without any call of exit (main left by pthread_exit, or is the child of a fork
-   in another thread). The keeper is one more: what libc would have done in the last thread is done here. */
-static bool keeper_is_alone(void) { return onstack_threads_are_all_ours(); }
+/*
+ * A process ends when its last thread does, without any call of exit (main left by pthread_exit, or is the child of a fork
+ * in another thread). The keeper is one more: what libc would have done in the last thread is done here. Where nobody can
+ * tell which one is the last, we leave when the first one has: the rest of the profile is lost, but the process ends.
+ */
+static bool keeper_leaves(bool *alone) {
+  int all = onstack_threads_are_all_ours();
+  *alone = all > 0;
+  return all > 0 || (all < 0 && onstack_observe(&keeper.left));
+}
 
 static void *keeper_main(void *argument) {
   keeper_state state = {0};
@@ -137,7 +145,7 @@ static void *keeper_main(void *argument) {
   for (;;) {
     uint32_t seen = onstack_observe(&keeper.wake);
     onstack_own_open(SIGPROF);
-    if (onstack_observe(&keeper.end) || (alone = keeper_is_alone())) break;
+    if (onstack_observe(&keeper.end) || keeper_leaves(&alone)) break;
     uint64_t pause = keeper_work(&state);
     onstack_own_close();
     keeper_wait(&keeper.wake, seen, pause < KEEPER_LOOK_NS ? pause : KEEPER_LOOK_NS);
@@ -162,6 +170,12 @@ void onstack_keeper_start(const onstack_settings_of_preload *settings) {
   if (error == 0) return;
   keeper.pid = 0;
   onstack_report("cannot make a thread: %s; this process is not profiled", strerror(error));
+}
+
+void onstack_keeper_left(void) {
+  if (!onstack_keeper_is_here()) return;
+  onstack_publish(&keeper.left, 1u);
+  keeper_raise(&keeper.wake);
 }
 
 bool onstack_keeper_is_here(void) { return keeper.pid != 0 && keeper.pid == onstack_sys_getpid(); }

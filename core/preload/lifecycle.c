@@ -20,6 +20,8 @@
 static onstack_settings_of_preload lifecycle_settings;
 static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
 static bool lifecycle_forked;   /* a child that wants a keeper and has none yet */
+static pthread_key_t lifecycle_first;
+static bool lifecycle_first_made;
 
 static void lifecycle_on_signal(int signal) {
   (void)signal;
@@ -33,6 +35,17 @@ static bool lifecycle_listen(int signal) {
     return true;
   onstack_report("CPUPROFILESIGNAL=%d: the signal is in use; this process is not profiled", signal);
   return false;
+}
+
+/* A destructor of thread-local data: it runs where a thread ends, and not where the process does. */
+static void lifecycle_first_ends(void *value) {
+  (void)value;
+  if (onstack_sys_gettid() == onstack_sys_getpid()) onstack_keeper_left();
+}
+
+/* The calling thread is the process's first one; in the child of a fork that is another one than in its parent. */
+static void lifecycle_watch_first(void) {
+  if (lifecycle_first_made) pthread_setspecific(lifecycle_first, &lifecycle_first);
 }
 
 /*
@@ -52,6 +65,7 @@ void onstack_lifecycle_forked(void) {
   if (!lifecycle_forked) return;
   int saved = errno;
   lifecycle_forked = false;
+  lifecycle_watch_first();
   onstack_keeper_start(&lifecycle_settings);
   errno = saved;
 }
@@ -78,6 +92,8 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
     onstack_host_action_begin();
     pthread_atfork(NULL, NULL, lifecycle_fork_child);
     at_quick_exit(lifecycle_quick_exit);
+    lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;
+    lifecycle_watch_first();
     onstack_keeper_start(settings);
   }
   errno = saved;

@@ -124,7 +124,7 @@ static uint64_t session_next_look(onstack_session *session) {
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->judged_ns = now;
-  if (!busy && session->settings.threads && onstack_threads_are_all_ours()) session_let_go(session);
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }
 

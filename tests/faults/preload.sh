@@ -12,7 +12,9 @@ fi
 library=$PWD/${BUILD:-build}/lib/libonstack-preload.so
 place=$PWD/${BUILD:-build}/tests/faults/place
 logs=$PWD/${BUILD:-build}/tests/faults/logs
+host=$PWD/${BUILD:-build}/tests/faults/host
 failed=0
+wanted=7
 mkdir -p "$place" "$logs"
 mount -t tmpfs none "$logs" || exit 77
 
@@ -23,6 +25,13 @@ program() {
   status=$?
 }
 
+# One whose first thread ends before the process does; its status is 0.
+program_left() {
+  timeout -k 5 30 env LD_PRELOAD="$library" ONSTACK_PROFILE="$place/out" \
+    "$host" 0.2 pthread_exit >"$logs/stdout" 2>"$logs/stderr"
+  status=$?
+}
+
 complain() {
   failed=1
   echo "FAILED: $name: $*"
@@ -30,7 +39,7 @@ complain() {
 }
 
 undisturbed() {
-  [ $status = 7 ] || complain "status $status, wanted 7"
+  [ $status = "$wanted" ] || complain "status $status, wanted $wanted"
   [ "$(cat "$logs/stdout")" = done ] || complain "its output is not its own"
 }
 
@@ -87,6 +96,15 @@ name="no /proc"
 mount -t tmpfs none /proc
 program
 profile
+
+name="no /proc, and the first thread leaves"
+if [ -x "$host" ]; then
+  wanted=0
+  program_left
+  profile
+else
+  echo "SKIPPED: $name: needs tests/faults/host, which replaces glibc's malloc"
+fi
 
 [ $failed = 0 ] && echo "preload.sh: all as it should be"
 exit $failed

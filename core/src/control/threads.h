@@ -58,10 +58,11 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
 
 /*
- * True if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc lets a process end with its last thread, and ours must not keep it alive. Never true without
- * /proc, or beside another library's thread. Any thread.
+ * 1 if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc
+ * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
+ * -errno where nobody can tell: there is no /proc. Any thread.
  */
-ONSTACK_INTERNAL bool onstack_threads_are_all_ours(void);
+ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
 
 /* Records in use. Any thread. */
 ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
