@@ -82,7 +82,13 @@ def read_profile(directory):
         raise Wrong(f"the profile is broken: {broken!r}") from broken
 
 
-def judge(directory, mute, output, errors):
+# Of a lasting failure: who cannot write, or look at what it writes to, says nothing; where a mask is not put back, no tick
+# is let through.
+MUTE = ("write", "newfstatat", "fstat")
+BLIND = ("rt_sigprocmask",)
+
+
+def judge(directory, mute, blind, output, errors):
     """Returns whether there is a profile, and what was said."""
     lines = errors.splitlines()
     names = {entry.name for entry in directory.iterdir()}
@@ -94,21 +100,21 @@ def judge(directory, mute, output, errors):
         check_books(directory, profile)
     if not lines and not mute:
         check(profile, "neither a profile nor a word")
-        check(profile.samples, "an empty profile, and not a word", Empty)
+        check(profile.samples or blind, "an empty profile, and not a word", Empty)
         check("status" in names, "no counters, and not a word")
     return profile is not None, lines
 
 
 def attempt(call, n, always, end, seconds):
-    # Who cannot write, or look at what it writes to, says nothing.
-    mute = always and call in ("write", "newfstatat", "fstat")
     with tempfile.TemporaryDirectory(dir=OUT, prefix="case-") as name:
         output, errors = failing(name, seconds, end, call, n, "always" if always else "once")
         output, _, verdict = output.rstrip("\n").rpartition("\n")
         injected, _, complaint = verdict.split(" ", 2)
         try:
             check(not complaint, complaint)
-            return Result(int(injected), *judge(pathlib.Path(name), mute, output + "\n", errors), ""), False
+            profile, said = judge(pathlib.Path(name), always and call in MUTE, always and call in BLIND,
+                                  output + "\n", errors)
+            return Result(int(injected), profile, said, ""), False
         except Wrong as wrong:
             return Result(int(injected), False, [], str(wrong)), isinstance(wrong, Empty)
 
@@ -123,25 +129,25 @@ def run(call, n, always, end):
 
 
 def every(call, thorough):
-    """All runs in which it failed, or something was wrong."""
-    n, results = 1, []
+    """The n at which it ended, and all runs in which it failed or something was wrong."""
+    n, results, some = 1, [], list(ENDS)
     while n <= MOST and sum(result.complaint != "" for result in results) < 8:
-        some = list(ENDS)
         ways = [(always, end) for always in (False, True)
                 for end in (some if thorough else [some[(n + always) % len(some)]])]
-        round_ = [result for result in (run(call, n, *way) for way in ways) if result.injected or result.complaint]
-        results += round_
-        if not round_:
+        found = [result for result in (run(call, n, *way) for way in ways) if result.injected or result.complaint]
+        results += found
+        if not found:
             break
         n = n + 1 if thorough or n < EACH else 2 * n
-    return call, results
+    return call, n, results
 
 
-def report(call, results):
-    print(f"{call:18} up to: {len(results):3} runs, {sum(result.profile for result in results):3} profiles")
+def report(call, n, results):
+    name = f"{call:18} up to {n:2}:"
+    print(f"{name} {len(results):3} runs, {sum(result.profile for result in results):3} profiles")
     said = collections.Counter(re.sub(r": /\S+:", ":", line) for result in results for line in result.said)
     for line, times in said.items():
-        print(f"{call:18} up to: {times:3} times: {line}")
+        print(f"{name} {times:3} times: {line}")
     for result in results:
         if result.complaint:
             print(result.complaint)
@@ -167,8 +173,8 @@ def main():
     calls = only or learn()
     results = {}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for call, found in pool.map(lambda call: every(call, thorough), calls):
-            report(call, found)
+        for call, n, found in pool.map(lambda call: every(call, thorough), calls):
+            report(call, n, found)
             results[call] = found
     every_run = [result for found in results.values() for result in found]
     failed = sum(result.complaint != "" for result in every_run)

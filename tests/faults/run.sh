@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Failures on purpose: the n-th of each system call and allocation, calls that a filter refuses, limits, missing files.
+# Failures on purpose: the n-th of each system call and allocation of the library and of the preloaded one, calls that a filter refuses, limits, missing files.
 # Usage: tests/faults/run.sh [all]     all: every n, and the wall clock too (minutes)
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -25,13 +25,15 @@ run() {
 
 make --no-print-directory -s -f core/Makefile BUILD="$BUILD" lib || exit 1
 if [[ $(ldd --version 2>&1) != *GLIBC* && $(ldd --version 2>&1) != *"GNU libc"* ]]; then
-  echo "tests/faults: SKIPPED nth and deny: they replace glibc's malloc"
+  echo "tests/faults: SKIPPED nth, deny and preloaded: they replace glibc's malloc"
 else
   make --no-print-directory -s -f tests/faults/Makefile BUILD="$BUILD" || exit 1
   if [ "${1-}" = all ]; then LIMIT=1800; fi
   # shellcheck disable=SC2086
   run "$BUILD/tests/faults/nth" ${1-}
   run "$BUILD/tests/faults/deny"
+  # shellcheck disable=SC2086
+  run tests/faults/preloaded.py ${1-}
 fi
 run tests/faults/preload.sh
 exit $status
