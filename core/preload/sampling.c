@@ -8,6 +8,7 @@
 #include "start.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,10 +112,19 @@ int onstack_sampling_tell(const onstack_settings_of_preload *settings) {
   return onstack_status_write(settings->status, sampling.session, !sampling.on);
 }
 
+/* What the profile had no memory for is missing in it, and whole profiles look the same. */
+static void sampling_complain_of_loss(void) {
+  onstack_stats stats = {.size = sizeof(stats)};
+  if (!sampling.session || onstack_session_stats(sampling.session, &stats) < 0 || stats.dropped_sink == 0) return;
+  onstack_report("%" PRIu64 " of %" PRIu64 " samples are not in the profile: %s", stats.dropped_sink, stats.samples,
+                 strerror(ENOMEM));
+}
+
 void onstack_sampling_end(const onstack_settings_of_preload *settings) {
   bool empty_wanted = !onstack_output_has_pid(settings->profile) && !settings->successor;
   if (sampling.session) onstack_session_stop(sampling.session);
   onstack_store_relaxed(&sampling.on, 0u);
+  sampling_complain_of_loss();
   if (!sampling.profile && (!empty_wanted || onstack_profile_new(NULL, &sampling.profile) < 0)) return;
   int lost = empty_wanted || sampling_count() > 0 ? sampling_write_file(settings, true) : 0;
   int untold = onstack_sampling_tell(settings);
