@@ -82,8 +82,7 @@ def read_profile(directory):
         raise Wrong(f"the profile is broken: {broken!r}") from broken
 
 
-# Of a lasting failure: who cannot write, or look at what it writes to, says nothing; where a mask is not put back, no tick
-# is let through.
+# Who can never write, or look at what it writes to, says nothing. Where a mask is not put back, no tick is let through.
 MUTE = ("write", "newfstatat", "fstat")
 BLIND = ("rt_sigprocmask",)
 
@@ -101,7 +100,7 @@ def judge(directory, mute, blind, output, errors):
     if not lines and not mute:
         check(profile, "neither a profile nor a word")
         check(profile.samples or blind, "an empty profile, and not a word", Empty)
-        check("status" in names, "no counters, and not a word")
+        check("status" in names or not profile.samples, "no counters, and not a word")
     return profile is not None, lines
 
 
@@ -112,8 +111,7 @@ def attempt(call, n, always, end, seconds):
         injected, _, complaint = verdict.split(" ", 2)
         try:
             check(not complaint, complaint)
-            profile, said = judge(pathlib.Path(name), always and call in MUTE, always and call in BLIND,
-                                  output + "\n", errors)
+            profile, said = judge(pathlib.Path(name), always and call in MUTE, call in BLIND, output + "\n", errors)
             return Result(int(injected), profile, said, ""), False
         except Wrong as wrong:
             return Result(int(injected), False, [], str(wrong)), isinstance(wrong, Empty)
