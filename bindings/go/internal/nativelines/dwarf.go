@@ -6,7 +6,6 @@ import (
 	"debug/dwarf"
 	"debug/elf"
 	"slices"
-	"strings"
 )
 
 // call is a function around an address, inlined or not.
@@ -20,6 +19,7 @@ type call struct {
 // reader answers the addresses of one file.
 type reader struct {
 	data   *dwarf.Data
+	tables []byte   // of lines
 	wanted []uint64 // sorted
 	calls  map[uint64][]call
 	lines  map[uint64]dwarf.LineEntry
@@ -42,11 +42,11 @@ func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 	if debugBytes(file) > maxDebugBytes {
 		return nil
 	}
-	data, err := file.DWARF()
+	data, tables, err := describe(file)
 	if err != nil {
 		return nil
 	}
-	r := &reader{data: data, wanted: wanted, calls: map[uint64][]call{}, lines: map[uint64]dwarf.LineEntry{},
+	r := &reader{data: data, tables: tables, wanted: wanted, calls: map[uint64][]call{}, lines: map[uint64]dwarf.LineEntry{},
 		names: map[dwarf.Offset]call{}}
 	r.readUnits()
 	return r.frames()
@@ -55,7 +55,7 @@ func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 // debugBytes is at most a little more than the limit: sizes come from the file, and their sum may not fit.
 func debugBytes(file *elf.File) (sum uint64) {
 	for _, section := range file.Sections {
-		if strings.HasPrefix(section.Name, ".debug_") || strings.HasPrefix(section.Name, ".zdebug_") {
+		if debugName(section) != "" {
 			if section.Name[1] == 'z' {
 				section.Open() // then Size is that of the unpacked section, as it is of the others
 			}
@@ -111,6 +111,10 @@ func (r *reader) readUnits() {
 }
 
 func (r *reader) readUnit(unit *dwarf.Entry) {
+	table, _ := unit.Val(dwarf.AttrStmtList).(int64)
+	if table < 0 || table > int64(len(r.tables)) || !countsFit(r.tables[table:], r.data.Reader().ByteOrder()) {
+		return
+	}
 	lines, err := r.data.LineReader(unit)
 	if err != nil {
 		return

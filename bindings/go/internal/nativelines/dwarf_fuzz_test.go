@@ -8,13 +8,14 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 )
 
 // Files on disk are anybody's: debug information of any content answers something or nothing, for the addresses that
-// were asked for alone, and never fails.
+// were asked for alone, never fails, and takes little more memory than is allowed: where there is none the process ends.
 func FuzzRead(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/debug/*")
 	if err != nil || len(seeds) == 0 {
@@ -41,7 +42,14 @@ func FuzzRead(f *testing.F) {
 		// A worker that hangs is not noticed by `go test -fuzz` itself.
 		hung := time.AfterFunc(2*time.Minute, func() { panic("reading this file does not end") })
 		defer hung.Stop()
-		for address, frames := range m.read(wanted) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		found := m.read(wanted)
+		runtime.ReadMemStats(&after)
+		if taken := after.TotalAlloc - before.TotalAlloc; taken > 2*maxDebugBytes {
+			t.Fatalf("%d MiB for a file of %d bytes", taken>>20, len(data))
+		}
+		for address, frames := range found {
 			if !slices.Contains(wanted, address) {
 				t.Fatalf("%#x was not asked for", address)
 			}
