@@ -160,13 +160,12 @@ fuzz() {
   return $status
 }
 
-# Small inputs only: what a person may look at. Seeds of this machine are not copied. Go keeps its own: what it found is
-# below testdata/fuzz.
+# Small inputs only: what a person may look at. Seeds of this machine are not copied. What Go found wrong it keeps by itself.
 keep() {
   local target work kept
   for target in "${targets[@]}"; do
     case $target in
-    go/*) continue ;;
+    go/*) tests/fuzz/keep_go.py "${target#go/}"; continue ;;
     rust/*) kept=$rust_fuzz/corpus/${target#rust/} ;;
     *) kept=tests/fuzz/corpus/$target ;;
     esac
