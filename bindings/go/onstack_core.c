@@ -7587,10 +7587,11 @@ static void module_note_segments(module_entry *entry, const struct dl_phdr_info 
 }
 
 static const char *module_copy_name(module_list *list, const char *name) {
-  size_t size = name ? strlen(name) + 1 : 1;
+  if (!name) name = "";
+  size_t size = strlen(name) + 1;
   if (!list->names || size > MODULES_NAME_BYTES - list->names_used) return "";
   char *copy = list->names + list->names_used;
-  if (size > 1) memcpy(copy, name, size);
+  memcpy(copy, name, size);
   list->names_used += size;
   return copy;
 }

@@ -5,7 +5,9 @@
 
 #include "handler/call_site.h"
 
+#include <malloc.h>
 #include <string.h>
+#include <unistd.h>
 
 TestSuite(found, .init = t_setup);
 
@@ -144,6 +146,18 @@ Test(found, statistics_tell_by_what_each_module_was_walked) {
   run_with("pc_only", &l, &stats);
   cr_assert_gt(l.own.lost, stats.samples / 2);
   cr_assert_eq(l.own.lost, l.own.lost_by[ONSTACK_TRUNCATED_BY_DESIGN]);
+}
+
+/* The loader gives it none. New memory is zero by chance only: an allocator that used it before has left something. */
+Test(found, the_program_has_its_path) {
+  char path[4096] = "";
+  listed l;
+  onstack_stats stats;
+  cr_assert_eq(mallopt(M_PERTURB, 0x41), 1);
+  run_with("rules", &l, &stats);
+  cr_assert_gt(readlink("/proc/self/exe", path, sizeof(path) - 1), 0);
+  cr_assert_not_null(l.own.path, "no module is this program");
+  cr_assert_str_eq(l.own.path, path);
 }
 
 static int stop_at_once(void *data, const onstack_module_stats *module) {
