@@ -7169,6 +7169,7 @@ static const struct {
     {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
     {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
     {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
+    {"asancall", ONSTACK_GO_LOST},                {"msancall", ONSTACK_GO_LOST},
     {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
 #if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
     {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
@@ -7179,7 +7180,7 @@ static const struct {
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
   if (low < go->text.low || high > go->text.high) return; /* its code will be read */
-  if (strncmp(name, "runtime.", 8) != 0 && name[0] != 't' && name[0] != 'c' && name[0] != 'g' && name[0] != 'r') return;
+  if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
     go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};

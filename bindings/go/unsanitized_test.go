@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//go:build !race
+//go:build !(race || asan || msan)
 
 package onstack_test
 
-const raceEnabled = false
+const sanitized = false
