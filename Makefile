@@ -89,7 +89,7 @@ soak: lib ## everything that disturbs a profiler, at once, for SECONDS (180) or 
 	@tests/soak/run.sh
 
 .PHONY: sanitize
-sanitize: ## the core's tests under ASan, UBSan, TSan and valgrind; cppcheck and clang-tidy (half an hour)
+sanitize: ## C under ASan, UBSan, TSan and valgrind, Go under -race and -asan; cppcheck and clang-tidy (40 minutes)
 	@ONSTACK_DEPS=sanitize ci/deps.sh
 	@tests/sanitizers/run.sh
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The core's tests under sanitizers and valgrind, and the core under two static checkers.
-# Usage: tests/sanitizers/run.sh [asan] [tsan] [valgrind] [cppcheck] [tidy]     (default: all)   TESTS="sessions ring": only these
+# The core's tests under sanitizers and valgrind, the core under two static checkers, the Go packages' tests under Go's.
+# Usage: tests/sanitizers/run.sh [asan] [tsan] [valgrind] [cppcheck] [tidy] [go-race] [go-asan]     (default: all)
+#   TESTS="sessions ring": only these of C, or of Go (-run)
 #
 # What each of them cannot see:
 #   all      The handler's objects (core/src/handler) are not instrumented: a sanitizer's checks read thread-local storage
@@ -14,13 +15,17 @@
 #            intercepted call, so ticks come late and few. Ordinary threads against each other are what it looks at.
 #   valgrind One thread runs at a time, timers tick by its own time, and the probe of memory, a system call with an address that
 #            may be unreadable on purpose, is a finding: the profile part (ordinary code) only.
-# Tests that count ticks or memory, that need threads without libc, or that fork while a sanitizer's own threads run, say
-# nothing under a sanitizer: the lists below name them with the reason.
+#   go-race  C: cgo compiles it without. Goroutines, the HTTP handler's and the pusher's among them, against each other are
+#            what it looks at.
+#   go-asan  What asan does not see, but leaks of C memory are looked for.
+# Stacks inside Go's detectors are cut where they change stacks (docs/UNWINDING.md), and the storms allow for that.
+# Tests of the core that count ticks or memory, that need threads without libc, or that fork while a sanitizer's own threads
+# run, say nothing under a sanitizer: the lists below name them with the reason.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
 out=$BUILD/sanitizers
-parts=${*:-asan tsan valgrind cppcheck tidy}
+parts=${*:-asan tsan valgrind cppcheck tidy go-race go-asan}
 failed=()
 
 # Of all sanitizers: raw threads have no thread-local storage (delivery, threads, undisturbed); what a sanitizer adds to
@@ -143,10 +148,24 @@ run_tidy() {
   fi
 }
 
+# Without exceptions. handle_segv: a test dies on purpose, and what Go says of it is what is looked at.
+run_go() { # flag
+  local log=$PWD/$out/go-$1.log tests=${TESTS:-}
+  mkdir -p "$out"
+  if (cd bindings/go && ASAN_OPTIONS=handle_segv=0 timeout -k 5 "${LIMIT:-1800}" go test "-$1" -count=1 -p 1 -timeout 15m -v \
+    ${tests:+-run "${tests// /|}"} ./...) >"$log" 2>&1 && grep -q '^--- PASS' "$log"; then
+    echo "sanitizers: go -$1: $(grep -c '^--- PASS' "$log") tests clean"
+  else
+    failed+=("go -$1: $log")
+    grep -E '^ *--- FAIL|^FAIL|DATA RACE|ERROR: |^panic|^fatal error' "$log" | head -20
+  fi
+}
+
 for part in $parts; do
   case $part in
   asan | tsan | valgrind | cppcheck | tidy) "run_$part" ;;
-  *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;
+  go-race | go-asan) run_go "${part#go-}" ;;
+  *) sed -n '3,5s/^# //p' "$0" >&2; exit 2 ;;
   esac
 done
 if [ ${#failed[@]} -gt 0 ]; then
