@@ -60,7 +60,7 @@ SUBJECTS = (
     Subject("go-wasmtime", "go-wasmtime", "rules", ("go-wasmtime",)),
     # Layouts of the rule tables; rows4 is onstack's.
     Subject("rows4", "tables", "rows4", ("tables",)),
-    Subject("rows4-fine", "tables", "rows4-fine", ("tables",)),
+    Subject("rows4-coarse", "tables", "rows4-coarse", ("tables",)),
     Subject("rows8", "tables", "rows8", ("tables",)),
     Subject("rows8-chunked", "tables", "rows8-chunked", ("tables",)),
 )
