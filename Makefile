@@ -40,7 +40,7 @@ matrix: deps lib ## every order of start and stop beside Go's profiler, in six h
 	@tests/matrix/go_suites.sh
 
 .PHONY: go-suites
-go-suites: deps ## Go's own tests of its profiler, cgo and signals with the preload sampling in them (a quarter of an hour)
+go-suites: deps ## Go's own tests of its profiler, cgo and signals with the preload sampling in them (five minutes)
 	@$(MAKE) --no-print-directory -s -f core/Makefile preload
 	@tests/matrix/go_suites.sh
 
