@@ -742,7 +742,7 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
  * its signal goes to a running thread (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a
  * timer, in the handler, whose first expiry is uniform in (0, T], so that short-lived threads are neither over- nor
- * under-counted. Where the number of threads has changed there is a scan as well (consumer.c says why).
+ * under-counted.
  *
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
  * process-wide timer.
@@ -1284,11 +1284,9 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     return;
   }
   bool quota = clock_take_quota();
-  int result = quota ? clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) : -EAGAIN;
-  if (result < 0) {
+  if (!quota || clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) < 0) {
     if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
-    /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
@@ -7480,9 +7478,6 @@ ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_s
 ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings);
 
-/* How many the process has; 0, and errno says why: not known. */
-ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
-
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
 
@@ -8777,19 +8772,11 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-uint64_t onstack_threads_number(void) {
-  struct stat tasks;
-  if (stat("/proc/self/task", &tasks) != 0) return 0;
-  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
-  errno = ENOTSUP;
-  return 0;
-}
-
 int onstack_threads_are_all_ours(void) {
+  struct stat tasks;
   char path[8];
-  const uint64_t number = onstack_threads_number();
-  if (number == 0) return -errno;
-  if (number != onstack_own_count() + 1) return 0;
+  if (stat("/proc/self/task", &tasks) != 0) return -errno; /* it has one link for each thread, and two more */
+  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
   return errno == ENOENT ? 1 : -errno;
@@ -12643,7 +12630,7 @@ struct onstack_session {
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_rules;                   /* some tables are missing yet; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
-  uint64_t next_scan_ns, threads_then; /* consumer only */
+  uint64_t next_scan_ns;              /* consumer only */
   uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
@@ -12674,7 +12661,7 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
                                         ten thousand stacks are 30 ms */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
@@ -12682,23 +12669,10 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-/*
- * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
- * the one that is always first there gives all ticks to its own thread. (One thread in a hundred waited for 50 ms and more.)
- * So there is a scan too when the number of threads is another one.
- */
-static bool session_wants_scan(onstack_session *session) {
-  const uint64_t number = onstack_threads_number();
-  const bool changed = number != session->threads_then;
-  session->threads_then = number;
-  return changed;
-}
-
 /* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
    in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
-  if (now < session->next_scan_ns) return;
-  if (!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker) && !session_wants_scan(session)) return;
+  if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
   uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_threads_arm_new(session->slot, &session->settings);
   uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;

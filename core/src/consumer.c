@@ -17,7 +17,7 @@
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
                                         ten thousand stacks are 30 ms */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
@@ -25,23 +25,10 @@
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-/*
- * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
- * the one that is always first there gives all ticks to its own thread. (One thread in a hundred waited for 50 ms and more.)
- * So there is a scan too when the number of threads is another one.
- */
-static bool session_wants_scan(onstack_session *session) {
-  const uint64_t number = onstack_threads_number();
-  const bool changed = number != session->threads_then;
-  session->threads_then = number;
-  return changed;
-}
-
 /* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
    in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
-  if (now < session->next_scan_ns) return;
-  if (!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker) && !session_wants_scan(session)) return;
+  if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
   uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_threads_arm_new(session->slot, &session->settings);
   uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;

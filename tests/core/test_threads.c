@@ -134,29 +134,6 @@ Test(threads, raw_clones_without_a_thread_pointer) {
 }
 
 /* On memory that is no ordinary stack: shared, so that its bounds are never known and reads go by copy. */
-static void *sleeps_until_told(void *gate) {
-  pthread_barrier_wait(gate);
-  pthread_barrier_wait(gate);
-  return NULL;
-}
-
-/* The process tick finds a thread that runs when it comes, which may take long; the scan finds one that never does. */
-Test(threads, one_that_came_later_is_found_though_no_tick_meets_it) {
-  pthread_barrier_t gate;
-  pthread_t thread;
-  onstack_session *session = t_start(NULL);
-  t_burn(0.1);
-  const uint64_t before = t_stats(session).threads_seen;
-  pthread_barrier_init(&gate, NULL, 2);
-  pthread_create(&thread, NULL, sleeps_until_told, &gate);
-  pthread_barrier_wait(&gate);
-  for (int i = 0; i < 500 && t_stats(session).threads_seen == before; i++) t_burn(0.01);
-  cr_assert_eq(t_stats(session).threads_seen, before + 1);
-  pthread_barrier_wait(&gate);
-  pthread_join(thread, NULL);
-  t_finish(session);
-}
-
 Test(threads, a_raw_clone_on_shared_memory_does_not_keep_the_drain_busy) {
   t_collector *collector = t_collector_new();
   int32_t gone;

@@ -297,19 +297,11 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-uint64_t onstack_threads_number(void) {
-  struct stat tasks;
-  if (stat("/proc/self/task", &tasks) != 0) return 0;
-  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
-  errno = ENOTSUP;
-  return 0;
-}
-
 int onstack_threads_are_all_ours(void) {
+  struct stat tasks;
   char path[8];
-  const uint64_t number = onstack_threads_number();
-  if (number == 0) return -errno;
-  if (number != onstack_own_count() + 1) return 0;
+  if (stat("/proc/self/task", &tasks) != 0) return -errno; /* it has one link for each thread, and two more */
+  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
   return errno == ENOENT ? 1 : -errno;

@@ -25,9 +25,6 @@ ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_s
 ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings);
 
-/* How many the process has; 0, and errno says why: not known. */
-ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
-
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
 
