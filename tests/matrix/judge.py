@@ -57,7 +57,7 @@ def judge(cell, events):
     return verdict
 
 
-def _windows(events, begin, end):
+def windows(events, begin, end):
     """Index pairs of a profile's start and stop."""
     first = None
     for i, event in enumerate(events):
@@ -71,17 +71,17 @@ def _ours_ms(event):
     return event["ours"]["ticks"] * event["ours"]["period_ns"] / 1e6
 
 
-def _cpu_ms(earlier, later):
+def cpu_ms(earlier, later):
     return (later["cpu0"] - earlier["cpu1"]) / 1e6
 
 
 def _weights(verdict, cell, events):
-    for first, last in _windows(events, "G+", "G-"):
+    for first, last in windows(events, "G+", "G-"):
         verdict.theirs[0] += events[last]["result"]
-        verdict.theirs[1] += _cpu_ms(events[first], events[last])
-    for first, last in _windows(events, "O+", "O-"):
+        verdict.theirs[1] += cpu_ms(events[first], events[last])
+    for first, last in windows(events, "O+", "O-"):
         verdict.ours[0] += _ours_ms(events[last])
-        verdict.ours[1] += _cpu_ms(events[first], events[last])
+        verdict.ours[1] += cpu_ms(events[first], events[last])
         _each_load_window(verdict, events, first, last)
     _over_counting(verdict, cell)
 
@@ -136,7 +136,7 @@ def portable(action):
 
 
 def _actions(verdict, cell, events):
-    for first, last in _windows(events, "O+", "O-"):
+    for first, last in windows(events, "O+", "O-"):
         inside = [e["step"] for e in events[first:last]]
         found, left = events[first - 1], events[last]
         if found["on_top"]:
@@ -179,8 +179,8 @@ def _go_ticks(verdict, events):
     """With Go threads only: the POSIX timer ticks that we forwarded are Go's samples, to the last one where none is of
     external code. The load rests during each start and stop, since Go's timers outlive its profile until their thread
     is scheduled anew."""
-    sessions = list(_windows(events, "O+", "O-"))
-    for first, last in _windows(events, "G+", "G-"):
+    sessions = list(windows(events, "O+", "O-"))
+    for first, last in windows(events, "G+", "G-"):
         inside = [any(a < i < b for a, b in sessions) for i in range(first + 1, last) if events[i]["step"].startswith("w:")]
         # Sessions count anew; those that reach into the window add up.
         forwarded = 0
@@ -197,14 +197,14 @@ def _go_ticks(verdict, events):
 def _counting_owner(verdict, cell, events):
     last = events[-1]["owner"]
     verdict.check(NOT_OURS, last["via_theirs"] == 0, f"{last['via_theirs']} of our ticks forwarded")
-    ticks = sum(events[i]["ours"]["ticks"] for _, i in _windows(events, "O+", "O-"))
+    ticks = sum(events[i]["ours"]["ticks"] for _, i in windows(events, "O+", "O-"))
     if cell.order.name == "race":
         return  # its sessions are not told apart
     # Threads at rest wake now and then, and a tick of ours may fall there before we are back on top.
     allowed = 2 if cell.flavour == EXACT else 8 + ticks // 10
     text = f"{last['direct_theirs']} of our ticks reached the owner, {ticks} reached us"
     verdict.check(THEIRS_NOT_OVER, last["direct_theirs"] <= allowed, text)
-    for first, end in _windows(events, "O+", "O-"):
+    for first, end in windows(events, "O+", "O-"):
         via = events[end]["owner"]["via"] - events[first - 1]["owner"]["via"]
         forwarded = events[end]["ours"]["forwarded"]
         if events[first - 1]["on_top"]:  # the counters go on where no other action was found

@@ -9,9 +9,6 @@
 
 #include "libmatrixgo.h"
 
-#include <stdarg.h>
-#include <stdlib.h>
-
 static const bench_needs neighbour_needs;
 static bench_options neighbour_options = {.hz = 199};
 static double neighbour_sampled_ms;
@@ -40,15 +37,6 @@ void matrix_ours_describe(FILE *out) { fprintf(out, ",\"sampled_ms\":%.3f", neig
 
 /* The mix that needs it is not run here. */
 void matrix_load_rust(void) {}
-
-void bench_fail(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  vfprintf(stderr, format, arguments);
-  va_end(arguments);
-  fputc('\n', stderr);
-  exit(BENCH_EXIT_FAILED);
-}
 
 int main(int argc, char **argv) {
   const go_calls calls = {matrixGoProfileStart, matrixGoProfileStop, matrixGoExternal, matrixGoLoadStart,

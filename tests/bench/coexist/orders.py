@@ -20,23 +20,15 @@ MIX, PATIENCE = "pure", 20
 HOST = next(host for host in cells.HOSTS if host.name == "c-archive")
 
 
-def windows(events, begin, end):
-    """CPU time of each of a profile's windows in ms, and the event that ends it."""
-    first = None
-    for event in events:
-        if event["step"] == begin:
-            first = event
-        elif event["step"] == end:
-            yield (event["cpu0"] - first["cpu1"]) / 1e6, event
-
-
 def shares(events):
     """(sampled, burnt) in ms of Go's profile and of the neighbour's."""
     go, own = [0, 0], [0, 0]
-    for burnt, event in windows(events, "G+", "G-"):
-        go = [go[0] + event["result"] * judge.THEIR_PERIOD_MS, go[1] + burnt]
-    for burnt, event in windows(events, "O+", "O-"):
-        own = [own[0] + event["sampled_ms"], own[1] + burnt]
+    for first, last in judge.windows(events, "G+", "G-"):
+        go[0] += events[last]["result"] * judge.THEIR_PERIOD_MS
+        go[1] += judge.cpu_ms(events[first], events[last])
+    for first, last in judge.windows(events, "O+", "O-"):
+        own[0] += events[last]["sampled_ms"]
+        own[1] += judge.cpu_ms(events[first], events[last])
     return go, own
 
 
