@@ -742,7 +742,7 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
  * its signal goes to a running thread (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a
  * timer, in the handler, whose first expiry is uniform in (0, T], so that short-lived threads are neither over- nor
- * under-counted.
+ * under-counted. A scan takes those that no tick has met for long (consumer.c says why).
  *
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
  * process-wide timer.
@@ -1284,9 +1284,11 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     return;
   }
   bool quota = clock_take_quota();
-  if (!quota || clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) < 0) {
+  int result = quota ? clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) : -EAGAIN;
+  if (result < 0) {
     if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
-    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    /* EINVAL: the thread has ended since the scan met it. */
+    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
@@ -7470,13 +7472,18 @@ ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
 
 /*
- * Gives a timer to threads that have none yet. Needed where no process tick finds them: on the wall clock, and before Linux 6.4 the
- * kernel hands a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c,
- * complete_signal; changed for posix timers in 6.4). There new threads are found late, and short ones missed.
- * The consumer of the slot only.
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time. True if there are others, without one
+ * and younger than that. The consumer of the slot only.
+ *
+ * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
+ * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
+ * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
  */
+ONSTACK_INTERNAL bool onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
 ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
-ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings);
+
+/* How many the process has; 0, and errno says why: not known. */
+ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
 
 /* Deletes all timers of the slot. */
 ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
@@ -8573,7 +8580,15 @@ static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, 
     onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
 }
 
-int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+/* The thread's CPU time; 0: it is gone. */
+static uint32_t threads_cpu_us(uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
+  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+}
+
+/* Threads that have no record yet and have used `least_us` of CPU time; `younger` says whether there are others. */
+static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool *younger) {
   DIR *directory = opendir("/proc/self/task");
   struct dirent *entry;
   uint32_t listed = 0;
@@ -8582,11 +8597,19 @@ int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
     listed += tid != 0;
     if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
-    threads_adopt(slot, settings, tid);
+    if (least_us > 0 && threads_cpu_us(tid) < least_us)
+      *younger = true;
+    else
+      threads_adopt(slot, settings, tid);
   }
   int result = -errno;
   closedir(directory);
   return result < 0 || listed > 0 ? result : -ENOENT;
+}
+
+int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+  bool younger = false;
+  return threads_look(slot, settings, 0, &younger);
 }
 
 bool onstack_threads_need_scan(const onstack_settings *settings) {
@@ -8606,12 +8629,14 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
-void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
+bool onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
   const bool may = threads_scan_begin(slot);
+  bool younger = false;
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
-  if (may) onstack_threads_arm_all(slot, settings);
+  if (may) threads_look(slot, settings, least_us, &younger);
   threads_scan_end(slot);
+  return younger;
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
@@ -8672,13 +8697,6 @@ bool onstack_threads_all_idle(void) {
         return false;
   }
   return true;
-}
-
-/* The thread's CPU time; 0: it is gone. */
-static uint32_t threads_cpu_us(uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
-  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
 }
 
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
@@ -8772,11 +8790,19 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-int onstack_threads_are_all_ours(void) {
+uint64_t onstack_threads_number(void) {
   struct stat tasks;
+  if (stat("/proc/self/task", &tasks) != 0) return 0;
+  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
+  errno = ENOTSUP;
+  return 0;
+}
+
+int onstack_threads_are_all_ours(void) {
   char path[8];
-  if (stat("/proc/self/task", &tasks) != 0) return -errno; /* it has one link for each thread, and two more */
-  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return 0;
+  const uint64_t number = onstack_threads_number();
+  if (number == 0) return -errno;
+  if (number != onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
   return errno == ENOENT ? 1 : -errno;
@@ -12630,7 +12656,9 @@ struct onstack_session {
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_rules;                   /* some tables are missing yet; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
-  uint64_t next_scan_ns;              /* consumer only */
+  uint64_t scanned_ns, next_scan_ns, scan_pause_ns; /* consumer only */
+  uint64_t threads_then;              /* their number at the last look; consumer only */
+  bool has_young_threads;             /* without a timer, as the last scan has left them; consumer only */
   uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
@@ -12661,7 +12689,9 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
                                         ten thousand stacks are 30 ms */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
+#define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_MOST_NS 250000000u /* between two of them, where some threads stay young */
+#define SESSION_SCAN_PERIODS 3u         /* of CPU time, after which it takes a thread that the process tick has not met */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
@@ -12669,14 +12699,42 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
-   in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
+/*
+ * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
+ * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
+ * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
+ * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
+ * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ */
+static bool session_wants_scan(onstack_session *session, uint64_t now) {
+  const uint64_t number = onstack_threads_number();
+  if (number != session->threads_then) {
+    session->threads_then = number;
+    session->scan_pause_ns = SESSION_SCAN_NS;
+  } else if (!session->has_young_threads || now - session->scanned_ns < session->scan_pause_ns) {
+    return false;
+  } else if (session->scan_pause_ns < SESSION_SCAN_MOST_NS) {
+    session->scan_pause_ns *= 2; /* most of those that stay young are asleep */
+  }
+  return true;
+}
+
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a part in `share` of a processor goes into it; time
+   spent in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
+static void session_scan_for(onstack_session *session, uint64_t now, uint64_t age_ns, uint32_t share) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  session->has_young_threads = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * share;
+  session->scanned_ns = now;
+  session->next_scan_ns = now + (took > SESSION_SCAN_NS ? took : SESSION_SCAN_NS);
+}
+
 static void session_scan(onstack_session *session, uint64_t now) {
-  if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
-  uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
+  if (now < session->next_scan_ns) return;
+  if (session->needs_scan || onstack_load_relaxed(&session->slot->ticker))
+    session_scan_for(session, now, 0, 20);
+  else if (session_wants_scan(session, now))
+    session_scan_for(session, now, session->slot->period_ns * SESSION_SCAN_PERIODS, 500);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */

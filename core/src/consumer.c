@@ -17,7 +17,9 @@
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
                                         ten thousand stacks are 30 ms */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads, on kernels whose process tick does not find them */
+#define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_MOST_NS 250000000u /* between two of them, where some threads stay young */
+#define SESSION_SCAN_PERIODS 3u         /* of CPU time, after which it takes a thread that the process tick has not met */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
@@ -25,14 +27,42 @@
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
-/* A scan reads /proc/self/task: some two microseconds a thread. At most a twentieth of a processor goes into it; time spent
-   in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
+/*
+ * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
+ * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
+ * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
+ * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
+ * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ */
+static bool session_wants_scan(onstack_session *session, uint64_t now) {
+  const uint64_t number = onstack_threads_number();
+  if (number != session->threads_then) {
+    session->threads_then = number;
+    session->scan_pause_ns = SESSION_SCAN_NS;
+  } else if (!session->has_young_threads || now - session->scanned_ns < session->scan_pause_ns) {
+    return false;
+  } else if (session->scan_pause_ns < SESSION_SCAN_MOST_NS) {
+    session->scan_pause_ns *= 2; /* most of those that stay young are asleep */
+  }
+  return true;
+}
+
+/* A scan reads /proc/self/task: some two microseconds a thread. At most a part in `share` of a processor goes into it; time
+   spent in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
+static void session_scan_for(onstack_session *session, uint64_t now, uint64_t age_ns, uint32_t share) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  session->has_young_threads = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * share;
+  session->scanned_ns = now;
+  session->next_scan_ns = now + (took > SESSION_SCAN_NS ? took : SESSION_SCAN_NS);
+}
+
 static void session_scan(onstack_session *session, uint64_t now) {
-  if ((!session->needs_scan && !onstack_load_relaxed(&session->slot->ticker)) || now < session->next_scan_ns) return;
-  uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  onstack_threads_arm_new(session->slot, &session->settings);
-  uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-  session->next_scan_ns = now + (took * 20 > SESSION_SCAN_NS ? took * 20 : SESSION_SCAN_NS);
+  if (now < session->next_scan_ns) return;
+  if (session->needs_scan || onstack_load_relaxed(&session->slot->ticker))
+    session_scan_for(session, now, 0, 20);
+  else if (session_wants_scan(session, now))
+    session_scan_for(session, now, session->slot->period_ns * SESSION_SCAN_PERIODS, 500);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */

@@ -2,6 +2,7 @@
 /* Every kind of thread is sampled for the CPU time that it used, under its own id and name. */
 #include "support.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -131,6 +132,32 @@ Test(threads, raw_clones_without_a_thread_pointer) {
   for (int i = 0; i < 4; i++) t_raw_join(&gone[i]);
   t_finish(session);
   for (int i = 0; i < 4; i++) t_near(t_seconds_of(collector, tids[i]), raw_burned[i], 0.12, "a raw thread");
+}
+
+/* A process tick never meets a thread that blocks the signal, as it may miss one that is merely unlucky for long. */
+static void *burn_unmet(void *data) {
+  uint32_t *stop = data;
+  sigset_t signal;
+  sigemptyset(&signal);
+  sigaddset(&signal, SIGPROF);
+  pthread_sigmask(SIG_BLOCK, &signal, NULL);
+  while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) t_burn(0.005);
+  return NULL;
+}
+
+Test(threads, one_that_no_process_tick_meets_has_a_timer_all_the_same) {
+  pthread_t thread;
+  uint32_t stop = 0;
+  onstack_session *session = t_start(NULL);
+  t_burn(0.1);
+  const uint64_t before = t_stats(session).threads_seen;
+  pthread_create(&thread, NULL, burn_unmet, &stop);
+  for (int i = 0; i < 500 && t_stats(session).threads_seen == before; i++) t_burn(0.01);
+  const uint64_t seen = t_stats(session).threads_seen;
+  __atomic_store_n(&stop, 1u, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  t_finish(session);
+  cr_assert_eq(seen, before + 1);
 }
 
 /* On memory that is no ordinary stack: shared, so that its bounds are never known and reads go by copy. */

@@ -98,7 +98,15 @@ static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, 
     onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
 }
 
-int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+/* The thread's CPU time; 0: it is gone. */
+static uint32_t threads_cpu_us(uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
+  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+}
+
+/* Threads that have no record yet and have used `least_us` of CPU time; `younger` says whether there are others. */
+static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool *younger) {
   DIR *directory = opendir("/proc/self/task");
   struct dirent *entry;
   uint32_t listed = 0;
@@ -107,11 +115,19 @@ int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
     listed += tid != 0;
     if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
-    threads_adopt(slot, settings, tid);
+    if (least_us > 0 && threads_cpu_us(tid) < least_us)
+      *younger = true;
+    else
+      threads_adopt(slot, settings, tid);
   }
   int result = -errno;
   closedir(directory);
   return result < 0 || listed > 0 ? result : -ENOENT;
+}
+
+int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+  bool younger = false;
+  return threads_look(slot, settings, 0, &younger);
 }
 
 bool onstack_threads_need_scan(const onstack_settings *settings) {
@@ -131,12 +147,14 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
-void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings) {
+bool onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
   const bool may = threads_scan_begin(slot);
+  bool younger = false;
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
-  if (may) onstack_threads_arm_all(slot, settings);
+  if (may) threads_look(slot, settings, least_us, &younger);
   threads_scan_end(slot);
+  return younger;
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
@@ -197,13 +215,6 @@ bool onstack_threads_all_idle(void) {
         return false;
   }
   return true;
-}
-
-/* The thread's CPU time; 0: it is gone. */
-static uint32_t threads_cpu_us(uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
-  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
 }
 
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
@@ -297,11 +308,19 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
 
-int onstack_threads_are_all_ours(void) {
+uint64_t onstack_threads_number(void) {
   struct stat tasks;
+  if (stat("/proc/self/task", &tasks) != 0) return 0;
+  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
+  errno = ENOTSUP;
+  return 0;
+}
+
+int onstack_threads_are_all_ours(void) {
   char path[8];
-  if (stat("/proc/self/task", &tasks) != 0) return -errno; /* it has one link for each thread, and two more */
-  if (tasks.st_nlink != 2 + onstack_own_count() + 1) return 0;
+  const uint64_t number = onstack_threads_number();
+  if (number == 0) return -errno;
+  if (number != onstack_own_count() + 1) return 0;
   /* The other one is the first thread, always listed; when it has ended it has no program any more. */
   if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
   return errno == ENOENT ? 1 : -errno;

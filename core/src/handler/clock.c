@@ -137,9 +137,11 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     return;
   }
   bool quota = clock_take_quota();
-  if (!quota || clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) < 0) {
+  int result = quota ? clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) : -EAGAIN;
+  if (result < 0) {
     if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
-    onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    /* EINVAL: the thread has ended since the scan met it. */
+    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }

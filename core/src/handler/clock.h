@@ -6,7 +6,7 @@
  * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
  * its signal goes to a running thread (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a
  * timer, in the handler, whose first expiry is uniform in (0, T], so that short-lived threads are neither over- nor
- * under-counted.
+ * under-counted. A scan takes those that no tick has met for long (consumer.c says why).
  *
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
  * process-wide timer.
