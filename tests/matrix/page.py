@@ -52,6 +52,7 @@ def weight_rows(pool):
 
 def summary(runs):
     pool, cell_runs, made, failed, waits, problems = Pool(), Counter(), Counter(), Counter(), [], []
+    differences = Counter()
     for cell, record in runs:
         pool.add(cell, record)
         cell_runs[cell.name] += 1
@@ -59,6 +60,7 @@ def summary(runs):
         failed.update(name for name, _ in record["problems"])
         problems += [f"{cell.name}: {name}: {text}" for name, text in record["problems"]]
         waits += record["notes"].get("on_top_us", [])
+        differences.update(record["notes"].get("forwarded_less_samples", []))
     waits.sort()
     return {
         "about": {
@@ -69,10 +71,23 @@ def summary(runs):
         },
         "checks": {name: [made[name], failed[name]] for name in sorted(made)},
         "problems": sorted(problems),
+        "timer ticks forwarded, less Go's samples": {str(number): differences[number] for number in sorted(differences)},
         "weights": list(weight_rows(pool)),
         "distributions": [[*key, *values] for key, values in pool.distributions(ERRATIC).items()],
         "on top, ms": [waits[len(waits) // 2] / 1000, waits[len(waits) * 99 // 100] / 1000, waits[-1] / 1000] if waits else None,
     }
+
+
+def ticks(differences):
+    """What Go's profiles counted of the timer ticks that we forwarded, in words."""
+    total, same = sum(differences.values()), differences.get("0", 0)
+    others = ", ".join(f"{int(number):+d} in {count}" for number, count in differences.items() if number != "0")
+    return [
+        f"Of {total:,} profiles of Go's threads alone, within ours, {same:,} have as many samples as we have forwarded ticks of",
+        f"Go's timers{f'; the others differ ({others})' if others else ''}. Go's own start can have a tick before we are on top",
+        "again, external code (libc, the vDSO) has samples that are no timer's, and Go drops its ticks on a C program's main thread",
+        "when they meet it in C: each at most once or twice in a profile, which is what the check allows.",
+    ]
 
 
 def kept(weight):
@@ -103,13 +118,14 @@ def page(figures):
     about = figures["about"]
     low, high, total = about["runs"]
     each = f"{low}" if low == high else f"{low} to {high}"
+    runs = "run" if high == 1 else "runs"
     lines = [
         "# Coexistence: what the matrix shows",
         "",
         "<!-- Made by tests/matrix/page.py from docs/matrix.json; do not edit. -->",
         "",
         f"onstack and another owner of SIGPROF in one process, in every order of start and stop: {about['cells']} cells, {each}",
-        f"runs of each, {total:,} runs in all, {about['date']}. What the hosts, mixes and orders are, and how to run it:",
+        f"{runs} of each, {total:,} runs in all, {about['date']}. What the hosts, mixes and orders are, and how to run it:",
         "[tests/matrix/README.md](../tests/matrix/README.md).",
         "",
         "| | |",
@@ -123,6 +139,8 @@ def page(figures):
         *[f"| {name} | {made:,} | {failed} |" for name, (made, failed) in figures["checks"].items()],
         "",
         *[f"- {problem}" for problem in figures["problems"]],
+        *ticks(figures["timer ticks forwarded, less Go's samples"]),
+        "",
         "## Weights",
         "",
         "The sampled part of the CPU time, pooled over the runs, in % of what the same profile samples alone, in interleaved",

@@ -6,6 +6,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -40,11 +41,29 @@ func (a action) isOurs() bool {
 	return unsafe.String((*byte)(unsafe.Add(entry, -len(ourMark)-1)), len(ourMark)) == ourMark
 }
 
+func clockNow(clock uintptr) int64 {
+	var now syscall.Timespec // stays zero where there is no such clock
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0)
+	return now.Nano()
+}
+
 func cpuTime() int64 {
 	const clockProcessCPU = 2
-	var now syscall.Timespec
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockProcessCPU, uintptr(unsafe.Pointer(&now)), 0)
-	return now.Nano()
+	return clockNow(clockProcessCPU)
+}
+
+// livingCPU is the CPU time of the threads that live now.
+func livingCPU() (total int64) {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0
+	}
+	for _, task := range tasks {
+		if thread, err := strconv.Atoi(task.Name()); err == nil {
+			total += clockNow(uintptr(uint32(^thread)<<3 | 6))
+		}
+	}
+	return total
 }
 
 // waitForCPU waits until the process has used so much CPU time: the same work on an idle machine and on a busy one.

@@ -20,14 +20,16 @@ import (
 )
 
 type event struct {
-	Step   string    `json:"step"`
-	Result int64     `json:"result"`
-	CPU0   int64     `json:"cpu0"`
-	CPU1   int64     `json:"cpu1"`
-	T0     int64     `json:"t0"`
-	T1     int64     `json:"t1"`
-	Action [4]string `json:"action"`
-	OnTop  bool      `json:"on_top"`
+	Step   string `json:"step"`
+	Result int64  `json:"result"`
+	CPU0   int64  `json:"cpu0"`
+	CPU1   int64  `json:"cpu1"`
+	// Of the threads that live on.
+	Sampled int64     `json:"sampled"`
+	T0      int64     `json:"t0"`
+	T1      int64     `json:"t1"`
+	Action  [4]string `json:"action"`
+	OnTop   bool      `json:"on_top"`
 	// Samples that the profile's count leaves out.
 	External int64     `json:"external"`
 	Ours     *counters `json:"ours,omitempty"`
@@ -60,9 +62,11 @@ func main() {
 }
 
 func (h *host) takeAndNote(step string) error {
+	living := livingCPU()
 	e := event{Step: step, CPU0: cpuTime(), T0: int64(time.Since(h.begin))}
 	result, err := h.take(step)
 	e.Result, e.CPU1, e.T1 = result, cpuTime(), int64(time.Since(h.begin))
+	e.Sampled = livingCPU() - living
 	raw := currentAction()
 	e.Action, e.OnTop, e.Ours = raw.fields(), raw.isOurs(), h.ours.counters()
 	e.External = load.External()

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "driver.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,6 +25,22 @@ static long long clock_ns(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
   return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* CPU time of the threads that live now, without the one that calls. */
+static long long others_cpu_ns(void) {
+  long long total = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  if (!tasks) return 0;
+  for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+    pid_t thread = (pid_t)strtol(task->d_name, NULL, 10);
+    if (thread == 0 || thread == (pid_t)syscall(SYS_gettid)) continue;
+    struct timespec used = {0, 0};
+    clock_gettime((clockid_t)(~(unsigned)thread << 3 | 6), &used); /* nothing where it has ended meanwhile */
+    total += used.tv_sec * 1000000000LL + used.tv_nsec;
+  }
+  closedir(tasks);
+  return total;
 }
 
 static raw_action current_action(void) {
@@ -116,11 +133,13 @@ static long long take(const char *step, const char *mix, const matrix_host *host
 }
 
 static long long take_and_print(FILE *out, const char *step, const char *mix, const matrix_host *host) {
+  long long others = others_cpu_ns(), driver = clock_ns(CLOCK_THREAD_CPUTIME_ID);
   long long cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin = clock_ns(CLOCK_MONOTONIC);
   long long result = take(step, mix, host);
   raw_action action = current_action();
   fprintf(out, "{\"step\":\"%s\",\"result\":%lld,\"cpu0\":%lld,\"cpu1\":%lld,\"t0\":%lld,\"t1\":%lld", step, result, cpu,
           clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin, clock_ns(CLOCK_MONOTONIC));
+  fprintf(out, ",\"sampled\":%lld,\"driver\":%lld", others_cpu_ns() - others, clock_ns(CLOCK_THREAD_CPUTIME_ID) - driver);
   fprintf(out, ",\"action\":[\"%llx\",\"%llx\",\"%llx\",\"%llx\"]", (unsigned long long)action.handler,
           (unsigned long long)action.flags, (unsigned long long)action.restorer, (unsigned long long)action.mask);
   fprintf(out, ",\"on_top\":%s", is_ours(&action) ? "true" : "false");

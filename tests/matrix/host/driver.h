@@ -6,6 +6,10 @@
  * Steps: G+ G- the other owner's profile (Go's, in most hosts); O+ O- ours; L+ L- load; w:MS waits until the process has
  * burnt so much CPU time; T waits until our handler is on top; R:N sends N foreign signals to the calling thread; churn:N starts and stops ours N times;
  * race:N runs both N times and stops both at once; H asks whether the runtime is whole.
+ *
+ * Of each step, cpu0 and cpu1 are the process's CPU time before and after it, in ns, and `sampled` the CPU time in it that
+ * the other owner may sample: of threads that live on, without the driver's (which it does not know; in the Go executable
+ * it does). `driver` is that of the driver's thread, where it is not Go's own.
  */
 #ifndef MATRIX_DRIVER_H
 #define MATRIX_DRIVER_H
