@@ -12,6 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "matrix"))
+
+import judge
+
 HERTZ = 400
 ORDERS = (  # the host's steps, and the shares that the profiles alone would have
     ("around", "O+ w:300 G+ w:600 G- w:300 O-"),
@@ -49,27 +54,20 @@ def run(build, command, directory):
     return ended.stdout, counters, cpu
 
 
-def window(events, begin, end):
-    """CPU seconds and last events of each window of a profile."""
-    first = None
-    for event in events:
-        if event["step"] == begin:
-            first = event
-        elif event["step"] == end:
-            yield (event["cpu0"] - first["cpu1"]) / 1e9, event
-
-
-def judge(name, events, counters, cpu):
+def shares(name, events, counters, cpu):
     theirs_cpu = theirs = ours_cpu = ours = 0
-    for seconds, event in window(events, "G+", "G-"):
-        theirs_cpu, theirs = theirs_cpu + seconds, theirs + event["result"] / 100
-    for seconds, event in window(events, "O+", "O-"):
-        ours_cpu, ours = ours_cpu + seconds, ours + event["ours"]["ticks"] * event["ours"]["period_ns"] / 1e9
-    shares = theirs / theirs_cpu, ours / ours_cpu, counters["ticks"] / HERTZ / cpu
+    for first, last in judge.windows(events, "G+", "G-"):
+        theirs_cpu += judge.cpu_ms(events[first], events[last]) / 1e3
+        theirs += events[last]["result"] / 100
+    for first, last in judge.windows(events, "O+", "O-"):
+        counted = events[last]["ours"]
+        ours_cpu += judge.cpu_ms(events[first], events[last]) / 1e3
+        ours += counted["ticks"] * counted["period_ns"] / 1e9
+    parts = theirs / theirs_cpu, ours / ours_cpu, counters["ticks"] / HERTZ / cpu
     check(
-        0.7 < shares[0] < 1.15 and 0.85 < shares[1] < 1.1 and 0.85 < shares[2] < 1.1,
+        0.7 < parts[0] < 1.15 and 0.85 < parts[1] < 1.1 and 0.85 < parts[2] < 1.1,
         f"c-archive, {name}",
-        "of the CPU time Go's profile has {:.3f}, the library's {:.3f}, the preload's {:.3f}".format(*shares),
+        "of the CPU time Go's profile has {:.3f}, the library's {:.3f}, the preload's {:.3f}".format(*parts),
     )
 
 
@@ -80,7 +78,7 @@ def main():
             command = [str(build / "matrix/c-archive"), "pure", "L+", *steps.split(), "L-", "H"]
             try:
                 out, counters, cpu = run(build, command, directory)
-                judge(name, json.loads(out)["events"], counters, cpu)
+                shares(name, json.loads(out)["events"], counters, cpu)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 check(False, f"c-archive, {name}", str(error))
         try:
