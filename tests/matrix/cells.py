@@ -82,7 +82,7 @@ class Cell:
         return f"{self.host.name}/{self.mix}/{self.order.name}/{self.flavour}"
 
     def steps(self, quick):
-        window, churn, races = (200, 30, 20) if quick else (300, 334, 60)
+        window, churn, races = (200, 30, 20) if quick else (250, 334, 60)
         steps = []
         running = False
         for step in self.order.steps.split():
