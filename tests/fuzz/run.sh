@@ -6,8 +6,9 @@
 #   run.sh fuzz [TARGET...]   libFuzzer, go test -fuzz and cargo-fuzz, FUZZ_SECONDS (600) each, two at a time; findings go to
 #                             build/fuzz/found, those of Go where it says
 #   run.sh keep [TARGET...]   takes what the last fuzzing added to the kept inputs, if it is small and covers something new
-#   run.sh steps [N]          the walkers alone, at full speed and without sanitizers, two at a time, until they have made N
-#                             (10^9) steps on memory that answers anything or is not there: a quarter of an hour
+#   run.sh steps [N [SEED]]   the walkers alone, at full speed and without sanitizers, two at a time, until they have made N
+#                             (10^9) steps on memory that answers anything or is not there, from that seed (1) on: the better
+#                             part of an hour
 #   run.sh list               the targets: cfi, go/FuzzFinish, rust/profile, ...
 # FUZZ_MUTATIONS: how many in `replay` (3000). CC, CLANG: the compilers. Rust's need cargo-fuzz and a nightly toolchain.
 set -uo pipefail
@@ -196,15 +197,22 @@ walk_some() { # seed
   timeout -k 5 900 "$BUILD/steps/fuzz/replay_walker" -random=5000000 "-seed=$1" $(places walker) >"$out/log_steps_$1" 2>&1
 }
 
+walk_failed() { # STATUS SEED
+  local how="status $1"
+  [ "$1" != 124 ] || how="not done in its 15 minutes"
+  echo "steps: FAILED with seed $2, $how: $out/log_steps_$2"
+}
+
 steps() {
-  local wanted=${targets[0]:-1000000000} walks=0 made=0 seed=1 log
-  case $wanted in *[!0-9]*) wanted=1000000000 ;; esac # no number was given
+  local wanted=${targets[0]:-1000000000} first=${targets[1]:-1} walks=0 made=0 seed log
+  case $wanted in *[!0-9]*) wanted=1000000000 first=1 ;; esac # no number was given
+  seed=$first
   make --no-print-directory -s -j2 -f tests/fuzz/Makefile BUILD="$BUILD/steps" SANITIZE=-O2 \
     "$BUILD/steps/fuzz/replay_walker" && make_seeds || return 1
   while [ "$made" -lt "$wanted" ]; do
     walk_some $seed &
-    walk_some $((seed + 1)) || { wait; echo "steps: FAILED with seed $((seed + 1)): $out/log_steps_$((seed + 1))"; return 1; }
-    wait $! || { echo "steps: FAILED with seed $seed: $out/log_steps_$seed"; return 1; }
+    walk_some $((seed + 1)) || { walk_failed $? $((seed + 1)); wait; return 1; }
+    wait $! || { walk_failed $? $seed; return 1; }
     for log in "$out/log_steps_$seed" "$out/log_steps_$((seed + 1))"; do
       walks=$((walks + $(sed -n 's/^walker: \([0-9]*\) walks.*/\1/p' "$log")))
       made=$((made + $(sed -n 's/^walker:.* \([0-9]*\) steps$/\1/p' "$log")))
@@ -212,13 +220,13 @@ steps() {
     rm -f "$out/log_steps_$seed" "$out/log_steps_$((seed + 1))"
     seed=$((seed + 2))
   done
-  echo "steps: ok: $made steps in $walks walks, seeds 1 to $((seed - 1)), no fault"
+  echo "steps: ok: $made steps in $walks walks, seeds $first to $((seed - 1)), no fault"
 }
 
 case "$verb" in
 replay | fuzz | keep | list | steps) "$verb" ;;
 *)
-  sed -n '3,13s/^# //p' "$0" >&2
+  sed -n '3,14s/^# //p' "$0" >&2
   exit 2
   ;;
 esac
