@@ -63,7 +63,7 @@ echo "== virtual machine (${kernels[0]##*/}), at most $limit s"
 # The kernel hands words of its command line that it does not know to the first process as environment.
 timeout -k 5 $limit qemu-system-x86_64 -M q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 -nographic -nic none -no-reboot \
   -kernel "${kernels[0]}" -initrd "$build/initramfs" \
-  -append "console=ttyS0 quiet panic=-1 ONSTACK_TEST_CYCLES=$cycles" </dev/null 2>&1 | tr -d '\r' | tee "$console"
+  -append "console=ttyS0 quiet panic=-1 ONSTACK_TEST_CYCLES=$cycles" </dev/null 2>&1 | stdbuf -o0 tr -d '\r' | tee "$console"
 grep -q '^== all done' "$console" || echo "not ok old-kernel: the machine did not come to its end" | tee -a "$console"
 passed=$(grep -c '^ok ' "$console")
 failed=$(grep -c '^not ok ' "$console")

@@ -67,6 +67,7 @@ int main(int argc, char **argv) {
     usleep(i % 16 ? (useconds_t)(i % 8) * 400 : 20000);
     ticks += finish(session, "cycles").ticks;
     wrong += current_action().handler != (uint64_t)(uintptr_t)SIG_DFL;
+    if ((i + 1) % 1000 == 0 && i + 1 < cycles) fprintf(stderr, "%d of %d cycles\n", i + 1, cycles);
   }
   atomic_store(&quit, 1);
   pthread_join(forker, NULL);
