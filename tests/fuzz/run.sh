@@ -7,8 +7,8 @@
 #                             build/fuzz/found, those of Go where it says
 #   run.sh keep [TARGET...]   takes what the last fuzzing added to the kept inputs, if it is small and covers something new
 #   run.sh steps [N [SEED]]   the walkers alone, at full speed and without sanitizers, two at a time, until they have made N
-#                             (10^9) steps on memory that answers anything or is not there, from that seed (1) on: the better
-#                             part of an hour
+#                             (10^9) steps on memory that answers anything or is not there, from that seed (1) on: a
+#                             quarter of an hour
 #   run.sh list               the targets: cfi, go/FuzzFinish, rust/profile, ...
 # FUZZ_MUTATIONS: how many in `replay` (3000). CC, CLANG: the compilers. Rust's need cargo-fuzz and a nightly toolchain.
 set -uo pipefail
