@@ -3,7 +3,7 @@
 # What depends on the kernel's age: runs tests/coexist's programs in a virtual machine with Debian 12's kernel (6.1), which
 # keeps the pending signal of a deleted timer (Linux drops it since 6.13). A naive profiler's stop must be seen to die there.
 # Prints one line a check and "N passed, N failed" at the end. Installs what it needs and says the command first; with
-# ONSTACK_NO_INSTALL=1 it only says, and skips. ONSTACK_TEST_CYCLES: starts and stops there (10,000; emulated, that is more than ten minutes).
+# ONSTACK_NO_INSTALL=1 it only says, and skips. ONSTACK_TEST_CYCLES: starts and stops there (10,000; emulated, 18 minutes).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}

@@ -18,6 +18,8 @@
                                         ten thousand stacks are 30 ms */
 
 #define SESSION_SCAN_NS 10000000u       /* for new threads */
+#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
 #define SESSION_SCAN_MOST_NS 250000000u /* between two of them, where some threads stay young */
 #define SESSION_SCAN_PERIODS 3u         /* of CPU time, after which it takes a thread that the process tick has not met */
 #define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
@@ -60,9 +62,9 @@ static void session_scan_for(onstack_session *session, uint64_t now, uint64_t ag
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
   if (session->needs_scan || onstack_load_relaxed(&session->slot->ticker))
-    session_scan_for(session, now, 0, 20);
+    session_scan_for(session, now, 0, SESSION_SCAN_SHARE);
   else if (session_wants_scan(session, now))
-    session_scan_for(session, now, session->slot->period_ns * SESSION_SCAN_PERIODS, 500);
+    session_scan_for(session, now, session->slot->period_ns * SESSION_SCAN_PERIODS, SESSION_SCAN_RARE_SHARE);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */

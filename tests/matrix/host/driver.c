@@ -36,7 +36,7 @@ static long long others_cpu_ns(void) {
     pid_t thread = (pid_t)strtol(task->d_name, NULL, 10);
     if (thread == 0 || thread == (pid_t)syscall(SYS_gettid)) continue;
     struct timespec used = {0, 0};
-    clock_gettime((clockid_t)(~(unsigned)thread << 3 | 6), &used); /* nothing where it has ended meanwhile */
+    clock_gettime(matrix_cpu_clock(thread), &used); /* nothing where it has ended meanwhile */
     total += used.tv_sec * 1000000000LL + used.tv_nsec;
   }
   closedir(tasks);
@@ -136,10 +136,11 @@ static long long take_and_print(FILE *out, const char *step, const char *mix, co
   long long others = others_cpu_ns(), driver = clock_ns(CLOCK_THREAD_CPUTIME_ID);
   long long cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin = clock_ns(CLOCK_MONOTONIC);
   long long result = take(step, mix, host);
+  driver = clock_ns(CLOCK_THREAD_CPUTIME_ID) - driver;
   raw_action action = current_action();
   fprintf(out, "{\"step\":\"%s\",\"result\":%lld,\"cpu0\":%lld,\"cpu1\":%lld,\"t0\":%lld,\"t1\":%lld", step, result, cpu,
           clock_ns(CLOCK_PROCESS_CPUTIME_ID), begin, clock_ns(CLOCK_MONOTONIC));
-  fprintf(out, ",\"sampled\":%lld,\"driver\":%lld", others_cpu_ns() - others, clock_ns(CLOCK_THREAD_CPUTIME_ID) - driver);
+  fprintf(out, ",\"sampled\":%lld,\"driver\":%lld", others_cpu_ns() - others, driver);
   fprintf(out, ",\"action\":[\"%llx\",\"%llx\",\"%llx\",\"%llx\"]", (unsigned long long)action.handler,
           (unsigned long long)action.flags, (unsigned long long)action.restorer, (unsigned long long)action.mask);
   fprintf(out, ",\"on_top\":%s", is_ours(&action) ? "true" : "false");

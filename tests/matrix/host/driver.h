@@ -15,6 +15,10 @@
 #define MATRIX_DRIVER_H
 
 #include <stdio.h>
+#include <sys/types.h>
+
+/* The CPU time of a thread of this process: CPUCLOCK_PERTHREAD and CPUCLOCK_SCHED of the kernel's posix-timers.h. */
+static inline clockid_t matrix_cpu_clock(pid_t thread) { return (clockid_t)(~(unsigned)thread << 3 | 6); }
 
 typedef struct matrix_host {
   int (*profile_start)(void);           /* the other owner's; 0, or anything else for an error */

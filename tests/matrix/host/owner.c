@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "owner.h"
 
+#include "driver.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -64,8 +66,7 @@ static int add_timer(pid_t thread) {
   event.sigev_signo = SIGPROF;
   event.sigev_value.sival_ptr = OWNER_COOKIE;
   event.sigev_notify_thread_id = thread;
-  clockid_t clock = (clockid_t)(~(unsigned)thread << 3 | 6); /* the CPU time of a thread of this process */
-  if (timer_create(clock, &event, &timers[timer_count]) != 0) return errno;
+  if (timer_create(matrix_cpu_clock(thread), &event, &timers[timer_count]) != 0) return errno;
   const struct itimerspec every = {{0, OWNER_PERIOD_NS}, {0, OWNER_PERIOD_NS}};
   return timer_settime(timers[timer_count++], 0, &every, NULL) != 0 ? errno : 0;
 }
