@@ -6,6 +6,7 @@ package onstack
 
 /*
 #include <stdlib.h>
+#include <time.h>
 #include "bridge.h"
 */
 import "C"
@@ -16,8 +17,14 @@ import (
 	"unsafe"
 )
 
-// pollInterval is how often the waiting samples move into the profile, as the core's header asks.
-const pollInterval = 100 * time.Millisecond
+// How often the waiting samples move into the profile. A new thread that no process tick meets, and a newer owner of the
+// signal, wait for the next poll; where a processor is idle the runtime takes some 50 us of CPU time to run one. An idle
+// program is left asleep.
+const (
+	pollBusy  = 20 * time.Millisecond
+	pollIdle  = 50 * time.Millisecond
+	busyAbove = 500 * time.Microsecond // of CPU time since the last poll; the poll itself takes less
+)
 
 // labelBytes is the room for labels in each sample: a request id and two or three names.
 const labelBytes = 256
@@ -68,16 +75,29 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 func (s *session) drain() {
 	defer close(s.done)
 	s.poll() // at once: the unwind tables of large objects, this program's for one, are made by the first
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	timer := time.NewTimer(pollBusy)
+	defer timer.Stop()
+	for then := processCPU(); ; {
 		select {
 		case <-s.quit:
 			return
-		case <-ticker.C:
+		case <-timer.C:
 			s.poll()
 		}
+		pause, now := pollIdle, processCPU()
+		if now-then > busyAbove {
+			pause = pollBusy
+		}
+		then = now
+		timer.Reset(pause)
 	}
+}
+
+// processCPU is the CPU time of all threads.
+func processCPU() time.Duration {
+	var now C.struct_timespec
+	C.clock_gettime(C.CLOCK_PROCESS_CPUTIME_ID, &now)
+	return time.Duration(now.tv_sec)*time.Second + time.Duration(now.tv_nsec)
 }
 
 // poll brings the profile up to date. Errors mean that the session is over, and stop says so.
