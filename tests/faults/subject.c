@@ -186,7 +186,9 @@ static void subject_rounds(void) {
 
 static void subject_prepare(int socket) {
   plan *plan = subject_plan;
-  struct sigaction owner = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+  /* Until the judge has a call in its hands a tick takes it back (seccomp_unotify(2)), also one that never ends so in a
+     kernel's own hands: then it is to be made again, not to end with EINTR. */
+  struct sigaction owner = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
   static pthread_t worker;
   owner.sa_sigaction = subject_owns;
   sigaddset(&owner.sa_mask, SIGUSR2);

@@ -205,7 +205,8 @@ walk_failed() { # STATUS SEED
 
 steps() {
   local wanted=${targets[0]:-1000000000} first=${targets[1]:-1} walks=0 made=0 seed log
-  case $wanted in *[!0-9]*) wanted=1000000000 first=1 ;; esac # no number was given
+  case $wanted in *[!0-9]*) wanted=1000000000 first=1 ;; esac # no number was given: `targets` is the list of all
+  case $first in *[!0-9]*) echo "fuzz: steps: the seed '$first' is no number" >&2; return 2 ;; esac
   seed=$first
   make --no-print-directory -s -j2 -f tests/fuzz/Makefile BUILD="$BUILD/steps" SANITIZE=-O2 \
     "$BUILD/steps/fuzz/replay_walker" && make_seeds || return 1
