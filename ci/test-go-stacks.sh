@@ -10,11 +10,11 @@ export ONSTACK_BUILD=$PWD/$BUILD/go-stacks
 mkdir -p "$ONSTACK_BUILD"
 make --no-print-directory -j2 -f core/Makefile BUILD="$BUILD/go-stacks" lib || exit 1
 out=$ONSTACK_BUILD/test.log
-(cd tests/go && timeout -k 5 600 go test -count=1 -v -timeout 9m "$@" .) 2>&1 | tee "$out"
+(cd tests/go && timeout -k 5 600 go test -count=1 -v -timeout 9m "$@" ./...) 2>&1 | tee "$out"
 status=$?
 # A group is its parts; each part counts once.
-passed=$(grep -c '^    --- PASS\|^--- PASS: TestTable\|^--- PASS: TestBroken' "$out")
-failed=$(grep -c '^    --- FAIL\|^--- FAIL: TestTable\|^--- FAIL: TestBroken' "$out")
+passed=$(grep -c '^    --- PASS\|^--- PASS: Test\(Table\|Broken\|Truncations\)' "$out")
+failed=$(grep -c '^    --- FAIL\|^--- FAIL: Test\(Table\|Broken\|Truncations\)' "$out")
 skipped=$(grep -c -- '--- SKIP' "$out")
 echo "test-go-stacks: $passed passed, $failed failed, $skipped skipped"
 [ "$status" -eq 0 ] && [ "$passed" -gt 0 ]
