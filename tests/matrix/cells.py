@@ -3,7 +3,8 @@
 
 from dataclasses import dataclass
 
-ARCHIVE_MIXES = ("pure", "short", "native", "rust", "foreign", "callin")
+ERRATIC = ("native", "rust", "foreign", "callin")  # Go's own profile of these swings between 0 and all without us
+ARCHIVE_MIXES = ("pure", "short", *ERRATIC)
 GO, C = "go", "c"  # who the other owner of SIGPROF is
 
 
@@ -101,10 +102,25 @@ class Cell:
 
 
 # Each profile alone, beside the cells of its host and mix: what its weight is compared with.
-BASELINES = (
-    Order("go-alone", "G+ w w w G- G+ w w w G-", ALONE),
-    Order("ours-alone", "O+ w w w O- O+ w w w O-", INITIAL),
-)
+GO_ALONE = Order("go-alone", "G+ w w w G- G+ w w w G-", ALONE)
+OURS_ALONE = Order("ours-alone", "O+ w w w O- O+ w w w O-", INITIAL)
+# Of an erratic mix Go's profile weighs more the longer it runs, and other than with a load that has run before it. So there
+# it is compared with the same steps without ours: a baseline, and the orders that it is fair to.
+ONCE_ALONE = Order("go-alone-once", "w G+ w G- w", ALONE)
+THROUGH_ALONE = Order("go-alone-through", "G+ w w w G-", ALONE)
+SAME_STEPS = {
+    ONCE_ALONE: ("before", "around", "stop-on-start", "stop-on-stop"),
+    THROUGH_ALONE: ("inside",),
+}
+THEIRS_ALONE = (GO_ALONE, *SAME_STEPS)
+BASELINES = (*THEIRS_ALONE, OURS_ALONE)
+
+
+def baselines_of(mix, orders):
+    if mix not in ERRATIC:
+        return GO_ALONE, OURS_ALONE
+    names = {order.name for order in orders}
+    return (*(alone for alone, fair_to in SAME_STEPS.items() if names & set(fair_to)), OURS_ALONE)
 
 
 def cells_of(host, quick):
@@ -112,7 +128,7 @@ def cells_of(host, quick):
     chosen = []
     for mix in host.mixes:
         orders = ORDERS if not quick or mix == host.mixes[0] else [o for o in ORDERS if o.name == "inside"]
-        chosen += [Cell(host, mix, order, LIVE) for order in (*BASELINES, *orders)]
+        chosen += [Cell(host, mix, order, LIVE) for order in (*baselines_of(mix, orders), *orders)]
         if mix in host.exact_mixes and (not quick or mix == host.mixes[0]):
             chosen += [Cell(host, mix, order, EXACT) for order in orders if order.exact]
     return chosen

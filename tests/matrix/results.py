@@ -8,7 +8,7 @@ import statistics
 from collections import defaultdict
 
 import judge
-from cells import BASELINES, EXACT
+from cells import BASELINES, EXACT, GO_ALONE, OURS_ALONE, SAME_STEPS
 
 KEEPS = "keeps its weight"
 
@@ -113,7 +113,7 @@ class Pool:
             self.by_order[cell.host.name, cell.mix, cell.order.name].append(record)
 
     def baseline(self, host, mix, which):
-        return self.by_order[host, mix, "go-alone" if which == "theirs" else "ours-alone"]
+        return self.by_order[host, mix, (GO_ALONE if which == "theirs" else OURS_ALONE).name]
 
     def orders(self):
         baselines = {order.name for order in BASELINES}
@@ -130,14 +130,17 @@ class Pool:
                 )
         return table
 
-    def distributions(self, mixes):
-        """(host, mix) -> (median beside us, median alone, chance_of_less) of their weights in single runs, all orders
-        together: for mixes whose profile is erratic without us too."""
+    def distributions(self):
+        """(host, mix, baseline) -> (runs, mean beside us, mean alone, chance_of_less) of their weights in single runs, of the
+        orders that take the baseline's steps: for mixes whose profile is erratic without us too."""
         table = {}
-        for host, mix in sorted({o[:2] for o in self.orders() if o[1] in mixes}):
-            beside = [r for o in self.orders() if o[:2] == (host, mix) for r in self.by_order[o]]
-            values = [_weights_of_runs(records, "theirs") for records in (beside, self.baseline(host, mix, "theirs"))]
-            if all(values):
-                medians = [statistics.median(v) * judge.THEIR_PERIOD_MS for v in values]
-                table[host, mix] = (*medians, chance_of_less(*values))
+        for host, mix in sorted({o[:2] for o in self.orders()}):
+            for baseline, orders in SAME_STEPS.items():
+                beside = [r for name in orders for r in self.by_order.get((host, mix, name), ())]
+                alone = self.by_order.get((host, mix, baseline.name), ())
+                values = [_weights_of_runs(records, "theirs") for records in (beside, alone)]
+                if all(values):
+                    means = [statistics.mean(v) * judge.THEIR_PERIOD_MS for v in values]
+                    runs = [len(v) for v in values]
+                    table[host, mix, baseline.name] = (runs, *means, chance_of_less(*values))
         return table

@@ -18,7 +18,6 @@ from results import KEEPS, Pool, Results
 
 # Part of the weight alone that each profile must keep beside the other. Chance comes on top (results.weight_of).
 KEEPS_QUICK, KEEPS_FULL = 0.85, 0.97
-ERRATIC = ("native", "rust", "callin", "foreign")  # Go's own profile of these swings between 0 and all without us
 
 
 def progress(text, end="\n"):
@@ -88,7 +87,7 @@ def run_all(chosen, arguments, results):
                 said = "; ".join(f"FAILED {name}: {text}" for name, text in record["problems"]) or "ok"
                 progress(f"[{number}/{arguments.runs}] {cell.name} {time.monotonic() - begin:.1f} s {said}")
             record = results.records[key]
-            if cell.order.name == "go-alone" and record["notes"]:
+            if cell.order in cells.THEIRS_ALONE and record["notes"]:
                 alone[cell.host.name + cell.mix] = record
             pool.add(cell, record)
             ran.append((cell, record))
@@ -105,7 +104,7 @@ def judge_weights(pool, quick):
         chance = max((w[1] for w in weights if w), default=0)
         print(f"{host:14}{mix:10}{order:20}{shown[0]:>8}{shown[1]:>8}{chance:23.3f}")
         for which, weight in zip(("theirs", "ours"), weights):
-            if weight is None or which == "theirs" and mix in ERRATIC:
+            if weight is None or which == "theirs" and mix in cells.ERRATIC:
                 continue
             judged += 1
             if weight[0] + weight[1] < least:
@@ -119,13 +118,15 @@ LEAST_CHANCE = 0.001  # below it, chance is not what made their weights beside u
 def judge_distributions(pool):
     """Of the erratic mixes; prints a table, and returns the same two as judge_weights."""
     judged, failed = 0, []
-    for number, ((host, mix), (beside, alone, chance)) in enumerate(pool.distributions(ERRATIC).items()):
+    for number, ((host, mix, baseline), (runs, beside, alone, chance)) in enumerate(pool.distributions().items()):
         if number == 0:
-            print(f"\n{'host':14}{'mix':10}{'theirs beside us':>18}{'alone':>8}   median share of the CPU time of a run; chance of less")
+            print(f"\n{'host':14}{'mix':10}{'same steps alone':18}{'runs':>9}{'beside us':>11}{'alone':>7}   theirs, of the CPU time; chance of less")
         judged += chance is not None
-        print(f"{host:14}{mix:10}{beside:18.3f}{alone:8.3f}{'too few runs' if chance is None else f'{chance:.3f}':>15}")
+        said = "too few runs" if chance is None else f"{chance:.3f}"
+        print(f"{host:14}{mix:10}{baseline:18}{runs[0]:5} {runs[1]:3}{beside:11.3f}{alone:7.3f}{said:>15}")
         if chance is not None and chance < LEAST_CHANCE:
-            failed.append(f"{host}/{mix}: theirs is smaller beside us than alone: {beside:.3f}, {alone:.3f}, by chance {chance:.5f}")
+            text = f"theirs is smaller beside us than alone: {beside:.3f}, {alone:.3f}, by chance {chance:.5f}"
+            failed.append(f"{host}/{mix}/{baseline}: {text}")
     return judged, failed
 
 
