@@ -106,11 +106,12 @@ GO_ALONE = Order("go-alone", "G+ w w w G- G+ w w w G-", ALONE)
 OURS_ALONE = Order("ours-alone", "O+ w w w O- O+ w w w O-", INITIAL)
 # Of an erratic mix Go's profile weighs more the longer it runs, and other than with a load that has run before it. So there
 # it is compared with the same steps without ours: a baseline, and the orders that it is fair to.
-ONCE_ALONE = Order("go-alone-once", "w G+ w G- w", ALONE)
-THROUGH_ALONE = Order("go-alone-through", "G+ w w w G-", ALONE)
 SAME_STEPS = {
-    ONCE_ALONE: ("before", "around", "stop-on-start", "stop-on-stop"),
-    THROUGH_ALONE: ("inside",),
+    Order("go-alone-once", "w G+ w G- w", ALONE): ("before", "around", "stop-on-start", "stop-on-stop"),
+    Order("go-alone-through", "G+ w w w G-", ALONE): ("inside",),
+    Order("go-alone-left", "w G+ w w G-", ALONE): ("left-straddling", "over-pass-through"),
+    Order("go-alone-right", "G+ w w G-", ALONE): ("right-straddling",),
+    Order("go-alone-two", "w G+ w G- G+ w G-", ALONE): ("two-after",),
 }
 THEIRS_ALONE = (GO_ALONE, *SAME_STEPS)
 BASELINES = (*THEIRS_ALONE, OURS_ALONE)
