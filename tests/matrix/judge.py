@@ -76,8 +76,9 @@ def cpu_ms(earlier, later):
 
 
 def _churn_ms(events):
-    """CPU time of our own starts and stops, which is nothing that the other owner could sample: the driver's, and that of
-    threads of ours that have ended. A thousand of them are a tenth of it all; a single one is nothing."""
+    """CPU time of our own starts and stops, which is nothing that the other owner could sample: the driver's, that of
+    threads of ours that have ended, and that of Go's sysmon, which watches each C call. With a thousand of them it is a
+    tenth of it all; with a single one nothing."""
     churns = [event for event in events if event["step"].startswith("churn")]
     return sum(event["cpu1"] - event["cpu0"] - event["sampled"] for event in churns) / 1e6
 

@@ -130,9 +130,9 @@ class Pool:
                 )
         return table
 
-    def distributions(self):
-        """(host, mix, baseline) -> (runs, mean beside us, mean alone, chance_of_less) of their weights in single runs, of the
-        orders that take the baseline's steps: for mixes whose profile is erratic without us too."""
+    def distributions(self, least):
+        """(host, mix, baseline) -> (runs, mean beside us, mean alone, chance of less than `least` of it) of their weights in
+        single runs, of the orders that take the baseline's steps: for mixes whose profile is erratic without us too."""
         table = {}
         for host, mix in sorted({o[:2] for o in self.orders()}):
             for baseline, orders in SAME_STEPS.items():
@@ -142,5 +142,6 @@ class Pool:
                 if all(values):
                     means = [statistics.mean(v) * judge.THEIR_PERIOD_MS for v in values]
                     runs = [len(v) for v in values]
-                    table[host, mix, baseline.name] = (runs, *means, chance_of_less(*values))
+                    chance = chance_of_less(values[0], [least * value for value in values[1]])
+                    table[host, mix, baseline.name] = (runs, *means, chance)
         return table

@@ -115,17 +115,18 @@ def judge_weights(pool, quick):
 LEAST_CHANCE = 0.001  # below it, chance is not what made their weights beside us smaller
 
 
-def judge_distributions(pool):
+def judge_distributions(pool, quick):
     """Of the erratic mixes; prints a table, and returns the same two as judge_weights."""
+    least = KEEPS_QUICK if quick else KEEPS_FULL
     judged, failed = 0, []
-    for number, ((host, mix, baseline), (runs, beside, alone, chance)) in enumerate(pool.distributions().items()):
+    for number, ((host, mix, baseline), (runs, beside, alone, chance)) in enumerate(pool.distributions(least).items()):
         if number == 0:
-            print(f"\n{'host':14}{'mix':10}{'same steps alone':18}{'runs':>9}{'beside us':>11}{'alone':>7}   theirs, of the CPU time; chance of less")
+            print(f"\n{'host':14}{'mix':10}{'same steps alone':18}{'runs':>9}{'beside us':>11}{'alone':>7}   theirs, of the CPU time; chance of less than {least} of it")
         judged += chance is not None
         said = "too few runs" if chance is None else f"{chance:.3f}"
         print(f"{host:14}{mix:10}{baseline:18}{runs[0]:5} {runs[1]:3}{beside:11.3f}{alone:7.3f}{said:>15}")
         if chance is not None and chance < LEAST_CHANCE:
-            text = f"theirs is smaller beside us than alone: {beside:.3f}, {alone:.3f}, by chance {chance:.5f}"
+            text = f"theirs {KEEPS}: {beside:.3f} beside us, {alone:.3f} alone, by chance {chance:.5f}"
             failed.append(f"{host}/{mix}/{baseline}: {text}")
     return judged, failed
 
@@ -165,7 +166,7 @@ def main():
     finally:
         results.close()
     judged, failed_weights = judge_weights(pool, arguments.quick)
-    more, failed_distributions = judge_distributions(pool)
+    more, failed_distributions = judge_distributions(pool, arguments.quick)
     judged, failed_weights = judged + more, failed_weights + failed_distributions
     print_checks(ran)
     failures = [f"{c.name}: {name}: {text}" for c, record in ran for name, text in record["problems"]] + failed_weights

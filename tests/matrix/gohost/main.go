@@ -24,7 +24,7 @@ type event struct {
 	Result int64  `json:"result"`
 	CPU0   int64  `json:"cpu0"`
 	CPU1   int64  `json:"cpu1"`
-	// Of the threads that live on.
+	// Of the threads that live on and can have samples of Go's.
 	Sampled int64     `json:"sampled"`
 	T0      int64     `json:"t0"`
 	T1      int64     `json:"t1"`
@@ -62,11 +62,11 @@ func main() {
 }
 
 func (h *host) takeAndNote(step string) error {
-	living := livingCPU()
+	sampled := sampledCPU()
 	e := event{Step: step, CPU0: cpuTime(), T0: int64(time.Since(h.begin))}
 	result, err := h.take(step)
 	e.Result, e.CPU1, e.T1 = result, cpuTime(), int64(time.Since(h.begin))
-	e.Sampled = livingCPU() - living
+	e.Sampled = sampledCPU() - sampled
 	raw := currentAction()
 	e.Action, e.OnTop, e.Ours = raw.fields(), raw.isOurs(), h.ours.counters()
 	e.External = load.External()
