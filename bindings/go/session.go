@@ -12,6 +12,7 @@ package onstack
 import "C"
 
 import (
+	"runtime/debug"
 	"sync"
 	"time"
 	"unsafe"
@@ -21,10 +22,24 @@ import (
 // signal, wait for the next poll; where a processor is idle the runtime takes some 50 us of CPU time to run one. An idle
 // program is left asleep.
 const (
-	pollBusy  = 20 * time.Millisecond
-	pollIdle  = 50 * time.Millisecond
-	busyAbove = 500 * time.Microsecond // of CPU time since the last poll; the poll itself takes less
+	pollBusy    = 20 * time.Millisecond
+	pollLibrary = 10 * time.Millisecond // busy as well
+	pollIdle    = 50 * time.Millisecond
+	busyAbove   = 500 * time.Microsecond // of CPU time since the last poll; the poll itself takes less
 )
+
+// busyPause is shorter where Go is a library: there the runtime installs its handler over ours with each profile of its own
+// (runtime/signal_unix.go, setProcessCPUProfilerTimer), and counts our ticks as its own until the next poll.
+var busyPause = sync.OnceValue(func() time.Duration {
+	if info, known := debug.ReadBuildInfo(); known {
+		for _, setting := range info.Settings {
+			if setting.Key == "-buildmode" && (setting.Value == "c-archive" || setting.Value == "c-shared") {
+				return pollLibrary
+			}
+		}
+	}
+	return pollBusy
+})
 
 // labelBytes is the room for labels in each sample: a request id and two or three names.
 const labelBytes = 256
@@ -75,7 +90,7 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 func (s *session) drain() {
 	defer close(s.done)
 	s.poll() // at once: the unwind tables of large objects, this program's for one, are made by the first
-	timer := time.NewTimer(pollBusy)
+	timer := time.NewTimer(busyPause())
 	defer timer.Stop()
 	for then := processCPU(); ; {
 		select {
@@ -86,7 +101,7 @@ func (s *session) drain() {
 		}
 		pause, now := pollIdle, processCPU()
 		if now-then > busyAbove {
-			pause = pollBusy
+			pause = busyPause()
 		}
 		then = now
 		timer.Reset(pause)

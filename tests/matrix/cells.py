@@ -23,6 +23,7 @@ class Host:
 
 HOSTS = (
     Host("go-exe", GO, ("pure", "short", "native", "rust", "foreign"), False),
+    Host("go-library", GO, ("pure", "short", "native", "rust", "foreign"), True),
     Host("c-archive", GO, ARCHIVE_MIXES, True),
     Host("c-shared", GO, ARCHIVE_MIXES, True),
     Host("rust-archive", GO, ARCHIVE_MIXES, True),
