@@ -35,7 +35,7 @@ test: deps ## all tests (C, Rust, Go, README), at most 20 minutes on two cores
 	@ci/test.sh
 
 .PHONY: matrix
-matrix: deps lib ## every order of start and stop beside Go's profiler, in six hosts (20 runs of each, two hours and a half on two idle cores; resumable; see tests/matrix)
+matrix: deps lib ## every order of start and stop beside Go's profiler, in seven hosts (20 runs of each, three hours on two idle cores; resumable; see tests/matrix)
 	@python3 tests/matrix/run.py
 	@tests/matrix/go_suites.sh
 

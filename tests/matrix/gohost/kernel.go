@@ -53,11 +53,12 @@ func cpuTime() int64 {
 	return clockNow(clockProcessCPU)
 }
 
-// watcher is the runtime's sysmon, the first thread that it makes (runtime/proc.go, main). It runs no goroutine, has no timer
-// of Go's profile, and never a sample; while one C call follows the other, it looks at them every 20 us.
+// watcher is the runtime's sysmon, the first thread that the one makes which initializes packages (runtime/proc.go, main). It
+// runs no goroutine, has no timer of Go's profile, and never a sample; while one C call follows the other, it looks at them
+// every 20 us.
 var watcher = func() int {
 	for _, thread := range threads() {
-		if thread != os.Getpid() {
+		if thread > syscall.Gettid() {
 			return thread
 		}
 	}
