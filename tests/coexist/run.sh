@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # onstack beside others in one process; README.md says what each part shows. Two to three minutes, and what cargo builds the first time.
 # Usage: tests/coexist/run.sh [part...]     ONSTACK_TEST_CYCLES: starts and stops over SIG_DFL (1,000; the full
-# number, 10,000, takes some minutes: ONSTACK_TEST_LIMIT=1200, the seconds that each program has)
+# number, 10,000, takes ten minutes); ONSTACK_TEST_LIMIT: the seconds that each program has (250, and more for more cycles)
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
@@ -11,6 +11,7 @@ out=$BUILD/coexist
 parts=${*:-plugin itimer gperftools pprof cycles naive notify late-go copies preload rust-stacks}
 mkdir -p "$out"
 log=$out/log
+limit=${ONSTACK_TEST_LIMIT:-$((150 + ${ONSTACK_TEST_CYCLES:-1000} / 10))}
 : >"$log"
 
 said() { grep -c "^$1 " "$log"; }
@@ -21,7 +22,7 @@ run() {
   local name=$1 status bad good skipped
   shift
   bad=$(said "not ok") good=$(said ok) skipped=$(said skip)
-  (cd "$out" && timeout -k 5 "${ONSTACK_TEST_LIMIT:-200}" "$@") 2> >(grep -v '^PROFILE:' >&2) | tee -a "$log"
+  (cd "$out" && timeout -k 5 "$limit" "$@") 2> >(grep -v '^PROFILE:' >&2) | tee -a "$log"
   status=${PIPESTATUS[0]}
   [ "$(said "not ok")" = "$bad" ] || return 0
   [ "$status" = 0 ] || echo "not ok $name: exit status $status" | tee -a "$log"
