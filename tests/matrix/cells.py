@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 
 ERRATIC = ("native", "rust", "foreign", "callin")  # Go's own profile of these swings between 0 and all without us
-ARCHIVE_MIXES = ("pure", "short", *ERRATIC)
+GOHOST_MIXES = ("pure", "short", "native", "rust", "foreign")
+ARCHIVE_MIXES = (*GOHOST_MIXES, "callin")
 GO, C = "go", "c"  # who the other owner of SIGPROF is
 
 
@@ -22,8 +23,8 @@ class Host:
 
 
 HOSTS = (
-    Host("go-exe", GO, ("pure", "short", "native", "rust", "foreign"), False),
-    Host("go-library", GO, ("pure", "short", "native", "rust", "foreign"), True),
+    Host("go-exe", GO, GOHOST_MIXES, False),
+    Host("go-library", GO, GOHOST_MIXES, True),
     Host("c-archive", GO, ARCHIVE_MIXES, True),
     Host("c-shared", GO, ARCHIVE_MIXES, True),
     Host("rust-archive", GO, ARCHIVE_MIXES, True),

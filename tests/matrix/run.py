@@ -94,9 +94,8 @@ def run_all(chosen, arguments, results):
     return pool, ran, left
 
 
-def judge_weights(pool, quick):
-    """Prints the table; returns the number of weights judged and those that are too small."""
-    least = KEEPS_QUICK if quick else KEEPS_FULL
+def judge_weights(pool, least):
+    """Prints the table; returns the number of weights judged and those below `least`."""
     print(f"\n{'host':14}{'mix':10}{'order':20}{'theirs':>8}{'ours':>8}   of the weight alone, chance")
     judged, failed = 0, []
     for (host, mix, order), weights in sorted(pool.weights().items()):
@@ -115,9 +114,8 @@ def judge_weights(pool, quick):
 LEAST_CHANCE = 0.001  # below it, chance is not what made their weights beside us smaller
 
 
-def judge_distributions(pool, quick):
+def judge_distributions(pool, least):
     """Of the erratic mixes; prints a table, and returns the same two as judge_weights."""
-    least = KEEPS_QUICK if quick else KEEPS_FULL
     judged, failed = 0, []
     for number, ((host, mix, baseline), (runs, beside, alone, chance)) in enumerate(pool.distributions(least).items()):
         if number == 0:
@@ -165,8 +163,9 @@ def main():
         pool, ran, left = run_all(chosen, arguments, results)
     finally:
         results.close()
-    judged, failed_weights = judge_weights(pool, arguments.quick)
-    more, failed_distributions = judge_distributions(pool, arguments.quick)
+    least = KEEPS_QUICK if arguments.quick else KEEPS_FULL
+    judged, failed_weights = judge_weights(pool, least)
+    more, failed_distributions = judge_distributions(pool, least)
     judged, failed_weights = judged + more, failed_weights + failed_distributions
     print_checks(ran)
     failures = [f"{c.name}: {name}: {text}" for c, record in ran for name, text in record["problems"]] + failed_weights
