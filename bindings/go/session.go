@@ -22,29 +22,29 @@ import (
 // signal, wait for the next poll; where a processor is idle the runtime takes some 50 us of CPU time to run one. An idle
 // program is left asleep.
 const (
-	pollBusy    = 20 * time.Millisecond
-	pollLibrary = 10 * time.Millisecond // busy as well
-	pollIdle    = 50 * time.Millisecond
-	busyAbove   = 500 * time.Microsecond // of CPU time since the last poll; the poll itself takes less
+	pollBusy  = 20 * time.Millisecond
+	pollIdle  = 50 * time.Millisecond
+	busyAbove = 500 * time.Microsecond // of CPU time since the last poll; the poll itself takes less
 )
 
-// busyPause is shorter where Go is a library: there the runtime installs its handler over ours with each profile of its own
-// (runtime/signal_unix.go, setProcessCPUProfilerTimer), and counts our ticks as its own until the next poll.
-var busyPause = sync.OnceValue(func() time.Duration {
+// inLibrary says whether Go is a c-archive or c-shared library. There the runtime installs its handler over ours with each
+// profile of its own (runtime/signal_unix.go, setProcessCPUProfilerTimer), and counts our ticks as its own until the next
+// look. A goroutine looks too late where all processors are busy, so the core's thread does it there.
+var inLibrary = sync.OnceValue(func() bool {
 	if info, known := debug.ReadBuildInfo(); known {
 		for _, setting := range info.Settings {
-			if setting.Key == "-buildmode" && (setting.Value == "c-archive" || setting.Value == "c-shared") {
-				return pollLibrary
+			if setting.Key == "-buildmode" {
+				return setting.Value == "c-archive" || setting.Value == "c-shared"
 			}
 		}
 	}
-	return pollBusy
+	return false
 })
 
 // labelBytes is the room for labels in each sample: a request id and two or three names.
 const labelBytes = 256
 
-// session is a session of the core and the goroutine that empties its buffer. It makes no thread.
+// session is a session of the core and the goroutine that empties its buffer. It makes no thread but in a library.
 type session struct {
 	quit         chan struct{}
 	done         chan struct{}
@@ -69,6 +69,9 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	options.buffer_bytes = C.uint32_t(c.bufferBytes)
 	options.signal = C.int32_t(c.signal)
 	options.clock = C.onstack_clock(c.clock)
+	if inLibrary() {
+		options.threads = C.ONSTACK_ON
+	}
 	labels := c.goroutineLabels != 2 && goroutineLabels()
 	if labels {
 		options.label_bytes = labelBytes
@@ -90,7 +93,7 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 func (s *session) drain() {
 	defer close(s.done)
 	s.poll() // at once: the unwind tables of large objects, this program's for one, are made by the first
-	timer := time.NewTimer(busyPause())
+	timer := time.NewTimer(pollBusy)
 	defer timer.Stop()
 	for then := processCPU(); ; {
 		select {
@@ -101,7 +104,7 @@ func (s *session) drain() {
 		}
 		pause, now := pollIdle, processCPU()
 		if now-then > busyAbove {
-			pause = busyPause()
+			pause = pollBusy
 		}
 		then = now
 		timer.Reset(pause)
