@@ -827,7 +827,11 @@ typedef struct onstack_thread {
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
   uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  uint32_t due;        /* the first of them, in us of the thread's clock; where `timer` says SETTLED: how many have been due */
+  union {              /* one after the other: */
+    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
+    uint32_t due;       /* `timer` says SETTLED: how many have been due */
+    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
+  };
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
@@ -1222,9 +1226,9 @@ static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, u
 }
 
 /* What is not armed has nothing due (onstack_clock_missing). */
-static ONSTACK_HANDLER void clock_forget_due(onstack_thread *record) {
+static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
   onstack_store_relaxed(&record->ticks, 0u);
-  onstack_store_relaxed(&record->due, 0u);
+  onstack_store_relaxed(&record->first_us, 0u);
 }
 
 /*
@@ -1238,7 +1242,7 @@ static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *r
   const bool known = clock_read(slot, tid, &now);
   if (known) first += now;
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
-  if (known) onstack_store_relaxed(&record->due, (uint32_t)(first / 1000u) | 1u);
+  if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
   return onstack_sys_timer_settime(timer, known ? TIMER_ABSTIME : 0, &spec);
@@ -1248,7 +1252,7 @@ static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *r
 static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
   const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
-  const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
+  const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->first_us);
   uint64_t now;
   if (timer < 0) return timer;
   uint32_t due = ticks;
@@ -1277,7 +1281,7 @@ uint32_t onstack_clock_missing(const onstack_thread *record) {
 ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  clock_forget_due(record);
+  clock_forget_ticks(record);
   if (slot->ticker) {
     onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
     onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
@@ -1294,7 +1298,7 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
   }
   if (clock_set(slot, record, tid, timer, onstack_clock_random(slot, record, tid)) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
-    clock_forget_due(record);
+    clock_forget_ticks(record);
     onstack_clock_disarm(record);
     return;
   }
@@ -1346,7 +1350,7 @@ int onstack_clock_create_process(onstack_slot *slot) {
 int onstack_clock_start_process(onstack_slot *slot) {
   if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
   onstack_thread *process = slot->threads.process;
-  clock_forget_due(process);
+  clock_forget_ticks(process);
   return clock_set(slot, process, 0, onstack_load_relaxed(&process->timer), slot->period_ns);
 }
 
@@ -3217,7 +3221,7 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
     onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
     onstack_store_relaxed(&record->unanswered, (uint8_t)0);
     onstack_store_relaxed(&record->ticks, 0u);
-    onstack_store_relaxed(&record->due, 0u);
+    onstack_store_relaxed(&record->first_us, 0u);
     return record;
   }
   return NULL;
@@ -4752,8 +4756,8 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
 
-/* What it replaced was not what it should have been: that lies below it from now on. */
-ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right);
+/* From now on a signal that comes in by it is passed on to `below`. */
+ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
 
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
@@ -4974,7 +4978,7 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
     trampoline = action_answer_late(signal, owner, &was, &result);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_correct(action, action->current, &action->below[trampoline]);
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
     now = action->ours;
   }
 }
@@ -5155,7 +5159,7 @@ static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_a
   else if (action_is_nobody(&was))
     onstack_trampolines_forget(theirs, &action->below[trampoline]);
   else
-    onstack_trampoline_correct(theirs, theirs->current, &action->below[trampoline]);
+    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
 }
 
 /*
@@ -5265,7 +5269,7 @@ static void action_finish_change(int signal, action_owner *owner) {
   if (was.handler != action->expected) {
     action->current = trampoline;
     const uint32_t right = action_answer_late(signal, owner, &was, &result);
-    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_correct(action, trampoline, &action->below[right]);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
   }
   action_change_end(action);
 }
@@ -8715,7 +8719,7 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
   onstack_add_relaxed(&counters->dropped_stopping, missing);
   /* A process tick may be on its way to any thread. */
   const bool awaited = missing > 0 || onstack_clock_missing(slot->threads.process) > 0;
-  onstack_store_relaxed(&record->due, awaited ? threads_cpu_us(tid) : 0u);
+  onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
 }
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
@@ -8730,7 +8734,7 @@ static bool threads_sleeps(uint32_t tid) {
 }
 
 static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
-  const uint32_t then = onstack_load_relaxed(&record->due), now = then ? threads_cpu_us(tid) : 0;
+  const uint32_t then = onstack_load_relaxed(&record->waited_us), now = then ? threads_cpu_us(tid) : 0;
   return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
 }
 
@@ -8933,7 +8937,8 @@ onstack_below onstack_below_add(const onstack_below *below, onstack_found *newes
 
 /* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
    nowhere. */
-static void trampoline_publish(onstack_below *to, const onstack_below *below) {
+void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
+  onstack_below *to = &action->below[trampoline];
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
 }
 
@@ -8963,7 +8968,7 @@ static uint32_t trampoline_choose(onstack_action *action, const onstack_below *b
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
     if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
   }
-  trampoline_publish(&action->below[best], below);
+  onstack_trampoline_publish(action, best, below);
   return best;
 }
 
@@ -8987,13 +8992,9 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right) {
-  trampoline_publish(&action->below[trampoline], right);
-}
-
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);
+    if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
 }
 
 /* ---- core/src/control/vdso.c ---- */

@@ -221,7 +221,7 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
     trampoline = action_answer_late(signal, owner, &was, &result);
     if (trampoline == action->current) return 0;
     if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_correct(action, action->current, &action->below[trampoline]);
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
     now = action->ours;
   }
 }
@@ -402,7 +402,7 @@ static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_a
   else if (action_is_nobody(&was))
     onstack_trampolines_forget(theirs, &action->below[trampoline]);
   else
-    onstack_trampoline_correct(theirs, theirs->current, &action->below[trampoline]);
+    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
 }
 
 /*
@@ -512,7 +512,7 @@ static void action_finish_change(int signal, action_owner *owner) {
   if (was.handler != action->expected) {
     action->current = trampoline;
     const uint32_t right = action_answer_late(signal, owner, &was, &result);
-    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_correct(action, trampoline, &action->below[right]);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
   }
   action_change_end(action);
 }

@@ -233,7 +233,7 @@ static void threads_count_missing(const onstack_slot *slot, onstack_thread *reco
   onstack_add_relaxed(&counters->dropped_stopping, missing);
   /* A process tick may be on its way to any thread. */
   const bool awaited = missing > 0 || onstack_clock_missing(slot->threads.process) > 0;
-  onstack_store_relaxed(&record->due, awaited ? threads_cpu_us(tid) : 0u);
+  onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
 }
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
@@ -248,7 +248,7 @@ static bool threads_sleeps(uint32_t tid) {
 }
 
 static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
-  const uint32_t then = onstack_load_relaxed(&record->due), now = then ? threads_cpu_us(tid) : 0;
+  const uint32_t then = onstack_load_relaxed(&record->waited_us), now = then ? threads_cpu_us(tid) : 0;
   return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
 }
 

@@ -13,7 +13,8 @@ onstack_below onstack_below_add(const onstack_below *below, onstack_found *newes
 
 /* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
    nowhere. */
-static void trampoline_publish(onstack_below *to, const onstack_below *below) {
+void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
+  onstack_below *to = &action->below[trampoline];
   for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
 }
 
@@ -43,7 +44,7 @@ static uint32_t trampoline_choose(onstack_action *action, const onstack_below *b
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
     if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
   }
-  trampoline_publish(&action->below[best], below);
+  onstack_trampoline_publish(action, best, below);
   return best;
 }
 
@@ -67,12 +68,8 @@ void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
     if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right) {
-  trampoline_publish(&action->below[trampoline], right);
-}
-
 void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] != 0) trampoline_publish(&action->below[i], nobody);
+    if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
 }
 

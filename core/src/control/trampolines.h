@@ -23,8 +23,8 @@ ONSTACK_INTERNAL void onstack_trampoline_use(onstack_action *action, uint32_t tr
 /* Its owner has left, and so have those who came after. */
 ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline);
 
-/* What it replaced was not what it should have been: that lies below it from now on. */
-ONSTACK_INTERNAL void onstack_trampoline_correct(onstack_action *action, uint32_t trampoline, const onstack_below *right);
+/* From now on a signal that comes in by it is passed on to `below`. */
+ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
 
 /* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
 ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);

@@ -75,9 +75,9 @@ static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, u
 }
 
 /* What is not armed has nothing due (onstack_clock_missing). */
-static ONSTACK_HANDLER void clock_forget_due(onstack_thread *record) {
+static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
   onstack_store_relaxed(&record->ticks, 0u);
-  onstack_store_relaxed(&record->due, 0u);
+  onstack_store_relaxed(&record->first_us, 0u);
 }
 
 /*
@@ -91,7 +91,7 @@ static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *r
   const bool known = clock_read(slot, tid, &now);
   if (known) first += now;
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
-  if (known) onstack_store_relaxed(&record->due, (uint32_t)(first / 1000u) | 1u);
+  if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
   return onstack_sys_timer_settime(timer, known ? TIMER_ABSTIME : 0, &spec);
@@ -101,7 +101,7 @@ static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *r
 static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
   const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
-  const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->due);
+  const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->first_us);
   uint64_t now;
   if (timer < 0) return timer;
   uint32_t due = ticks;
@@ -130,7 +130,7 @@ uint32_t onstack_clock_missing(const onstack_thread *record) {
 ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   int32_t timer = ONSTACK_THREAD_UNARMED;
   uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  clock_forget_due(record);
+  clock_forget_ticks(record);
   if (slot->ticker) {
     onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
     onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
@@ -147,7 +147,7 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
   }
   if (clock_set(slot, record, tid, timer, onstack_clock_random(slot, record, tid)) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
-    clock_forget_due(record);
+    clock_forget_ticks(record);
     onstack_clock_disarm(record);
     return;
   }
@@ -199,7 +199,7 @@ int onstack_clock_create_process(onstack_slot *slot) {
 int onstack_clock_start_process(onstack_slot *slot) {
   if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
   onstack_thread *process = slot->threads.process;
-  clock_forget_due(process);
+  clock_forget_ticks(process);
   return clock_set(slot, process, 0, onstack_load_relaxed(&process->timer), slot->period_ns);
 }
 

@@ -76,7 +76,7 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
     onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
     onstack_store_relaxed(&record->unanswered, (uint8_t)0);
     onstack_store_relaxed(&record->ticks, 0u);
-    onstack_store_relaxed(&record->due, 0u);
+    onstack_store_relaxed(&record->first_us, 0u);
     return record;
   }
   return NULL;

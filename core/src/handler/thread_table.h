@@ -45,7 +45,11 @@ typedef struct onstack_thread {
   uint64_t name[2];    /* 16 bytes, NUL-padded */
   uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
   uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  uint32_t due;        /* the first of them, in us of the thread's clock; where `timer` says SETTLED: how many have been due */
+  union {              /* one after the other: */
+    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
+    uint32_t due;       /* `timer` says SETTLED: how many have been due */
+    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
+  };
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
