@@ -110,7 +110,8 @@ impl Options {
     }
 
     /// Whether a thread of the library brings the samples to the sink; yes unless set. Without it call
-    /// [`Session::poll`](crate::Session::poll) ten times a second or so.
+    /// [`Session::poll`](crate::Session::poll) every 20 ms while the program works, every 50 while it rests: new threads
+    /// and other owners of the signal are noticed by it.
     pub fn threads(mut self, yes: bool) -> Self {
         self.threads = Some(yes);
         self
