@@ -164,7 +164,8 @@ Test(scale, ten_thousand_asleep) {
   open_gate();
   for (int i = 0; i < count; i++) pthread_join(crowd[i], NULL);
   fprintf(stderr, "scale: %d threads asleep cost %.2f ms a second\n", count, cpu * 1e3);
-  cr_assert_lt(cpu, 0.02, "%.2f ms a second", cpu * 1e3);
+  /* 12 ms where nothing else runs, twice that on a busy machine; a look at all of them with each poll would be a second. */
+  cr_assert_lt(cpu, 0.1, "%.2f ms a second", cpu * 1e3);
 }
 
 /* ---- the limit of timers, which the kernel counts per user ---- */

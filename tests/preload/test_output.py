@@ -2,6 +2,7 @@
 """Files: safe to make, whole or absent, and one line where they cannot be written."""
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 
@@ -85,18 +86,29 @@ def nothing_without_a_variable():
         equal((run.status, run.errors, run.names), (STATUS, "", []), "status, errors, files")
 
 
+def reachable_by_all():
+    """A directory that another user can run a program in: not so where the clone lies in a private directory."""
+    private = any(not parent.stat().st_mode & 0o001 for parent in (OUT, *OUT.parents))
+    return tempfile.gettempdir() if private else OUT
+
+
 @case
 def nothing_in_a_program_with_set_user_id():
     if os.geteuid() != 0:
         raise Skip("only root can make a set-user-ID program of another user")
     # The loader preloads little into such programs by itself; linked in, the library must decline.
-    with tempfile.TemporaryDirectory(dir=OUT) as directory:
+    with tempfile.TemporaryDirectory(dir=reachable_by_all()) as directory:
         os.chmod(directory, 0o777)
+        if os.statvfs(directory).f_flag & os.ST_NOSUID:
+            raise Skip(f"{directory} is mounted nosuid")
         linked = pathlib.Path(directory) / "linked"
         source = pathlib.Path(__file__).with_name("program.c")
-        subprocess.run(["cc", "-O1", "-w", "-D_GNU_SOURCE", source, "-o", linked, "-Wl,--no-as-needed", LIBRARY,
-                        f"-Wl,-rpath,{LIBRARY.parent}"], check=True)
-        for mode, wanted in ((0o755, ["linked", "out"]), (0o4755, ["linked"])):
+        library = pathlib.Path(directory) / "lib" / LIBRARY.name
+        library.parent.mkdir()
+        shutil.copy(LIBRARY, library)
+        subprocess.run(["cc", "-O1", "-w", "-D_GNU_SOURCE", source, "-o", linked, "-Wl,--no-as-needed", library,
+                        f"-Wl,-rpath,{library.parent}"], check=True)
+        for mode, wanted in ((0o755, ["lib", "linked", "out"]), (0o4755, ["lib", "linked"])):
             os.chown(linked, 65534, 65534)
             os.chmod(linked, mode)
             run = Run(linked, WORK, "exit", directory=directory, LD_PRELOAD="", ONSTACK_PROFILE="out")
