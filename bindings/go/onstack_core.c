@@ -7476,14 +7476,13 @@ ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
 
 /*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time. True if there are others, without one
- * and younger than that. The consumer of the slot only.
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only.
  *
  * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
  * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
  * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
  */
-ONSTACK_INTERNAL bool onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
+ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
 ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 
 /* How many the process has; 0, and errno says why: not known. */
@@ -8591,12 +8590,8 @@ static uint32_t threads_cpu_us(uint32_t tid) {
   return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
 }
 
-/* Threads without a record: those that have used `least_us` of CPU time, and others. */
-typedef struct threads_new {
-  bool older, younger;
-} threads_new;
-
-static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, threads_new *found) {
+/* `found`: there are threads without a record that have used `least_us` of CPU time. */
+static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
   DIR *directory = opendir("/proc/self/task");
   struct dirent *entry;
   uint32_t listed = 0;
@@ -8605,10 +8600,9 @@ static int threads_look(onstack_slot *slot, const onstack_settings *settings, ui
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
     listed += tid != 0;
     if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
-    const bool younger = least_us > 0 && threads_cpu_us(tid) < least_us;
-    found->younger |= younger;
-    found->older |= !younger;
-    if (adopt && !younger) threads_adopt(slot, settings, tid);
+    if (least_us > 0 && threads_cpu_us(tid) < least_us) continue;
+    *found = true;
+    if (adopt) threads_adopt(slot, settings, tid);
   }
   int result = -errno;
   closedir(directory);
@@ -8616,7 +8610,7 @@ static int threads_look(onstack_slot *slot, const onstack_settings *settings, ui
 }
 
 int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
-  threads_new found = {false, false};
+  bool found = false;
   return threads_look(slot, settings, 0, true, &found);
 }
 
@@ -8637,19 +8631,18 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
-bool onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  threads_new found = {false, false};
+void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
+  bool found = false;
   if (least_us > 0) {
     /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
     threads_look(slot, settings, least_us, false, &found);
-    if (!found.older) return found.younger;
+    if (!found) return;
   }
   const bool may = threads_scan_begin(slot);
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
   if (may) threads_look(slot, settings, least_us, true, &found);
   threads_scan_end(slot);
-  return found.younger;
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
@@ -12666,9 +12659,8 @@ struct onstack_session {
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_rules;                   /* some tables are missing yet; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
-  uint64_t scanned_ns, next_scan_ns, scan_pause_ns; /* consumer only */
-  uint64_t threads_then;              /* their number at the last look; consumer only */
-  bool has_young_threads;             /* without a timer, as the last scan has left them; consumer only */
+  uint64_t next_scan_ns;              /* consumer only */
+  uint64_t scanned_cpu_ns;            /* the process's CPU time at the last scan; consumer only */
   uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */
@@ -12699,14 +12691,13 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
                                         ten thousand stacks are 30 ms */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads */
-#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
-#define SESSION_SCAN_MOST_NS 250000000u /* between two of them, where some threads stay young */
-#define SESSION_SCAN_PERIODS 3u         /* of CPU time, after which it takes a thread that the process tick has not met */
-#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
-#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
+#define SESSION_SCAN_NS 10000000u      /* for new threads */
+#define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
+#define SESSION_SCAN_PERIODS 3u        /* of CPU time, after which it takes a thread that the process tick has not met */
+#define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
@@ -12717,36 +12708,30 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
  * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
  * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
  * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ *
+ * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
+ * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
  */
-static bool session_wants_scan(onstack_session *session, uint64_t now) {
-  const uint64_t number = onstack_threads_number();
-  if (number != session->threads_then) {
-    session->threads_then = number;
-    session->scan_pause_ns = SESSION_SCAN_NS;
-  } else if (!session->has_young_threads || now - session->scanned_ns < session->scan_pause_ns) {
-    return false;
-  } else if (session->scan_pause_ns < SESSION_SCAN_MOST_NS) {
-    session->scan_pause_ns *= 2; /* most of those that stay young are asleep */
-  }
+static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (cpu != 0 && cpu - session->scanned_cpu_ns < age_ns) return false;
+  session->scanned_cpu_ns = cpu;
   return true;
 }
 
-/* A scan reads /proc/self/task: some two microseconds a thread. At most a part in `share` of a processor goes into it; time
-   spent in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
-static void session_scan_for(onstack_session *session, uint64_t now, uint64_t age_ns, uint32_t share) {
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  session->has_young_threads = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
-  const uint64_t took = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * share;
-  session->scanned_ns = now;
-  session->next_scan_ns = now + (took > SESSION_SCAN_NS ? took : SESSION_SCAN_NS);
-}
-
+/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor is none, or a busy machine
+   would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
-  if (session->needs_scan || onstack_load_relaxed(&session->slot->ticker))
-    session_scan_for(session, now, 0, SESSION_SCAN_SHARE);
-  else if (session_wants_scan(session, now))
-    session_scan_for(session, now, session->slot->period_ns * SESSION_SCAN_PERIODS, SESSION_SCAN_RARE_SHARE);
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
+  const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  if (alone || session_wants_scan(session, age_ns))
+    onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
+  session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */

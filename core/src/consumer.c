@@ -17,14 +17,13 @@
 #define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
                                         ten thousand stacks are 30 ms */
 
-#define SESSION_SCAN_NS 10000000u       /* for new threads */
-#define SESSION_SCAN_SHARE 20u          /* of a processor at most, a twentieth, where nothing else finds them */
-#define SESSION_SCAN_RARE_SHARE 500u    /* and a five-hundredth where the process tick does */
-#define SESSION_SCAN_MOST_NS 250000000u /* between two of them, where some threads stay young */
-#define SESSION_SCAN_PERIODS 3u         /* of CPU time, after which it takes a thread that the process tick has not met */
-#define SESSION_LOOK_BUSY_NS 10000000u  /* between two rounds of the drain thread while the process works */
-#define SESSION_LOOK_IDLE_NS 50000000u  /* and while it sleeps */
-#define SESSION_BUSY_NS 500000u         /* of CPU time since the last round; our own rounds take less */
+#define SESSION_SCAN_NS 10000000u      /* for new threads */
+#define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
+#define SESSION_SCAN_PERIODS 3u        /* of CPU time, after which it takes a thread that the process tick has not met */
+#define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
@@ -35,36 +34,30 @@
  * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
  * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
  * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ *
+ * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
+ * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
  */
-static bool session_wants_scan(onstack_session *session, uint64_t now) {
-  const uint64_t number = onstack_threads_number();
-  if (number != session->threads_then) {
-    session->threads_then = number;
-    session->scan_pause_ns = SESSION_SCAN_NS;
-  } else if (!session->has_young_threads || now - session->scanned_ns < session->scan_pause_ns) {
-    return false;
-  } else if (session->scan_pause_ns < SESSION_SCAN_MOST_NS) {
-    session->scan_pause_ns *= 2; /* most of those that stay young are asleep */
-  }
+static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (cpu != 0 && cpu - session->scanned_cpu_ns < age_ns) return false;
+  session->scanned_cpu_ns = cpu;
   return true;
 }
 
-/* A scan reads /proc/self/task: some two microseconds a thread. At most a part in `share` of a processor goes into it; time
-   spent in waiting for a processor is none, or a busy machine would let threads come and go between two scans. */
-static void session_scan_for(onstack_session *session, uint64_t now, uint64_t age_ns, uint32_t share) {
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  session->has_young_threads = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
-  const uint64_t took = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * share;
-  session->scanned_ns = now;
-  session->next_scan_ns = now + (took > SESSION_SCAN_NS ? took : SESSION_SCAN_NS);
-}
-
+/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor is none, or a busy machine
+   would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
-  if (session->needs_scan || onstack_load_relaxed(&session->slot->ticker))
-    session_scan_for(session, now, 0, SESSION_SCAN_SHARE);
-  else if (session_wants_scan(session, now))
-    session_scan_for(session, now, session->slot->period_ns * SESSION_SCAN_PERIODS, SESSION_SCAN_RARE_SHARE);
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
+  const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  if (alone || session_wants_scan(session, age_ns))
+    onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
+  session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }
 
 /* What the handler may not do itself. Under the consumer lock. */

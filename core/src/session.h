@@ -40,9 +40,8 @@ struct onstack_session {
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_rules;                   /* some tables are missing yet; consumer only */
   bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
-  uint64_t scanned_ns, next_scan_ns, scan_pause_ns; /* consumer only */
-  uint64_t threads_then;              /* their number at the last look; consumer only */
-  bool has_young_threads;             /* without a timer, as the last scan has left them; consumer only */
+  uint64_t next_scan_ns;              /* consumer only */
+  uint64_t scanned_cpu_ns;            /* the process's CPU time at the last scan; consumer only */
   uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;                  /* `last` is valid (publish / observe) */
   onstack_stats last;                 /* what stop saw */

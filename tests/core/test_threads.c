@@ -160,6 +160,23 @@ Test(threads, one_that_no_process_tick_meets_has_a_timer_all_the_same) {
   cr_assert_eq(seen, before + 1);
 }
 
+/* One ends and the next begins between two looks: their number says nothing. */
+Test(threads, one_that_takes_anothers_place_has_a_timer_all_the_same) {
+  onstack_session *session = t_start(NULL);
+  for (int life = 0; life < 5; life++) {
+    pthread_t thread;
+    uint32_t stop = 0;
+    const uint64_t before = t_stats(session).threads_seen;
+    pthread_create(&thread, NULL, burn_unmet, &stop);
+    for (int i = 0; i < 3000 && t_stats(session).threads_seen == before; i++) t_sleep(0.001);
+    const uint64_t seen = t_stats(session).threads_seen;
+    __atomic_store_n(&stop, 1u, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    cr_assert_eq(seen, before + 1, "life %d", life);
+  }
+  t_finish(session);
+}
+
 /* On memory that is no ordinary stack: shared, so that its bounds are never known and reads go by copy. */
 Test(threads, a_raw_clone_on_shared_memory_does_not_keep_the_drain_busy) {
   t_collector *collector = t_collector_new();

@@ -105,12 +105,8 @@ static uint32_t threads_cpu_us(uint32_t tid) {
   return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
 }
 
-/* Threads without a record: those that have used `least_us` of CPU time, and others. */
-typedef struct threads_new {
-  bool older, younger;
-} threads_new;
-
-static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, threads_new *found) {
+/* `found`: there are threads without a record that have used `least_us` of CPU time. */
+static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
   DIR *directory = opendir("/proc/self/task");
   struct dirent *entry;
   uint32_t listed = 0;
@@ -119,10 +115,9 @@ static int threads_look(onstack_slot *slot, const onstack_settings *settings, ui
     uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
     listed += tid != 0;
     if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
-    const bool younger = least_us > 0 && threads_cpu_us(tid) < least_us;
-    found->younger |= younger;
-    found->older |= !younger;
-    if (adopt && !younger) threads_adopt(slot, settings, tid);
+    if (least_us > 0 && threads_cpu_us(tid) < least_us) continue;
+    *found = true;
+    if (adopt) threads_adopt(slot, settings, tid);
   }
   int result = -errno;
   closedir(directory);
@@ -130,7 +125,7 @@ static int threads_look(onstack_slot *slot, const onstack_settings *settings, ui
 }
 
 int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
-  threads_new found = {false, false};
+  bool found = false;
   return threads_look(slot, settings, 0, true, &found);
 }
 
@@ -151,19 +146,18 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
-bool onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  threads_new found = {false, false};
+void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
+  bool found = false;
   if (least_us > 0) {
     /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
     threads_look(slot, settings, least_us, false, &found);
-    if (!found.older) return found.younger;
+    if (!found) return;
   }
   const bool may = threads_scan_begin(slot);
   /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
   while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
   if (may) threads_look(slot, settings, least_us, true, &found);
   threads_scan_end(slot);
-  return found.younger;
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
