@@ -178,6 +178,16 @@ static int support_count_timers(void) {
   return count;
 }
 
+int t_signals_held(void) {
+  FILE *file = fopen("/proc/self/status", "re");
+  char line[256];
+  int held = -1;
+  while (file && fgets(line, sizeof(line), file))
+    if (sscanf(line, "SigQ: %d/", &held) == 1) break;
+  if (file) fclose(file);
+  return held;
+}
+
 /* A thread that was joined may be listed for a moment more: the kernel wakes the joiner before it takes it off. */
 t_traces t_traces_now(void) {
   int threads = support_count_entries("/proc/self/task");

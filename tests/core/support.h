@@ -107,6 +107,9 @@ typedef struct t_traces {
 } t_traces;
 
 t_traces t_traces_now(void);
+
+/* Signals and timers that all processes of the user hold, which RLIMIT_SIGPENDING limits; -1: not known. */
+int t_signals_held(void);
 void t_same_traces(const t_traces *before, const t_traces *after, const char *what);
 uint64_t t_rss_bytes(void);
 /* Lines of /proc/self/task/<tid>/comm that say `name`. */

@@ -81,6 +81,7 @@ Test(host, a_small_limit_of_pending_signals_costs_timers_not_the_session) {
   struct rlimit limit;
   pthread_barrier_t barrier;
   pthread_attr_t attributes;
+  if (t_signals_held() > (int)CROWD_TIMERS) cr_skip("other programs of this user hold too many timers for this test");
   getrlimit(RLIMIT_SIGPENDING, &limit);
   limit.rlim_cur = 4 * CROWD_TIMERS;
   cr_assert_eq(setrlimit(RLIMIT_SIGPENDING, &limit), 0);

@@ -170,16 +170,6 @@ Test(scale, ten_thousand_asleep) {
 
 /* ---- the limit of timers, which the kernel counts per user ---- */
 
-static int timers_of_this_user(void) {
-  FILE *file = fopen("/proc/self/status", "re");
-  char line[256];
-  int used = -1;
-  while (file && fgets(line, sizeof(line), file))
-    if (sscanf(line, "SigQ: %d/", &used) == 1) break;
-  if (file) fclose(file);
-  return used;
-}
-
 /* At most a quarter of the limit is ours; the other threads are sampled by the process tick alone. */
 Test(scale, beyond_the_quota_the_process_tick_stands_in) {
   struct rlimit limit = {.rlim_cur = 256, .rlim_max = RLIM_INFINITY};
@@ -187,7 +177,7 @@ Test(scale, beyond_the_quota_the_process_tick_stands_in) {
   double cpu = t_process_cpu();
   getrlimit(RLIMIT_SIGPENDING, &limit);
   limit.rlim_cur = 256;
-  if (timers_of_this_user() > 100) cr_skip("other programs of this user hold too many timers for this test");
+  if (t_signals_held() > 100) cr_skip("other programs of this user hold too many timers for this test");
   cr_assert_eq(setrlimit(RLIMIT_SIGPENDING, &limit), 0);
   spawn(count);
   onstack_options options = t_options(100, weigh, NULL);
