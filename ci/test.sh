@@ -11,6 +11,24 @@ started=$SECONDS
 
 step() { echo; echo "== $1 ($((SECONDS - started)) s)"; }
 
+# Runs it with all that it says in a file as well. What it leaves running may keep tee: that is not waited for.
+watched() {
+  local teeing status tries
+  exec 3> >(tee "$BUILD/suite.log")
+  teeing=$!
+  "$@" >&3 2>&1 3>&-
+  status=$?
+  exec 3>&-
+  for ((tries = 0; tries < 50; tries++)); do kill -0 "$teeing" 2>/dev/null && sleep 0.02 || break; done
+  return $status
+}
+
+# A test that died by a signal or stood still, in what was watched last; in the words of each runner.
+crashed() {
+  grep -qE '\[CRASH\]|hung for [0-9]|: signal [0-9]|status 1(24|[34][0-9])|\(1(24|[34][0-9])[;)]|\(signal: [0-9]|^signal: |^fatal error: |^SIG(SEGV|BUS|ILL|ABRT)|^panic: test timed out' \
+    "$BUILD/suite.log"
+}
+
 # What later suites compile, while the first one (one test at a time) leaves a processor idle. cargo and go lock what they
 # share with those suites, and a failure here is theirs to report.
 warm() {
@@ -24,12 +42,15 @@ warm() {
 run_c() {
   make --no-print-directory -j2 -f core/Makefile lib adapters && make --no-print-directory -j2 -f tests/core/Makefile tests ||
     { failed+=("c: build"); return; }
-  local binary
+  local binary status
   for binary in "$BUILD"/tests/core/test_*; do
     [ -x "$binary" ] || continue
     # -j1: the tests count samples. timeout: Criterion's own does not fire while a SIGPROF timer repeats.
     echo "-- $(basename "$binary")"
-    timeout -k 5 240 "$binary" -j1 && continue
+    watched timeout -k 5 240 "$binary" -j1
+    status=$?
+    [ $status != 0 ] || continue
+    if [ $status -ge 124 ] || crashed; then failed+=("c: $(basename "$binary") crashed or hung") && continue; fi
     again+=("$(basename "$binary")")
     echo "-- $(basename "$binary") again"
     timeout -k 5 240 "$binary" -j1 || failed+=("c: $(basename "$binary")")
@@ -125,6 +146,7 @@ run_readme() {
 mkdir -p "$BUILD"
 warming= faults=
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
+# A crash or a hang is nobody else's fault, and is not run again.
 again=()
 if [ $# -eq 0 ]; then
   warm &
@@ -134,8 +156,8 @@ for suite in $suites; do
   step "$suite"
   if [ "$suite" = install ] && [ $# -eq 0 ]; then begin_faults; fi
   count=${#failed[@]}
-  "run_$suite"
-  [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] || continue
+  if [ "$suite" = c ]; then run_c; else watched "run_$suite"; fi
+  [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"
   again+=("$suite")
   failed=("${failed[@]:0:count}")
