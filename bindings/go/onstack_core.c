@@ -12190,9 +12190,9 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
  * threads, and a look-up is a binary search in memory that stays.
  *
  * A set is what was loaded at one moment, immutable, published as a whole. The tables of a file are made once and kept
- * for the life of the process, as files come back at other addresses (dlclose, dlopen); names live in a private mapping
- * of the file's string table, which costs addresses rather than memory and is as safe as the loader's own mapping of
- * the file's code.
+ * for the life of the process, as files come back at other addresses (dlclose, dlopen). So are copies of the names of
+ * the functions in them: the file, which may be one with debug information that nobody else has open, can be truncated
+ * or written over without harm.
  */
 #ifndef ONSTACK_PROFILE_SYMBOL_INDEX_H
 #define ONSTACK_PROFILE_SYMBOL_INDEX_H
@@ -12200,16 +12200,17 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
 typedef struct onstack_symbol_entry {
   uint32_t start; /* virtual address in the file */
   uint32_t bytes;
-  const char *name; /* NUL-terminated, for the life of the process */
+  uint32_t name; /* place in the file's `names` */
 } onstack_symbol_entry;
 
-/* The functions of a file, sorted by start, the better name of one address last. */
+/* The functions of a file by rising start. Of one start the longest comes first: a shorter one has the better name. */
 typedef struct onstack_symbol_file {
   uint64_t device;
   uint64_t inode;
   onstack_elf_build_id build_id;
   onstack_symbol_entry *entries;
   size_t count;
+  const char *names; /* each NUL-terminated */
 } onstack_symbol_file;
 
 typedef struct onstack_symbol_module {
@@ -12236,24 +12237,59 @@ ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *s
 
 #endif
 
+/* ---- core/src/profile/symbol_names.h ---- */
+/*
+ * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
+ * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
+ * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
+ * copied once: the block is never larger than the table is.
+ */
+#ifndef ONSTACK_PROFILE_SYMBOL_NAMES_H
+#define ONSTACK_PROFILE_SYMBOL_NAMES_H
+
+typedef struct onstack_symbol_names {
+  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
+  size_t used, capacity;
+  /* The rest is of symbol_names.c. */
+  const onstack_elf_file *file;
+  const onstack_elf_section *table;
+  char *window;
+  uint64_t window_at; /* its place in the table */
+  size_t window_bytes;
+  uint64_t budget;    /* bytes that may still be read */
+  uint64_t last;      /* the place in the table, the length and the place in `text` of the newest name */
+  size_t last_length;
+  uint32_t last_copy;
+} onstack_symbol_names;
+
+/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
+ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                                 const onstack_elf_section *table);
+
+/*
+ * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
+ * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
+
+/* What reading needed is freed; `text` stays. */
+ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
+
+#endif
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
 #define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
-#define SYMBOL_INDEX_PAGE ((uint64_t)65536) /* a multiple of every page size */
+#define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
 
 static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
 static size_t symbol_file_count;
-static onstack_profile_arena symbol_names; /* those that differ from the file's; never released */
 
 typedef struct symbol_reader {
   const onstack_elf_file *file;
-  const onstack_elf_section *table;
-  const char *names; /* the string table in memory */
-  uint64_t names_bytes;
-  onstack_symbol_entry *entries;
+  onstack_symbol_entry *entries; /* until their names are copied, `name` is the offset in the file's table */
   size_t count, capacity;
 } symbol_reader;
 
@@ -12271,62 +12307,92 @@ static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file
   return NULL;
 }
 
-/* The string table, where it stays: the image itself, or a mapping of the file. */
-static const char *symbol_map_names(const onstack_elf_file *file, const onstack_elf_section *names) {
-  if (file->descriptor < 0) return (const char *)(uintptr_t)(file->address + names->offset);
-  uint64_t skip = names->offset % SYMBOL_INDEX_PAGE;
-  char *memory =
-      mmap(NULL, names->bytes + skip, PROT_READ, MAP_PRIVATE, file->descriptor, (off_t)(names->offset - skip));
-  return memory == MAP_FAILED ? NULL : memory + skip;
-}
-
-/* NULL: no end, empty, or no memory. Without the version of an exported symbol (name@@VERSION). */
-static const char *symbol_name(const symbol_reader *reader, uint32_t offset) {
-  if (offset >= reader->names_bytes) return NULL;
-  const char *name = reader->names + offset;
-  const char *end = memchr(name, '\0', reader->names_bytes - offset);
-  if (end == NULL || end == name) return NULL;
-  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return version == NULL ? name : onstack_profile_arena_text(&symbol_names, name, (size_t)(version - name));
-}
-
 static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
   symbol_reader *reader = data;
   uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
-  if (rank == 0 || symbol->value > UINT32_MAX) return true;
-  const char *name = symbol_name(reader, symbol->name);
-  if (name == NULL) return true;
+  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
+  if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
+  if (reader->count == SYMBOL_INDEX_MOST) return false;
   void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
   if (entries == NULL) return false;
   reader->entries = entries;
-  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
-  if (symbol->size >= (uint64_t)1 << 28) return true;
   reader->entries[reader->count++] =
-      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), name};
+      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
   return true;
 }
 
-static int symbol_compare(const void *a, const void *b) {
+static int symbol_order(uint32_t left, uint32_t right) { return left < right ? -1 : left > right; }
+
+static int symbol_compare_rank(const void *a, const void *b) {
   const onstack_symbol_entry *left = a, *right = b;
-  if (left->start != right->start) return left->start < right->start ? -1 : 1;
-  uint32_t left_rank = left->bytes & 15, right_rank = right->bytes & 15;
-  return left_rank < right_rank ? -1 : left_rank > right_rank;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  int order = symbol_order(left->bytes & 15, right->bytes & 15);
+  return order != 0 ? order : symbol_order(left->bytes, right->bytes);
+}
+
+static int symbol_compare_name(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  return symbol_order(left->name, right->name);
+}
+
+/* After symbol_drop_hidden: of those that begin at one address the shorter one has the better name. */
+static int symbol_compare_place(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  return symbol_order(right->bytes, left->bytes);
+}
+
+/* Those that no address leads to, as a better one covers all of them: aliases, for the most part. Their names are not
+   copied then. */
+static void symbol_drop_hidden(symbol_reader *reader) {
+  onstack_symbol_entry *kept = reader->entries;
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.bytes >>= 4;
+    while (count > 0 && kept[count - 1].start == entry.start && kept[count - 1].bytes <= entry.bytes) count--;
+    kept[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* Entries by rising name offset. Those without a name go. */
+static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names) {
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.name = onstack_symbol_names_copy(names, entry.name);
+    if (entry.name != 0) reader->entries[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* What grew by doubling is cut to what is used; as it was when that fails. */
+static void *symbol_fit(void *items, size_t bytes) {
+  void *fitted = bytes == 0 ? NULL : realloc(items, bytes);
+  return fitted == NULL ? items : fitted;
+}
+
+static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {
+  if (reader->count > 1) qsort(reader->entries, reader->count, sizeof(*reader->entries), compare);
 }
 
 static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
   symbol_reader reader = {.file = file};
-  reader.table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (reader.table == NULL) reader.table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
-  if (reader.table == NULL) return;
-  const onstack_elf_section *names = &file->sections[reader.table->link];
-  reader.names = symbol_map_names(file, names);
-  reader.names_bytes = names->bytes;
-  if (reader.names == NULL) return;
-  onstack_elf_symbols_each(file, reader.table, symbol_add, &reader); /* after an error, what was read before it */
-  if (reader.count > 1) qsort(reader.entries, reader.count, sizeof(*reader.entries), symbol_compare);
-  for (size_t i = 0; i < reader.count; i++) reader.entries[i].bytes >>= 4;
-  to->entries = reader.entries;
+  onstack_symbol_names names;
+  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
+  onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
+  symbol_sort(&reader, symbol_compare_rank);
+  symbol_drop_hidden(&reader);
+  symbol_sort(&reader, symbol_compare_name);
+  symbol_take_names(&reader, &names);
+  symbol_sort(&reader, symbol_compare_place);
+  onstack_symbol_names_end(&names);
+  to->entries = symbol_fit(reader.entries, reader.count * sizeof(*reader.entries));
   to->count = reader.count;
+  to->names = symbol_fit(names.text, names.used);
 }
 
 static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
@@ -12381,7 +12447,7 @@ static ONSTACK_HANDLER const char *symbol_file_find(const onstack_symbol_file *f
     const onstack_symbol_entry *entry = &file->entries[i - 1];
     if (address - entry->start >= entry->bytes) continue;
     *start = entry->start;
-    return entry->name;
+    return file->names + entry->name;
   }
   return NULL;
 }
@@ -12396,6 +12462,85 @@ ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *se
     return name;
   }
   return NULL;
+}
+
+/* ---- core/src/profile/symbol_names.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
+#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
+/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
+#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
+
+bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                const onstack_elf_section *table) {
+  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
+  names->window = malloc(SYMBOL_NAMES_WINDOW);
+  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
+  if (names->window != NULL && names->text != NULL) {
+    names->text[0] = '\0';
+    return true;
+  }
+  free(names->window);
+  free(names->text);
+  return false;
+}
+
+/* The window begins at the offset, which lies in the table. */
+static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
+  uint64_t there = names->table->bytes - offset;
+  names->window_at = offset;
+  names->window_bytes = 0;
+  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
+  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
+    return false;
+  names->budget -= bytes;
+  names->window_bytes = bytes;
+  return true;
+}
+
+/* The length of the name that begins in the window, or 0. */
+static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
+  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
+  const char *name = names->window + (offset - names->window_at);
+  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
+  if (end == NULL || end == name) return 0;
+  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
+  return (size_t)((version == NULL ? end : version) - name);
+}
+
+static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
+  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
+  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
+  if (text == NULL) return 0;
+  size_t place = names->used;
+  memcpy(text + place, name, length);
+  text[place + length] = '\0';
+  names->text = text;
+  names->used += length + 1;
+  return (uint32_t)place;
+}
+
+uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
+  if (offset >= names->table->bytes) return 0;
+  if (offset >= names->last && offset - names->last < names->last_length)
+    return names->last_copy + (uint32_t)(offset - names->last);
+  size_t length = symbol_names_length(names, offset);
+  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
+  if (length == 0) return 0;
+  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
+  if (copy == 0) return 0;
+  names->last = offset;
+  names->last_length = length;
+  names->last_copy = copy;
+  return copy;
+}
+
+void onstack_symbol_names_end(onstack_symbol_names *names) {
+  free(names->window);
+  names->window = NULL;
 }
 
 /* ---- core/src/profile/symbol_table.c ---- */

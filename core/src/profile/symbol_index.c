@@ -2,25 +2,21 @@
 #include "profile/symbol_index.h"
 
 #include "profile/elf_module.h"
+#include "profile/symbol_names.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
 #define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
-#define SYMBOL_INDEX_PAGE ((uint64_t)65536) /* a multiple of every page size */
+#define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
 
 static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
 static size_t symbol_file_count;
-static onstack_profile_arena symbol_names; /* those that differ from the file's; never released */
 
 typedef struct symbol_reader {
   const onstack_elf_file *file;
-  const onstack_elf_section *table;
-  const char *names; /* the string table in memory */
-  uint64_t names_bytes;
-  onstack_symbol_entry *entries;
+  onstack_symbol_entry *entries; /* until their names are copied, `name` is the offset in the file's table */
   size_t count, capacity;
 } symbol_reader;
 
@@ -38,62 +34,92 @@ static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file
   return NULL;
 }
 
-/* The string table, where it stays: the image itself, or a mapping of the file. */
-static const char *symbol_map_names(const onstack_elf_file *file, const onstack_elf_section *names) {
-  if (file->descriptor < 0) return (const char *)(uintptr_t)(file->address + names->offset);
-  uint64_t skip = names->offset % SYMBOL_INDEX_PAGE;
-  char *memory =
-      mmap(NULL, names->bytes + skip, PROT_READ, MAP_PRIVATE, file->descriptor, (off_t)(names->offset - skip));
-  return memory == MAP_FAILED ? NULL : memory + skip;
-}
-
-/* NULL: no end, empty, or no memory. Without the version of an exported symbol (name@@VERSION). */
-static const char *symbol_name(const symbol_reader *reader, uint32_t offset) {
-  if (offset >= reader->names_bytes) return NULL;
-  const char *name = reader->names + offset;
-  const char *end = memchr(name, '\0', reader->names_bytes - offset);
-  if (end == NULL || end == name) return NULL;
-  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return version == NULL ? name : onstack_profile_arena_text(&symbol_names, name, (size_t)(version - name));
-}
-
 static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
   symbol_reader *reader = data;
   uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
-  if (rank == 0 || symbol->value > UINT32_MAX) return true;
-  const char *name = symbol_name(reader, symbol->name);
-  if (name == NULL) return true;
+  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
+  if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
+  if (reader->count == SYMBOL_INDEX_MOST) return false;
   void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
   if (entries == NULL) return false;
   reader->entries = entries;
-  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
-  if (symbol->size >= (uint64_t)1 << 28) return true;
   reader->entries[reader->count++] =
-      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), name};
+      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
   return true;
 }
 
-static int symbol_compare(const void *a, const void *b) {
+static int symbol_order(uint32_t left, uint32_t right) { return left < right ? -1 : left > right; }
+
+static int symbol_compare_rank(const void *a, const void *b) {
   const onstack_symbol_entry *left = a, *right = b;
-  if (left->start != right->start) return left->start < right->start ? -1 : 1;
-  uint32_t left_rank = left->bytes & 15, right_rank = right->bytes & 15;
-  return left_rank < right_rank ? -1 : left_rank > right_rank;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  int order = symbol_order(left->bytes & 15, right->bytes & 15);
+  return order != 0 ? order : symbol_order(left->bytes, right->bytes);
+}
+
+static int symbol_compare_name(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  return symbol_order(left->name, right->name);
+}
+
+/* After symbol_drop_hidden: of those that begin at one address the shorter one has the better name. */
+static int symbol_compare_place(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  return symbol_order(right->bytes, left->bytes);
+}
+
+/* Those that no address leads to, as a better one covers all of them: aliases, for the most part. Their names are not
+   copied then. */
+static void symbol_drop_hidden(symbol_reader *reader) {
+  onstack_symbol_entry *kept = reader->entries;
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.bytes >>= 4;
+    while (count > 0 && kept[count - 1].start == entry.start && kept[count - 1].bytes <= entry.bytes) count--;
+    kept[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* Entries by rising name offset. Those without a name go. */
+static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names) {
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.name = onstack_symbol_names_copy(names, entry.name);
+    if (entry.name != 0) reader->entries[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* What grew by doubling is cut to what is used; as it was when that fails. */
+static void *symbol_fit(void *items, size_t bytes) {
+  void *fitted = bytes == 0 ? NULL : realloc(items, bytes);
+  return fitted == NULL ? items : fitted;
+}
+
+static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {
+  if (reader->count > 1) qsort(reader->entries, reader->count, sizeof(*reader->entries), compare);
 }
 
 static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
   symbol_reader reader = {.file = file};
-  reader.table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (reader.table == NULL) reader.table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
-  if (reader.table == NULL) return;
-  const onstack_elf_section *names = &file->sections[reader.table->link];
-  reader.names = symbol_map_names(file, names);
-  reader.names_bytes = names->bytes;
-  if (reader.names == NULL) return;
-  onstack_elf_symbols_each(file, reader.table, symbol_add, &reader); /* after an error, what was read before it */
-  if (reader.count > 1) qsort(reader.entries, reader.count, sizeof(*reader.entries), symbol_compare);
-  for (size_t i = 0; i < reader.count; i++) reader.entries[i].bytes >>= 4;
-  to->entries = reader.entries;
+  onstack_symbol_names names;
+  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
+  onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
+  symbol_sort(&reader, symbol_compare_rank);
+  symbol_drop_hidden(&reader);
+  symbol_sort(&reader, symbol_compare_name);
+  symbol_take_names(&reader, &names);
+  symbol_sort(&reader, symbol_compare_place);
+  onstack_symbol_names_end(&names);
+  to->entries = symbol_fit(reader.entries, reader.count * sizeof(*reader.entries));
   to->count = reader.count;
+  to->names = symbol_fit(names.text, names.used);
 }
 
 static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
@@ -148,7 +174,7 @@ static ONSTACK_HANDLER const char *symbol_file_find(const onstack_symbol_file *f
     const onstack_symbol_entry *entry = &file->entries[i - 1];
     if (address - entry->start >= entry->bytes) continue;
     *start = entry->start;
-    return entry->name;
+    return file->names + entry->name;
   }
   return NULL;
 }

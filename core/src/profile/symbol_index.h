@@ -4,9 +4,9 @@
  * threads, and a look-up is a binary search in memory that stays.
  *
  * A set is what was loaded at one moment, immutable, published as a whole. The tables of a file are made once and kept
- * for the life of the process, as files come back at other addresses (dlclose, dlopen); names live in a private mapping
- * of the file's string table, which costs addresses rather than memory and is as safe as the loader's own mapping of
- * the file's code.
+ * for the life of the process, as files come back at other addresses (dlclose, dlopen). So are copies of the names of
+ * the functions in them: the file, which may be one with debug information that nobody else has open, can be truncated
+ * or written over without harm.
  */
 #ifndef ONSTACK_PROFILE_SYMBOL_INDEX_H
 #define ONSTACK_PROFILE_SYMBOL_INDEX_H
@@ -16,16 +16,17 @@
 typedef struct onstack_symbol_entry {
   uint32_t start; /* virtual address in the file */
   uint32_t bytes;
-  const char *name; /* NUL-terminated, for the life of the process */
+  uint32_t name; /* place in the file's `names` */
 } onstack_symbol_entry;
 
-/* The functions of a file, sorted by start, the better name of one address last. */
+/* The functions of a file by rising start. Of one start the longest comes first: a shorter one has the better name. */
 typedef struct onstack_symbol_file {
   uint64_t device;
   uint64_t inode;
   onstack_elf_build_id build_id;
   onstack_symbol_entry *entries;
   size_t count;
+  const char *names; /* each NUL-terminated */
 } onstack_symbol_file;
 
 typedef struct onstack_symbol_module {
