@@ -96,6 +96,39 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
+/* ---- core/src/base/regular_file.c ---- */
+/* ---- core/src/base/regular_file.h ---- */
+#ifndef ONSTACK_BASE_REGULAR_FILE_H
+#define ONSTACK_BASE_REGULAR_FILE_H
+
+/*
+ * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
+ * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
+ * no regular file. Ordinary threads.
+ */
+ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int onstack_regular_file_open(const char *path, uint64_t *size) {
+  struct stat status;
+  if (stat(path, &status) != 0) return -errno;
+  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (descriptor < 0) return -errno;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
+    close(descriptor); /* replaced between stat and open */
+    return -ENOEXEC;
+  }
+  *size = (uint64_t)status.st_size;
+  return descriptor;
+}
+
 /* ---- core/src/handler/action.c ---- */
 /* ---- core/src/handler/action.h ---- */
 /*
@@ -7035,7 +7068,6 @@ ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
 
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7137,7 +7169,8 @@ static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, 
 static bool go_find_sections(const go_object *object, go_sections *sections) {
   Elf64_Ehdr header;
   memset(sections, 0, sizeof(*sections));
-  int file = open(object->path[0] ? object->path : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  uint64_t size;
+  int file = onstack_regular_file_open(object->path[0] ? object->path : "/proc/self/exe", &size);
   if (file < 0) return false;
   if (go_read_at(file, &header, sizeof(header), 0) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
       header.e_ident[EI_CLASS] == ELFCLASS64)
@@ -9611,10 +9644,8 @@ void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_i
 /* ---- core/src/profile/elf_file.c ---- */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -9707,16 +9738,8 @@ static int elf_open_tables(onstack_elf_file *file) {
 
 int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
   *file = (onstack_elf_file){.descriptor = -1};
-  struct stat status;
-  if (stat(path, &status) != 0) return -errno;
-  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
-  file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (file->descriptor < 0) return -errno;
-  if (fstat(file->descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
-    onstack_elf_close(file); /* replaced between stat and open */
-    return -ENOEXEC;
-  }
-  file->size = (uint64_t)status.st_size;
+  file->descriptor = onstack_regular_file_open(path, &file->size);
+  if (file->descriptor < 0) return file->descriptor;
   return elf_open_tables(file);
 }
 

@@ -201,3 +201,36 @@ Test(modules, closed_while_their_samples_are_on_the_way) {
   cr_assert_gt(length, 0);
   cr_assert_lt(grown, 1024 * 1024, "%ld bytes more after %d rounds", (long)grown, OPENERS * rounds);
 }
+
+/* The loader's names may be relative: to a directory that is no longer the current one, or that of the vdso. A pipe that
+   lies there now would make the one who opens it wait for a writer. */
+Test(modules, pipes_in_the_place_of_libraries_are_not_waited_for) {
+  char path[4096], directory[] = "/tmp/onstack-modules-XXXXXX";
+  void (*burn)(unsigned long);
+  plugin_path(path);
+  t_deadline(20);
+  cr_assert_not_null(mkdtemp(directory));
+  cr_assert_eq(chdir(directory), 0);
+  copy_file(path, "first.so");
+  copy_file(path, "later.so");
+  void *first = open_plugin("./first.so", &burn);
+  cr_assert_eq(unlink("first.so"), 0);
+  cr_assert_eq(mkfifo("first.so", 0600), 0);
+  cr_assert_eq(mkfifo("linux-vdso.so.1", 0600), 0);
+  onstack_options options = t_options(500, NULL, NULL);
+  options.threads = ONSTACK_OFF;
+  onstack_session *session = t_start(&options);
+  void *later = open_plugin("./later.so", &burn);
+  cr_assert_eq(unlink("later.so"), 0);
+  cr_assert_eq(mkfifo("later.so", 0600), 0);
+  for (int i = 0; i < 20; i++) {
+    burn(1000000);
+    onstack_session_poll(session, 1000);
+  }
+  t_finish(session);
+  dlclose(first);
+  dlclose(later);
+  static const char *const names[] = {"first.so", "later.so", "linux-vdso.so.1"};
+  for (int i = 0; i < 3; i++) unlink(names[i]);
+  rmdir(directory);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/go_runtime.h"
 
+#include "base/regular_file.h"
 #include "control/go_layout.h"
 #include "control/go_pclntab.h"
 #include "control/loader.h"
@@ -8,7 +9,6 @@
 #include "handler/pc_cache.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +110,8 @@ static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, 
 static bool go_find_sections(const go_object *object, go_sections *sections) {
   Elf64_Ehdr header;
   memset(sections, 0, sizeof(*sections));
-  int file = open(object->path[0] ? object->path : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
+  uint64_t size;
+  int file = onstack_regular_file_open(object->path[0] ? object->path : "/proc/self/exe", &size);
   if (file < 0) return false;
   if (go_read_at(file, &header, sizeof(header), 0) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
       header.e_ident[EI_CLASS] == ELFCLASS64)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf_file.h"
 
+#include "base/regular_file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -98,16 +98,8 @@ static int elf_open_tables(onstack_elf_file *file) {
 
 int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
   *file = (onstack_elf_file){.descriptor = -1};
-  struct stat status;
-  if (stat(path, &status) != 0) return -errno;
-  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
-  file->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (file->descriptor < 0) return -errno;
-  if (fstat(file->descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
-    onstack_elf_close(file); /* replaced between stat and open */
-    return -ENOEXEC;
-  }
-  file->size = (uint64_t)status.st_size;
+  file->descriptor = onstack_regular_file_open(path, &file->size);
+  if (file->descriptor < 0) return file->descriptor;
   return elf_open_tables(file);
 }
 
