@@ -2,19 +2,22 @@
 #include "preload/status.h"
 
 #include "preload/output.h"
+#include "profile/string_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STATUS_MODULES 20
+#define STATUS_ESCAPED 4u /* bytes that one may become */
 
 typedef struct status_file {
   onstack_output output;
   uint32_t modules;
   char name[ONSTACK_OUTPUT_NAME];
-  char line[ONSTACK_OUTPUT_NAME + 1024];
+  char line[STATUS_ESCAPED * ONSTACK_OUTPUT_NAME + 1024];
 } status_file;
 
 static void status_write_line(status_file *file, int length) {
@@ -49,6 +52,35 @@ static const char *const status_reasons[ONSTACK_TRUNCATION_COUNT] = {
     [ONSTACK_TRUNCATED_NO_RULE] = "no_rule",
 };
 
+/* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
+   line, no backslash. Length 0: it is not UTF-8. */
+static bool status_is_plain(const char *character, size_t length) {
+  const unsigned char *byte = (const unsigned char *)character;
+  switch (length) {
+  case 0: return false;
+  case 1: return byte[0] >= 0x20 && byte[0] != 0x7f && byte[0] != '\\';
+  case 2: return byte[0] != 0xc2 || byte[1] >= 0xa0; /* U+0080 to U+009F */
+  default: return memcmp(byte, "\xe2\x80\xa8", 3) != 0 && memcmp(byte, "\xe2\x80\xa9", 3) != 0;
+  }
+}
+
+/* `out` has room for STATUS_ESCAPED times the length and a NUL. Returns what it is long. */
+static size_t status_escape(const char *text, size_t length, char *out) {
+  size_t used = 0;
+  for (size_t at = 0; at < length;) {
+    size_t step = onstack_profile_utf8_length(text + at, length - at);
+    if (status_is_plain(text + at, step)) {
+      memcpy(out + used, text + at, step);
+      used += step;
+      at += step;
+    } else {
+      used += (size_t)snprintf(out + used, STATUS_ESCAPED + 1, "\\%03o", (unsigned char)text[at++]);
+    }
+  }
+  out[used] = 0;
+  return used;
+}
+
 /* A visitor; non-zero ends the visit. */
 static int status_write_module(void *data, const onstack_module_stats *module) {
   status_file *file = data;
@@ -58,7 +90,9 @@ static int status_write_module(void *data, const onstack_module_stats *module) {
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++)
     if (status_reasons[i] && module->lost_by[i] > 0)
       used += snprintf(file->line + used, size - (size_t)used, " %s=%" PRIu64, status_reasons[i], module->lost_by[i]);
-  used += snprintf(file->line + used, size - (size_t)used, " path=%.*s\n", ONSTACK_OUTPUT_NAME, module->path);
+  used += snprintf(file->line + used, size - (size_t)used, " path=");
+  used += (int)status_escape(module->path, strnlen(module->path, ONSTACK_OUTPUT_NAME), file->line + used);
+  file->line[used++] = '\n';
   status_write_line(file, used);
   return 0;
 }

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Variables: ours, gperftools', and what is wrong with them."""
+import os
+import pathlib
 import re
+import shutil
+import tempfile
 
-from harness import PROGRAM, STATUS, about, case, check, equal, one_line, program
+from harness import OUT, PROGRAM, STATUS, Run, about, case, check, equal, one_line, program
 
 WORK = 0.3
 
@@ -101,3 +105,18 @@ def modules_that_lose_stacks_are_named():
         check(lines[0].startswith("onstack.module lost="), f"the lines: {lines}")
         ours = next(line for path, line in losses.items() if path.endswith("/program"))
         check(re.match(r"onstack\.module lost=(\d+) by_design=\1 path=/", ours), f"the line: {ours}")
+
+
+@case
+def paths_of_modules_forge_no_lines():
+    place = pathlib.Path(tempfile.mkdtemp(dir=OUT, prefix="case-"))
+    name = b"a\\b c\nonstack.module lost=7 path=x\x1b\x7f\xff\xc2\x85\xe2\x80\xa8\xc3\xa9"
+    written = rb"/a\134b c\012onstack.module lost=7 path=x\033\177\377\302\205\342\200\250" + b"\xc3\xa9"
+    host = os.path.join(os.fsencode(place), name)
+    shutil.copy(PROGRAM, host)
+    with Run(os.fsdecode(host), WORK, "exit", directory=place, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250",
+             ONSTACK_STATUS="status", ONSTACK_UNWINDER="pc_only") as run:
+        lines = (run.directory / "status").read_bytes().split(b"\n")[1:]
+        equal(lines.pop(), b"", "what stands behind the last line")
+        check(any(line.endswith(written) for line in lines), f"the lines: {lines}")
+        check(not any(line.startswith(b"onstack.module lost=7 path=x") for line in lines), f"a forged line: {lines}")
