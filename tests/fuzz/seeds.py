@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Seeds for the fuzz targets, out of this machine's own files: parts of real .eh_frame sections, a small object with the
-special functions of the Go toolchain's own binary, /proc/self/maps, a small ELF image; and samples, texts and variables
-made by hand.
+special functions of the Go toolchain's own binary, /proc/self/maps, a small ELF image; and samples, texts, variables and
+a heap with labels made by hand.
 
 Usage: seeds.py DIRECTORY     (makes DIRECTORY/<target>/*)
 What is not on the machine is left out and said.
@@ -177,8 +177,35 @@ def symbols(directory):
                         (b"\0main", 0x10, 1, 0x1300, 0x10)])
     note = struct.pack("<III", 4, 20, 3) + b"GNU\0" + bytes(range(20))
     for kind in (2, 11):
-        save(directory, "elf", elf([(".text", 1, 6, bytes(64), 0, 0), (".note", 7, 2, note, 0, 0),
-                                    (".symtab", kind, 0, rows, 4, 24), (".strtab", 3, 0, strings, 0, 0)]))
+        image = elf([(".text", 1, 6, bytes(64), 0, 0), (".note", 7, 2, note, 0, 0),
+                     (".symtab", kind, 0, rows, 4, 24), (".strtab", 3, 0, strings, 0, 0)])
+        save(directory, "elf", image)
+        for kept in b"\xff\xfe\x80":
+            save(directory, "symbols", bytes([kept]) + image)
+
+
+def labels(directory):
+    """The heap of fuzz_labels.c: g, m, the goroutine, its labels and their texts, one behind the other."""
+    heap, pairs = 0xC000000000, [(b"route", b"/a"), (b"empty", b""), (b"k" * 30, b"v" * 90)]
+    texts_at = 152 + 32 * len(pairs)
+    rows = texts = b""
+    for text in [part for pair in pairs for part in pair]:
+        rows += struct.pack("<QQ", heap + texts_at + len(texts), len(text))
+        texts += text
+    words = [heap + 32, 0, 0, 0, 0, heap + 64, 0, 0, 0, 0, heap + 96, 0, 0, 0, 0, heap + 128,
+             heap + 152, len(pairs), len(pairs)]
+    for room in (0, 8, 9, 16, 255):
+        for everywhere in (0, 1):
+            save(directory, "labels", bytes([room, everywhere]) + struct.pack("<19Q", *words) + rows + texts)
+
+
+def status(directory):
+    paths = [b"/usr/lib/libc.so.6", b"/a\nonstack.module lost=1 path=/b", b"/\\012", "/\u00e9\u2028\u0085\U0001f600".encode(),
+             b"/\xff\xc3", b""]
+    rows = [struct.pack("<BH", 1 + number, len(path)) + path for number, path in enumerate(paths)]
+    save(directory, "status", b"".join(rows))
+    save(directory, "status", b"".join(rows) * 5)
+    save(directory, "status", struct.pack("<BH", 255, 4200) + b"/a")
 
 
 def maps(directory):
@@ -231,7 +258,7 @@ def environment(directory):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for make in (cfi, go, symbols, maps, samples, packed, environment):
+    for make in (cfi, go, symbols, labels, status, maps, samples, packed, environment):
         make(sys.argv[1])
     save(sys.argv[1], "options", bytes(16))
     for seed in range(8):
