@@ -131,10 +131,11 @@ static uint64_t module_section_address(const module_entry *entry) {
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
 }
 
-/* What has to be read for a module's table: from .eh_frame to the end of its segment. 0: nothing there. */
+/* What has to be read for a module's table: from .eh_frame to the end of its segment. 0: nothing there. A header may lead
+   anywhere within 2 GiB; memory before the object is not its own. */
 static size_t module_section_size(const module_entry *entry, uint64_t *address) {
   *address = module_section_address(entry);
-  if (*address == 0 || *address >= entry->section_end) return 0;
+  if (*address < entry->module.base || *address >= entry->section_end) return 0;
   return entry->section_end - *address;
 }
 
