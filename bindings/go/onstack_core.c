@@ -12393,7 +12393,7 @@ static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names
 
 /* What grew by doubling is cut to what is used; as it was when that fails. */
 static void *symbol_fit(void *items, size_t bytes) {
-  void *fitted = bytes == 0 ? NULL : realloc(items, bytes);
+  void *fitted = realloc(items, bytes);
   return fitted == NULL ? items : fitted;
 }
 
@@ -12414,6 +12414,11 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
   symbol_take_names(&reader, &names);
   symbol_sort(&reader, symbol_compare_place);
   onstack_symbol_names_end(&names);
+  if (reader.count == 0) {
+    free(reader.entries);
+    free(names.text);
+    return;
+  }
   to->entries = symbol_fit(reader.entries, reader.count * sizeof(*reader.entries));
   to->count = reader.count;
   to->names = symbol_fit(names.text, names.used);
