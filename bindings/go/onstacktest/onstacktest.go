@@ -20,14 +20,17 @@
 //		}
 //	}
 //
+// A profile is written whole or not at all, to a file that its owner alone can read, in the place of a former one. Links,
+// devices and pipes are refused.
+//
 // Without the flags neither costs anything. `go test` links without a symbol table: keep names of native functions with
 // `go test -o bench.test -bench .`, which keeps it.
 package onstacktest
 
 import (
-	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +50,10 @@ func Run(m *testing.M) int {
 	flag.Parse()
 	if *profileFile == "" {
 		return m.Run()
+	}
+	if err := check(*profileFile); err != nil { // now, not when the benchmarks have run for an hour
+		fmt.Fprintln(os.Stderr, err)
+		return 2
 	}
 	p, err := onstack.Start(onstack.WithRate(*profileRate))
 	if err != nil {
@@ -71,11 +78,14 @@ func Profile(tb testing.TB, opts ...onstack.Option) {
 	if err := os.MkdirAll(*profileDir, 0o755); err != nil {
 		tb.Fatal(err)
 	}
+	file := filepath.Join(*profileDir, strings.ReplaceAll(tb.Name(), "/", "_")+".pb.gz")
+	if err := check(file); err != nil {
+		tb.Fatal(err)
+	}
 	p, err := onstack.Start(append([]onstack.Option{onstack.WithRate(*profileRate)}, opts...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	file := filepath.Join(*profileDir, strings.ReplaceAll(tb.Name(), "/", "_")+".pb.gz")
 	tb.Cleanup(func() {
 		if err := write(p, file); err != nil {
 			tb.Error(err)
@@ -89,10 +99,8 @@ func write(p *onstack.Profile, path string) error {
 	if err := p.Stop(); err != nil {
 		return err
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("onstacktest: %w", err)
-	}
-	_, err = p.WriteTo(file)
-	return errors.Join(err, file.Close())
+	return replace(path, func(file io.Writer) error {
+		_, err := p.WriteTo(file)
+		return err
+	})
 }

@@ -5,6 +5,7 @@
 package onstacktest_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,7 +54,15 @@ func TestFlags(t *testing.T) {
 }
 
 func TestProblemsAreTold(t *testing.T) {
+	dir := t.TempDir()
+	link, profiles := filepath.Join(dir, "link"), filepath.Join(dir, "profiles")
+	if err := errors.Join(os.Mkdir(profiles, 0o700), os.Symlink("victim", link),
+		os.Symlink("../victim", filepath.Join(profiles, "BenchmarkNative.pb.gz"))); err != nil {
+		t.Fatal(err)
+	}
 	for flags, want := range map[string]string{
+		"-onstack.profile=" + link:              "symbolic link",
+		"-onstack.dir=" + profiles:              "symbolic link",
 		"-onstack.profile=x -onstack.hz=0":      "WithRate(0)",
 		"-onstack.profile=/no/such/dir/p.pb.gz": "/no/such/dir",
 		"-onstack.dir=/proc/no":                 "/proc/no",
@@ -63,5 +72,8 @@ func TestProblemsAreTold(t *testing.T) {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v %s", flags, err, out)
 		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "victim")); err == nil {
+		t.Error("a link was followed")
 	}
 }
