@@ -35,7 +35,7 @@ func ExampleStart() {
 }
 
 func ExampleStartCPUProfile() {
-	var file bytes.Buffer // os.Create("cpu.pb.gz")
+	var file bytes.Buffer // a file, of mode 0600: a profile tells where the code lies
 	if err := onstack.StartCPUProfile(&file); err != nil {
 		fmt.Println(err)
 		return

@@ -54,7 +54,7 @@ func run(length time.Duration, path string) error {
 		return err
 	}
 	if path != "" {
-		if err := os.WriteFile(path, ours.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(path, ours.Bytes(), 0o600); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func run(w io.Writer, directory string, duration time.Duration, options []onstac
 		return err
 	}
 	for name, content := range both.files {
-		if err := os.WriteFile(filepath.Join(directory, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
 			return err
 		}
 	}
