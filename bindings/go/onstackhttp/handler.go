@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
@@ -16,59 +18,93 @@ import (
 // defaultDuration is what net/http/pprof profiles without ?seconds.
 const defaultDuration = 30 * time.Second
 
-// maxDuration keeps a mistyped request from profiling for ever.
-const maxDuration = time.Hour
+// Handler is NewHandler with the defaults; opts are HandlerOptions.Profile.
+func Handler(opts ...onstack.Option) http.Handler {
+	h, _ := NewHandler(HandlerOptions{Profile: opts}) // nothing is wrong with the defaults
+	return h
+}
 
-// Handler returns a handler that profiles the process for a while and answers with gzip-compressed pprof. The query's
+// NewHandler returns a handler that profiles the process for a while and answers with gzip-compressed pprof. The query's
 // parameters are
 //
-//	seconds  how long, a decimal number up to 3600; default 30
-//	hz       samples per second of the clock, 1 to 10000; default 99, or what opts say
-//	clock    "cpu" or "wall" (real time: what waits is seen too); default cpu, or what opts say
+//	seconds  how long, a decimal number up to MaxDuration; default 30
+//	hz       samples per second of the clock, 1 to MaxRate; default 99, or what Profile says
+//	clock    "cpu" or "wall" (real time: what waits is seen too); default cpu, or what Profile says
 //
-// Requests are profiled side by side, each by its own session; when all of them are in use the answer is 503 with
-// Retry-After. Bad values, and more seconds than the server's WriteTimeout lets it answer, are answered with 400 and a
-// text. A client that goes away ends its profile at once. `opts` apply to each profile.
-func Handler(opts ...onstack.Option) http.Handler {
-	opts = append([]onstack.Option(nil), opts...)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", http.MethodGet)
-			http.Error(w, "onstack: use GET", http.StatusMethodNotAllowed)
-			return
+// Requests are profiled side by side, each by its own session. Beyond MaxConcurrent of them the answer is 429, and where
+// the process itself uses all sessions 503, both with Retry-After. Bad values, and more seconds than the server's
+// WriteTimeout lets it answer, are answered with 400 and a text. A client that goes away ends its profile at once.
+//
+// Errors: onstack.ErrOptions with the name of the option.
+func NewHandler(options HandlerOptions) (http.Handler, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	return &handler{options}, nil
+}
+
+type handler struct{ HandlerOptions }
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		http.Error(w, "onstack: use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	request, err := h.parse(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !enter(int64(h.MaxConcurrent)) {
+		retryLater(w)
+		http.Error(w, fmt.Sprintf("onstack: %d profiles are being taken over HTTP already: ask again when they are done, or "+
+			"raise HandlerOptions.MaxConcurrent", h.MaxConcurrent), http.StatusTooManyRequests)
+		return
+	}
+	defer answering.Add(-1)
+	h.serve(w, r, request)
+}
+
+// answering is how many requests have a profile, of all handlers: they share the process's sessions. A profile that a slow
+// client still reads counts, as it takes memory.
+var answering atomic.Int64
+
+func enter(most int64) bool {
+	for {
+		now := answering.Load()
+		if now >= most {
+			return false
 		}
-		request, err := parse(r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+		if answering.CompareAndSwap(now, now+1) {
+			return true
 		}
-		serve(w, r, request, opts)
-	})
+	}
 }
 
 // profileRequest is what a query asks for.
 type profileRequest struct {
 	duration time.Duration
-	options  []onstack.Option // beside the handler's
+	options  []onstack.Option // after the handler's
 }
 
-func parse(r *http.Request) (profileRequest, error) {
-	request := profileRequest{duration: defaultDuration}
+func (h *handler) parse(r *http.Request) (profileRequest, error) {
+	request := profileRequest{duration: min(defaultDuration, h.MaxDuration)}
 	query := r.URL.Query()
 	if text := query.Get("seconds"); text != "" {
 		seconds, err := strconv.ParseFloat(text, 64)
 		// Written so that not-a-number fails too.
-		if err != nil || !(seconds > 0 && seconds <= maxDuration.Seconds()) {
-			return request, fmt.Errorf("onstack: seconds=%q: give a number above 0 and up to %.0f", text,
-				maxDuration.Seconds())
+		if err != nil || !(seconds > 0 && seconds <= h.MaxDuration.Seconds()) {
+			return request, fmt.Errorf("onstack: seconds=%q: give a number above 0 and up to %v, HandlerOptions.MaxDuration", text,
+				h.MaxDuration.Seconds())
 		}
 		request.duration = time.Duration(seconds * float64(time.Second))
 	}
 	if text := query.Get("hz"); text != "" {
 		hz, err := strconv.Atoi(text)
-		if err != nil {
-			return request, fmt.Errorf("onstack: hz=%q: give a whole number from 1 to 10000", text)
+		if err != nil || hz < 1 || hz > h.MaxRate {
+			return request, fmt.Errorf("onstack: hz=%q: give a whole number from 1 to %d, HandlerOptions.MaxRate", text, h.MaxRate)
 		}
 		request.options = append(request.options, onstack.WithRate(hz))
 	}
@@ -95,8 +131,8 @@ func writeTimeout(r *http.Request) time.Duration {
 	return server.WriteTimeout
 }
 
-func serve(w http.ResponseWriter, r *http.Request, request profileRequest, opts []onstack.Option) {
-	profile, err := onstack.Collect(r.Context(), request.duration, append(opts[:len(opts):len(opts)], request.options...)...)
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, request profileRequest) {
+	profile, err := onstack.Collect(r.Context(), request.duration, slices.Concat(h.Profile, request.options)...)
 	if r.Context().Err() != nil {
 		return // the client has gone, and there is nobody to tell
 	}
@@ -117,12 +153,17 @@ func serve(w http.ResponseWriter, r *http.Request, request profileRequest, opts 
 	_, _ = w.Write(body.Bytes())
 }
 
+// retryLater names the time after which most profiles that run now will be over.
+func retryLater(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(defaultDuration.Seconds())))
+}
+
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	switch {
 	case errors.Is(err, onstack.ErrSessions):
 		status = http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", strconv.Itoa(int(defaultDuration.Seconds())))
+		retryLater(w)
 	case errors.Is(err, onstack.ErrUnsupported):
 		status = http.StatusNotImplemented
 	case errors.Is(err, onstack.ErrFrequency), errors.Is(err, onstack.ErrOptions):

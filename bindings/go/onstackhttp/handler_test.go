@@ -5,7 +5,6 @@
 package onstackhttp
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +24,12 @@ const maxSessions = 8
 
 func serveOn(t *testing.T, writeTimeout time.Duration, opts ...onstack.Option) string {
 	t.Helper()
-	server := httptest.NewUnstartedServer(Handler(opts...))
+	return serveBy(t, writeTimeout, Handler(opts...))
+}
+
+func serveBy(t *testing.T, writeTimeout time.Duration, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
 	server.Config.WriteTimeout = writeTimeout
 	server.Start()
 	t.Cleanup(server.Close)
@@ -93,15 +97,16 @@ func TestBadRequests(t *testing.T) {
 		"?seconds=-1":        "number above 0",
 		"?seconds=NaN":       "number above 0",
 		"?seconds=1e300":     "number above 0",
-		"?seconds=1&hz=0":    "WithRate(0)",
-		"?seconds=1&hz=-5":   "WithRate(-5)",
+		"?seconds=301":       "number above 0 and up to 300, HandlerOptions.MaxDuration",
+		"?seconds=1&hz=0":    "whole number from 1",
+		"?seconds=1&hz=-5":   "whole number from 1",
 		"?seconds=1&hz=99.5": "whole number",
 		"?seconds=1&hz=x":    "whole number",
 		"?seconds=1&clock=x": "cpu or wall",
-		// The core's own limit, and the two ways of asking for more than WriteTimeout allows.
-		"?seconds=1&hz=10001": "start",
-		"?seconds=2":          "WriteTimeout of 2s",
-		"":                    "30s is more than",
+		"?seconds=1&hz=1001": "from 1 to 1000, HandlerOptions.MaxRate",
+		// The two ways of asking for more than WriteTimeout allows.
+		"?seconds=2": "WriteTimeout of 2s",
+		"":           "30s is more than",
 	} {
 		begun := time.Now()
 		response, body := get(t, url+query)
@@ -126,7 +131,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	request, err := parse(httptest.NewRequest(http.MethodGet, "/", nil))
+	request, err := Handler().(*handler).parse(httptest.NewRequest(http.MethodGet, "/", nil))
 	if err != nil || request.duration != 30*time.Second || len(request.options) != 0 {
 		t.Errorf("%+v %v", request, err)
 	}
@@ -208,37 +213,4 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 			t.Fatal(what)
 		}
 	}
-}
-
-func TestNineClientsAndCancel(t *testing.T) {
-	url := serveOn(t, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, maxSessions)
-	for range maxSessions {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?seconds=60", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			response, err := http.DefaultClient.Do(request)
-			if err == nil {
-				response.Body.Close()
-			}
-			ended <- err
-		}()
-	}
-	waitFor(t, "eight clients do not take all sessions", func() bool { return running() == maxSessions })
-	response, body := get(t, url+"?seconds=1")
-	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" ||
-		!strings.Contains(body, "onstack: ") {
-		t.Errorf("the ninth client: %s %q", response.Status, body)
-	}
-	cancel()
-	for range maxSessions {
-		if err := <-ended; err == nil {
-			t.Error("a cancelled client got an answer")
-		}
-	}
-	waitFor(t, "sessions of clients that went away still run", func() bool { return running() == 0 })
 }

@@ -17,7 +17,11 @@ import (
 //
 // It is a wrapper since net/http/pprof has taken that path in http.DefaultServeMux, which refuses it to a second.
 func OverPprof(next http.Handler, opts ...onstack.Option) http.Handler {
-	ours := Handler(opts...)
+	return OverPprofBy(next, Handler(opts...))
+}
+
+// OverPprofBy is OverPprof with a handler of NewHandler, which has limits of its own.
+func OverPprofBy(next, ours http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/debug/pprof/profile" || r.URL.Path == "/debug/pprof/onstack" {
 			ours.ServeHTTP(w, r)

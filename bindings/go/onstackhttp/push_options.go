@@ -122,7 +122,11 @@ func (o *PushOptions) complete() error {
 }
 
 func badPushOption(name, format string, args ...any) error {
-	return fmt.Errorf("onstack: PushOptions.%s: %s: %w", name, fmt.Sprintf(format, args...), onstack.ErrOptions)
+	return badOption("PushOptions."+name, format, args...)
+}
+
+func badOption(name, format string, args ...any) error {
+	return fmt.Errorf("onstack: %s: %s: %w", name, fmt.Sprintf(format, args...), onstack.ErrOptions)
 }
 
 func logPushEvent(e PushEvent) {
