@@ -25,10 +25,10 @@ import (
 //		log.Print(onstackhttp.Push(ctx, onstackhttp.PushOptions{URL: "http://pyroscope:4040", Service: "shop"}))
 //	}()
 //
-// Each tick is in exactly one profile. While the server is away profiles wait, MaxWaiting of them; then the oldest goes.
-// Connection errors, 429 and 5xx are tried again, later each time and no sooner than Retry-After says; what else is
-// refused counts as failed. A request whose answer is lost is repeated, so that a server may get a profile twice.
-// Nothing is lost silently: see PushOptions.Report, and Pusher.Stats for the numbers.
+// Each tick is in exactly one profile. While the server is away profiles wait, MaxWaiting of them and no more than
+// MaxWaitingBytes; then the oldest go. Connection errors, 429 and 5xx are tried again, later each time and no sooner than
+// Retry-After says; what else is refused counts as failed. A request whose answer is lost is repeated, so that a server
+// may get a profile twice. Nothing is lost silently: see PushOptions.Report, and Pusher.Stats for the numbers.
 //
 // The profile is a session like others: it disturbs no Handler, no runtime/pprof and no second Push. When ctx ends the
 // profile so far is sent too, as far as FlushTimeout lets it; then no goroutine, timer or signal of it is left.
@@ -76,7 +76,7 @@ func NewPusher(options PushOptions) (*Pusher, error) {
 	}
 	p := &Pusher{
 		target:   target,
-		queue:    newPushQueue(options.MaxWaiting),
+		queue:    newPushQueue(options.MaxWaiting, options.MaxWaitingBytes),
 		interval: options.Interval,
 		flush:    options.FlushTimeout,
 		least:    leastBackoff,
@@ -164,9 +164,19 @@ func (p *Pusher) take(source pushSource) {
 		p.queue.nothing()
 		return
 	}
-	if p.queue.add(item) {
-		p.tell(PushDropped, 0, fmt.Errorf("onstack: push: the server at %s is too slow or away, and MaxWaiting is %d: "+
-			"the oldest profile goes", p.target, p.queue.limit))
+	p.put(item)
+}
+
+// put tells of each profile that has to go.
+func (p *Pusher) put(item *pushProfile) {
+	err := fmt.Errorf("onstack: push: the server at %s is too slow or away, MaxWaiting is %d and MaxWaitingBytes %d: the oldest "+
+		"profile goes", p.target, p.queue.limit, p.queue.bytes)
+	if item.held() > p.queue.bytes {
+		err = fmt.Errorf("onstack: push: a profile of %d bytes goes, as MaxWaitingBytes is %d: raise that, or make profiles smaller "+
+			"by a shorter Interval or onstack.WithMaxStacks", item.held(), p.queue.bytes)
+	}
+	for range p.queue.add(item) {
+		p.tell(PushDropped, 0, err)
 	}
 }
 

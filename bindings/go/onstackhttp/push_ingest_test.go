@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -29,6 +30,7 @@ const pushPatience = time.Minute
 type numbered struct {
 	taken   atomic.Int64
 	fails   bool
+	padding int // bytes that cannot be compressed
 	stopped atomic.Bool
 }
 
@@ -45,6 +47,11 @@ func (n *numbered) TakeTo(w io.Writer) (int64, error) {
 		Function:   []*profile.Function{function},
 		TimeNanos:  time.Now().UnixNano(),
 	}
+	padding := make([]byte, n.padding)
+	for i := range padding {
+		padding[i] = byte(rand.N(256))
+	}
+	p.Comments = []string{string(padding)}
 	return 0, p.Write(w)
 }
 

@@ -3,6 +3,7 @@
 package onstackhttp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,10 +15,11 @@ import (
 
 // What PushOptions mean by zero.
 const (
-	defaultInterval     = 15 * time.Second
-	defaultTimeout      = 10 * time.Second
-	defaultFlushTimeout = 5 * time.Second
-	defaultMaxWaiting   = 20
+	defaultInterval        = 15 * time.Second
+	defaultTimeout         = 10 * time.Second
+	defaultFlushTimeout    = 5 * time.Second
+	defaultMaxWaiting      = 20
+	defaultMaxWaitingBytes = 64 << 20
 )
 
 // PushOptions say what is sent, and where. URL and Service are needed.
@@ -36,6 +38,9 @@ type PushOptions struct {
 	Timeout      time.Duration // of a request; 0: 10 s
 	FlushTimeout time.Duration // for what waits when ctx has ended and the last profile is made; 0: 5 s
 	MaxWaiting   int           // profiles that wait, besides the one that is being sent; 0: 20
+
+	// MaxWaitingBytes is how many bytes these hold, compressed, and the largest profile that is sent at all; 0: 64 MiB.
+	MaxWaitingBytes int
 
 	// Client sends the requests, for a certificate or a proxy of one's own; nil: one with a transport of its own.
 	// Redirections are not followed: net/http makes a GET of a redirected POST, and leaves Authorization out on another host.
@@ -109,11 +114,18 @@ func (o *PushOptions) complete() error {
 			return badPushOption(duration.name, "%v: give %v or more, or 0 for %v", *duration.value, duration.least, duration.zero)
 		}
 	}
-	if o.MaxWaiting < 0 {
-		return badPushOption("MaxWaiting", "%d: give a number from 1 on, or 0 for %d", o.MaxWaiting, defaultMaxWaiting)
-	}
-	if o.MaxWaiting == 0 {
-		o.MaxWaiting = defaultMaxWaiting
+	for _, number := range []struct {
+		name  string
+		value *int
+		zero  int
+	}{
+		{"MaxWaiting", &o.MaxWaiting, defaultMaxWaiting},
+		{"MaxWaitingBytes", &o.MaxWaitingBytes, defaultMaxWaitingBytes},
+	} {
+		if *number.value < 0 {
+			return badPushOption(number.name, "%d: give a number from 1 on, or 0 for %d", *number.value, number.zero)
+		}
+		*number.value = cmp.Or(*number.value, number.zero)
 	}
 	if o.Report == nil {
 		o.Report = logPushEvent

@@ -42,6 +42,7 @@ func TestPushOptionsThatAreWrong(t *testing.T) {
 		"timeout":             {func(o *PushOptions) { o.Timeout = -1 }, "Timeout"},
 		"flush timeout":       {func(o *PushOptions) { o.FlushTimeout = -1 }, "FlushTimeout"},
 		"waiting":             {func(o *PushOptions) { o.MaxWaiting = -1 }, "MaxWaiting"},
+		"waiting bytes":       {func(o *PushOptions) { o.MaxWaitingBytes = -1 }, "MaxWaitingBytes: -1: give a number from 1 on, or 0 for 67108864"},
 		"rate":                {func(o *PushOptions) { o.Profile = []onstack.Option{onstack.WithRate(0)} }, "WithRate(0)"},
 	} {
 		options := PushOptions{URL: "http://localhost:1", Service: "test"}

@@ -19,6 +19,12 @@ type pushProfile struct {
 	from, until time.Time
 }
 
+// held is how many bytes are in memory, used or not.
+func (p *pushProfile) held() int { return cap(p.form) }
+
+// mostFormBytes is more than the form adds to a profile.
+const mostFormBytes = 512
+
 // newPushProfile is nil for a profile without samples.
 func newPushProfile(gzipped []byte) (*pushProfile, error) {
 	parsed, err := profile.ParseData(gzipped)
@@ -43,6 +49,7 @@ func newPushProfile(gzipped []byte) (*pushProfile, error) {
 // formOf makes the body as Pyroscope's own libraries send it.
 func formOf(gzipped []byte) (form []byte, contentType string, err error) {
 	var out bytes.Buffer
+	out.Grow(len(gzipped) + mostFormBytes) // a buffer that grows by itself may hold twice as much
 	writer := multipart.NewWriter(&out)
 	part, err := writer.CreateFormFile("profile", "profile.pprof")
 	if err != nil {

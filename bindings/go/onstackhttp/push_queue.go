@@ -11,36 +11,57 @@ import (
 // pushQueue holds the profiles that wait and keeps the books: a profile is always in exactly one of PushStats' numbers.
 // One goroutine adds, one takes.
 type pushQueue struct {
-	limit   int
+	limit   int           // of profiles
+	bytes   int           // that they may hold
 	changed chan struct{} // has room for one: something was added, or the queue was closed
 
 	mu      sync.Mutex
 	waiting []*pushProfile // oldest first
+	held    int            // bytes of these
 	closed  bool
 	stats   PushStats
 }
 
-func newPushQueue(limit int) *pushQueue {
-	return &pushQueue{limit: limit, changed: make(chan struct{}, 1)}
+func newPushQueue(limit, bytes int) *pushQueue {
+	return &pushQueue{limit: limit, bytes: bytes, changed: make(chan struct{}, 1)}
 }
 
-// add says whether the oldest had to go.
-func (q *pushQueue) add(item *pushProfile) (dropped bool) {
+// add says how many of the oldest had to go. A profile that is too large by itself goes at once, for no others would make
+// room for it.
+func (q *pushQueue) add(item *pushProfile) (dropped int) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.stats.Taken++
+	if item.held() > q.bytes {
+		q.stats.Dropped++
+		return 1
+	}
 	q.stats.Waiting++
-	q.waiting = append(q.waiting, item)
-	if dropped = len(q.waiting) > q.limit; dropped {
+	for ; !q.hasRoom(item); dropped++ {
 		q.dropFirst()
 	}
-	q.mu.Unlock()
+	q.waiting = append(q.waiting, item)
+	q.held += item.held()
 	q.wake()
 	return dropped
 }
 
+// hasRoom needs mu.
+func (q *pushQueue) hasRoom(item *pushProfile) bool {
+	return len(q.waiting) < q.limit && item.held() <= q.bytes-q.held
+}
+
+// takeFirst needs mu.
+func (q *pushQueue) takeFirst() *pushProfile {
+	item := q.waiting[0]
+	q.held -= item.held()
+	q.waiting = slices.Delete(q.waiting, 0, 1) // clears the slot, or the array would keep the bytes alive
+	return item
+}
+
 // dropFirst needs mu.
 func (q *pushQueue) dropFirst() {
-	q.waiting = slices.Delete(q.waiting, 0, 1) // clears the slot, or the array would keep the bytes alive
+	q.takeFirst()
 	q.stats.Waiting--
 	q.stats.Dropped++
 }
@@ -66,8 +87,7 @@ func (q *pushQueue) take(ctx context.Context) *pushProfile {
 	for {
 		q.mu.Lock()
 		if ctx.Err() == nil && len(q.waiting) > 0 {
-			item := q.waiting[0]
-			q.waiting = slices.Delete(q.waiting, 0, 1)
+			item := q.takeFirst()
 			q.mu.Unlock()
 			return item
 		}
@@ -101,13 +121,15 @@ func (q *pushQueue) failed() {
 func (q *pushQueue) putBack(item *pushProfile) (kept bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = slices.Insert(q.waiting, 0, item)
-	if kept = len(q.waiting) <= q.limit; kept {
-		q.stats.Retries++
-	} else {
-		q.dropFirst()
+	if !q.hasRoom(item) {
+		q.stats.Waiting--
+		q.stats.Dropped++
+		return false
 	}
-	return kept
+	q.waiting = slices.Insert(q.waiting, 0, item)
+	q.held += item.held()
+	q.stats.Retries++
+	return true
 }
 
 // abandon drops the oldest, once nobody sends any more; false: none is left.

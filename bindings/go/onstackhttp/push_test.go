@@ -148,6 +148,53 @@ func TestPushMemoryIsBounded(t *testing.T) {
 	}
 }
 
+func TestPushBytesAreBounded(t *testing.T) {
+	var away atomic.Bool
+	away.Store(true)
+	server := newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return away.Load()
+	})
+	const limit, each = 300 << 10, 64 << 10
+	p := push(t, server.URL, func(p *Pusher) {
+		p.queue.bytes = limit
+		p.start = func() (pushSource, error) { return &numbered{padding: each}, nil }
+	})
+	p.source.stopped.Store(true) // it is another
+	eventually(t, "nothing is dropped", func() bool {
+		p.queue.mu.Lock()
+		defer p.queue.mu.Unlock()
+		held := 0
+		for _, item := range p.queue.waiting {
+			held += cap(item.form)
+		}
+		if held > limit || held != p.queue.held {
+			t.Fatalf("%d bytes wait, %d are counted, of %d", held, p.queue.held, limit)
+		}
+		return p.queue.stats.Dropped >= 10
+	})
+	away.Store(false)
+	eventually(t, "nothing arrives after the outage", func() bool { return p.Stats().Sent >= 5 })
+	p.end()
+	if numbers := server.numbers(); numbers[0] < 5 {
+		t.Errorf("not the oldest went: %v", numbers)
+	}
+	if p.count(PushDropped, "MaxWaitingBytes 307200: the oldest") == 0 {
+		t.Error("nobody was told why")
+	}
+}
+
+func TestPushProfileThatIsTooLarge(t *testing.T) {
+	server := newIngest(t, nil)
+	p := push(t, server.URL, func(p *Pusher) { p.queue.bytes = 100 })
+	eventually(t, "not told", func() bool { return p.count(PushDropped, "MaxWaitingBytes is 100: raise that") > 2 })
+	if s := p.end(); s.Sent != 0 || s.Dropped != s.Taken {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Whatever the server does, profiles arrive in order, each that counts as sent is there, and the books close.
 func TestPushServerOfMoods(t *testing.T) {
 	var kept atomic.Uint64 // accepted, with an answer that was lost
