@@ -25,13 +25,28 @@ type module struct {
 	addresses            []uint64
 }
 
-// mapped returns the modules that hold some of the addresses.
+// mapped returns the modules of this process that hold some of the addresses.
 func mapped(addresses []uint64) []*module {
 	text, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return nil
 	}
 	defer text.Close()
+	modules := readMaps(text, addresses)
+	// The memory is read through the kernel: a library may be unmapped meanwhile.
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return modules
+	}
+	defer memory.Close()
+	for _, m := range modules {
+		m.readImage(memory)
+	}
+	return modules
+}
+
+// readMaps returns the modules in the kernel's list of mappings that hold some of the addresses.
+func readMaps(text io.Reader, addresses []uint64) []*module {
 	addresses = slices.Sorted(slices.Values(addresses))
 	var modules []*module
 	images := map[string]uint64{}
@@ -51,21 +66,14 @@ func mapped(addresses []uint64) []*module {
 		first, _ := slices.BinarySearch(addresses, m.start)
 		end, _ := slices.BinarySearch(addresses, m.limit)
 		if m.addresses = addresses[first:end]; strings.Contains(mode, "x") && end > first && m.image != 0 {
-			m.readImage()
 			modules = append(modules, &m)
 		}
 	}
 	return modules
 }
 
-// readImage takes segments and build id from the image in memory, so that they fit the code that ran. The memory is
-// read through the kernel: a library may be unmapped meanwhile.
-func (m *module) readImage() {
-	memory, err := os.Open("/proc/self/mem")
-	if err != nil {
-		return
-	}
-	defer memory.Close()
+// readImage takes segments and build id from the image in memory, so that they fit the code that ran.
+func (m *module) readImage(memory io.ReaderAt) {
 	image := io.NewSectionReader(memory, int64(m.image), 1<<40)
 	var header elf.Header64
 	if binary.Read(image, binary.LittleEndian, &header) != nil || string(header.Ident[:4]) != elf.ELFMAG {
