@@ -71,7 +71,7 @@ func FuzzBuildID(f *testing.F) {
 	f.Add(append([]byte("\x01\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00b\x00\x00\x00"), note...))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\x03\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, notes []byte) {
-		if id := buildID(notes); len(id) > len(notes)-16 && id != nil {
+		if id := buildID(notes); id != nil && (len(id) == 0 || len(id) > len(notes)-16) {
 			t.Fatalf("%d bytes of id in %d of notes", len(id), len(notes))
 		}
 	})

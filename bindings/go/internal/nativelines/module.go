@@ -98,7 +98,7 @@ func (m *module) readImage(memory io.ReaderAt) {
 	}
 }
 
-// buildID is the GNU build id among notes, or nil.
+// buildID is the GNU build id among notes, or nil. One of no bytes is none: all files that have it would be the same.
 func buildID(notes []byte) []byte {
 	align := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
 	for len(notes) >= 12 {
@@ -108,7 +108,7 @@ func buildID(notes []byte) []byte {
 		if uint64(len(notes)) < end {
 			return nil
 		}
-		if kind == 3 && string(notes[12:12+nameBytes]) == "GNU\x00" {
+		if kind == 3 && bytes > 0 && string(notes[12:12+nameBytes]) == "GNU\x00" {
 			at := 12 + align(nameBytes)
 			return slices.Clone(notes[at : at+uint64(bytes)])
 		}
