@@ -64,7 +64,7 @@ func readMaps(text io.Reader, addresses []uint64) []*module {
 		}
 		m.image = images[m.path]
 		first, _ := slices.BinarySearch(addresses, m.start)
-		end, _ := slices.BinarySearch(addresses, m.limit)
+		end, _ := slices.BinarySearch(addresses, max(m.start, m.limit))
 		if m.addresses = addresses[first:end]; strings.Contains(mode, "x") && end > first && m.image != 0 {
 			modules = append(modules, &m)
 		}
