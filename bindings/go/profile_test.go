@@ -34,6 +34,10 @@ func TestGoStackHasInlinedFunctions(t *testing.T) {
 	_, p := take(t, func() { testburn.Go(time.Second) })
 	inlined := func(s *profile.Sample) bool {
 		lines := s.Location[0].Line
+		// A tick that comes with the scheduler's own signal, as a quarter do beside thirty busy processes, has that on top.
+		if len(s.Location) > 1 && len(lines) == 1 && lines[0].Function.Name == "runtime.asyncPreempt" {
+			lines = s.Location[1].Line
+		}
 		return len(lines) == 2 && strings.HasSuffix(lines[0].Function.Name, "testburn.goInlined") &&
 			strings.HasSuffix(lines[1].Function.Name, "testburn.Go") &&
 			lines[0].Line > lines[0].Function.StartLine && lines[0].Function.StartLine > 0 &&
