@@ -12,5 +12,6 @@
 // Push profiles without a pause and sends the profiles to Pyroscope.
 //
 // A profile names the program's functions and files and costs CPU time: serve it where you would serve net/http/pprof,
-// which is not the public side. The package registers nothing by itself.
+// which is not the public side. HandlerOptions bound what requests may take; the defaults leave half of the process's
+// sessions to the process. The package registers nothing by itself.
 package onstackhttp
