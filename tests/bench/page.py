@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 
-from sections import AIMS, CAPTIONS, LESS, MORE, NEUTRAL, ONE, OURS, SECTIONS
+from sections import AIMS, CAPTIONS, LESS, MORE, NEUTRAL, ONE, OURS, RIVALS, SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "BENCHMARKS.md"
@@ -69,23 +69,33 @@ def is_ahead(column, theirs, ours):
     return theirs < ours / SAME if ours > 0 else theirs < ours
 
 
+def pairs(figures, column):
+    """Each neighbour that is measured, its record and ours in the same program."""
+    for subject in CAPTIONS:
+        theirs = figures.find(column, subject)
+        ours = figures.find(column, RIVALS.get(subject, "onstack-rules"))
+        if theirs and ours and subject not in OURS and subject not in NEUTRAL:
+            yield subject, theirs, ours
+
+
+def ahead(figures, column):
+    """Who is ahead of onstack, in words."""
+    found = []
+    for subject, theirs, ours in pairs(figures, column):
+        if is_ahead(column, theirs["median"], ours["median"]):
+            unsure = "" if are_apart(theirs, ours) else " (the spreads overlap)"
+            found.append(CAPTIONS[subject] + times(column, theirs["median"], ours["median"]) + unsure)
+    return found
+
+
 def losses(figures, columns):
-    """Who is ahead of our default, column by column: losses are said like wins."""
+    """Who is ahead, column by column: losses are said like wins."""
     lines = []
     for column in columns:
-        ours = figures.find(column, "onstack-rules")
-        if not ours or not column.better:
+        if not column.better or not any(pairs(figures, column)):
             continue
-        ahead = []
-        for subject in CAPTIONS:
-            theirs = figures.find(column, subject)
-            if not theirs or subject in OURS or subject in NEUTRAL:
-                continue
-            if is_ahead(column, theirs["median"], ours["median"]):
-                unsure = "" if are_apart(theirs, ours) else " (the spreads overlap)"
-                ahead.append(CAPTIONS[subject] + times(column, theirs["median"], ours["median"]) + unsure)
-        found = "ahead of onstack: " + ", ".join(ahead) if ahead else "nobody is ahead of onstack"
-        lines.append(f"- {column.title}: {found}")
+        found = ", ".join(ahead(figures, column))
+        lines.append(f"- {column.title}: " + (f"ahead of onstack: {found}" if found else "nobody is ahead of onstack"))
     return lines
 
 

@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 
 BASELINE = "onstack-rules"  # ratios are against this subject, our default
-BASELINES = {"tables": "rows4"}  # except in these families
+BASELINES = {"tables": "rows4", "finished-profile": "go-onstack"}  # except in these families
+RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these subjects, whose work is another
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Case:
 
 
 WALKS = ("handler-cost", "handler-cold", "exact")
+IN_GO = ("weights", "short-threads", "overhead", "memory", "start-stop", "finished-profile")
 
 SUBJECTS = (
     Subject("onstack-rules", "onstack", "rules"),
@@ -51,10 +53,12 @@ SUBJECTS = (
     Subject("libunwind-context", "libunwind", "context", WALKS),
     Subject("libunwind-backtrace", "libunwind", "backtrace", WALKS),
     Subject("libgcc", "libgcc", "-", WALKS),
-    Subject("go-pprof", "go-host", "pprof", ("weights",)),
     # Known quantities: a handler that spins for 1 us, and a bare ITIMER_PROF counter.
     Subject("reference-1us", "reference", "spin", ("handler-cost",)),
     Subject("reference-itimer", "reference", "counter", ("memory", "weights", "short-threads", "start-stop", "overhead")),
+    # Profilers for Go, in the same Go program.
+    Subject("go-onstack", "goprofilers", "onstack", IN_GO),
+    Subject("go-pprof", "goprofilers", "pprof", IN_GO),
     # onstack under Go.
     Subject("go-host", "go-host", "rules", ("go-native",)),
     Subject("go-wasmtime", "go-wasmtime", "rules", ("go-wasmtime",)),
@@ -65,7 +69,7 @@ SUBJECTS = (
     Subject("rows8-chunked", "tables", "rows8-chunked", ("tables",)),
 )
 # Families that only the subjects take part in which name them.
-CLOSED = ("go-native", "go-wasmtime", "tables")
+CLOSED = ("go-native", "go-wasmtime", "tables", "finished-profile")
 
 
 def _handler_cost(depth):
@@ -119,6 +123,7 @@ CASES = (
     _overhead(250, 1.5),
     _start_stop(1),
     _start_stop(64),
+    Case("finished-profile", (("finished-profile", "hz=250"),), 4, 1),
     Case("displacement", (("displacement", "repeats=100", "hz=100"),), 0, None, ("onstack-rules",)),
     Case("coexist", (("coexist",),), 0, None, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp", "gperftools"), "coexist-"),
     Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp"), "flame-"),
@@ -161,5 +166,5 @@ def program_of(subject, case):
     return case.program + subject.program
 
 
-def baseline(case_name):
-    return BASELINES.get(case_name.split("/")[0], BASELINE)
+def baseline(case_name, subject_name=""):
+    return RIVALS.get(subject_name) or BASELINES.get(case_name.split("/")[0], BASELINE)

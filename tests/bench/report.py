@@ -42,7 +42,7 @@ class Figures:
         None where there is nothing to divide by.
         """
         subjects = self._values[case, metric]
-        base = subjects.get(baseline(case), {})
+        base = subjects.get(baseline(case, subject), {})
         pairs = [value / base[n] for n, value in subjects[subject].items() if base.get(n, 0) > 0]
         return median(pairs) if pairs else None
 

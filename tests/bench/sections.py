@@ -17,7 +17,8 @@ CAPTIONS = {
     "libunwind-context": "libunwind, bare: `unw_step`",
     "libunwind-backtrace": "libunwind, bare: `unw_backtrace`",
     "libgcc": "libgcc, bare: `_Unwind_Backtrace`",
-    "go-pprof": "Go's runtime/pprof",
+    "go-onstack": "onstack, in a Go program",
+    "go-pprof": "Go's runtime/pprof, in a Go program",
     "reference-1us": "*a handler that spins for 1 us*",
     "reference-itimer": "*a bare ITIMER_PROF counter*",
     "go-host": "**onstack** under Go",
@@ -27,7 +28,9 @@ CAPTIONS = {
     "rows8": "8 bytes, one search",
     "rows8-chunked": "8 bytes, index of each 64 KiB",
 }
-OURS = ("onstack-rules", "onstack-fp", "onstack-pc-only", "onstack-libunwind", "go-host", "go-wasmtime")
+OURS = ("onstack-rules", "onstack-fp", "onstack-pc-only", "onstack-libunwind", "go-onstack", "go-host", "go-wasmtime")
+# Whose work is another: they are compared with ours in the same program.
+RIVALS = {"go-pprof": "go-onstack"}
 # No profilers, or layouts of the same table: nothing to be ahead of.
 NEUTRAL = ("reference-1us", "reference-itimer", "rows4", "rows4-coarse", "rows8", "rows8-chunked")
 
@@ -156,6 +159,16 @@ SECTIONS = (
         reasons="pprof-rs has read the debug information when its guard was built (see *first start* and *after start* under Start "
         "and stop, Memory) and keeps it; onstack reads it when a report is made, and gives it back. It also names more: its "
         "stacks are whole. Planned: to keep the index of units between the reports of one process.",
+    ),
+    Section(
+        "From stop to a finished profile",
+        "A Go program (regular expressions), 4 s of CPU time at 250 Hz: from the call that ends sampling to the finished pprof "
+        "file in memory, with names and inlined functions; and the memory that this takes at its peak.",
+        (
+            Column("finished-profile", "finished", "profile, ms"),
+            Column("finished-profile", "peak", "memory, KiB"),
+            Column("finished-profile", "stacks", "stacks", NEITHER),
+        ),
     ),
     Section(
         "The whole program",

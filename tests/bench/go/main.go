@@ -5,8 +5,6 @@
 //	host=cgo       Go calls the case in C
 //	host=nested    Go calls the case in C, which calls Go, which burns in C
 //	host=wasmtime  Go calls the case in C, which calls Go, which compiles WebAssembly in Rust (build tag wasmtime)
-//
-// The variant "pprof" is Go's own profiler, for the case "weights".
 package main
 
 /*
@@ -34,10 +32,6 @@ const (
 func main() {
 	runtime.LockOSThread() // the stopwatch looks at one thread
 	host, arguments := takeHost(os.Args)
-	if len(arguments) > 2 && arguments[1] == "pprof" {
-		exitOn(measureGoProfiler(arguments[2:]))
-		return
-	}
 	switch host {
 	case "cgo":
 	case "nested":
