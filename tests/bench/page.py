@@ -82,7 +82,7 @@ def ahead(figures, column):
     """Who is ahead of onstack, in words."""
     found = []
     for subject, theirs, ours in pairs(figures, column):
-        if is_ahead(column, theirs["median"], ours["median"]):
+        if is_ahead(column, theirs["median"] / column.divide, ours["median"] / column.divide):
             unsure = "" if are_apart(theirs, ours) else " (the spreads overlap)"
             found.append(CAPTIONS[subject] + times(column, theirs["median"], ours["median"]) + unsure)
     return found

@@ -24,6 +24,7 @@ class Case:
     quick_seconds: float | None  # None: not in the quick form
     subjects: tuple = ()  # that take part; empty: those that say so, or all
     program: str = ""  # of this case alone: "coexist-" before the subject's
+    rounds: int = 1000  # at most
 
     @property
     def family(self):
@@ -36,6 +37,7 @@ class Case:
 
 
 WALKS = ("handler-cost", "handler-cold", "exact")
+PPROF_RS = ("pprof-rs-default", "pprof-rs-fp", "pprof-rs-framehop")
 IN_GO = ("weights", "short-threads", "overhead", "memory", "start-stop", "finished-profile")
 
 SUBJECTS = (
@@ -100,6 +102,12 @@ def _start_stop(threads):
     return Case(f"start-stop/{threads}", (("start-stop", f"threads={threads}", "repeats=20"),), 0, 0)
 
 
+def _coexist(mix):
+    subjects = ("onstack-rules", *PPROF_RS, "gperftools", "gperftools-fp")
+    # Sixteen runs each, which may all hang for 20 s.
+    return Case(f"coexist/{mix}", (("coexist", f"mix={mix}"),), 0, None, subjects, "coexist-", rounds=2)
+
+
 CASES = (
     _handler_cost(20),
     _handler_cost(100),
@@ -125,8 +133,9 @@ CASES = (
     _start_stop(64),
     Case("finished-profile", (("finished-profile", "hz=250"),), 4, 1),
     Case("displacement", (("displacement", "repeats=100", "hz=100"),), 0, None, ("onstack-rules",)),
-    Case("coexist", (("coexist",),), 0, None, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp", "gperftools"), "coexist-"),
-    Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", "pprof-rs-default", "pprof-rs-fp"), "flame-"),
+    _coexist("pure"),
+    _coexist("native"),
+    Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),
 )
 
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """
 Every order of the coexistence matrix (tests/matrix/cells.py) once, with a neighbour in onstack's place, in a C program with
-Go linked in: orders.py PROGRAM VARIANT. Prints figures as the benchmark's programs do.
+Go linked in: orders.py PROGRAM VARIANT CASE mix=MIX. Prints figures as the benchmark's programs do.
 """
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the source tree stays clean
@@ -16,8 +17,11 @@ import cells
 import judge
 import programs
 
-MIX, PATIENCE = "pure", 20
+PATIENCE = 20
 HOST = next(host for host in cells.HOSTS if host.name == "c-archive")
+ENDED, CRASHED, HUNG, REFUSED = "ended", "crashed", "hung", "refused"
+# What its programs end with: Go's own fatal errors are an exit with 2, a step that answers an error one with 1.
+FATAL, STEP_FAILED = "exit 2", "exit 1"
 
 
 def shares(events):
@@ -32,14 +36,21 @@ def shares(events):
     return go, own
 
 
-def run(program, variant, order):
-    """The two shares, or None when the process did not come to its end."""
-    cell = cells.Cell(HOST, MIX, order, cells.LIVE)
+def kind_of_end(text):
+    """The name of an end that was none, from what programs.RunFailed says."""
+    if text.startswith("hung"):
+        return HUNG
+    return REFUSED if text.startswith(STEP_FAILED) else CRASHED
+
+
+def run(program, variant, mix, order):
+    """How the process ended, and the two shares if it came to its end."""
+    cell = cells.Cell(HOST, mix, order, cells.LIVE)
     try:
-        return shares(programs.run_program([program, variant, MIX, *cell.steps(True)], PATIENCE))
+        return ENDED, shares(programs.run_program([program, variant, mix, *cell.steps(True)], PATIENCE))
     except programs.RunFailed as error:
-        print(f"{order.name}: {str(error).splitlines()[0]}", file=sys.stderr)
-        return None
+        print(f"{mix}, {order.name}: {str(error).splitlines()[0]}", file=sys.stderr)
+        return kind_of_end(str(error)), None
 
 
 def part(pairs):
@@ -51,15 +62,24 @@ def emit(metric, unit, value):
     print(json.dumps({"metric": metric, "unit": unit, "value": value}))
 
 
-def main():
-    program, variant = sys.argv[1:3]
-    alone = [result for result in (run(program, variant, order) for order in cells.BASELINES) if result]
-    ended = [result for result in (run(program, variant, order) for order in cells.ORDERS) if result]
-    emit("ended", "%", 100 * len(ended) / len(cells.ORDERS))
+def emit_kept(mix, alone, ended):
+    # Go's own profile of a mix with C calls swings between nothing and all by itself: there is nothing to keep.
     for which, name in enumerate(("go", "own")):
         whole = part([result[which] for result in alone])
-        if whole and ended:
+        if whole and ended and not (name == "go" and mix in cells.ERRATIC):
             emit(f"{name}-keeps", "%", 100 * part([result[which] for result in ended]) / whole)
+
+
+def main():
+    program, variant, setting = sys.argv[1], sys.argv[2], sys.argv[-1]
+    mix = setting.removeprefix("mix=")
+    baselines = (cells.GO_ALONE, cells.OURS_ALONE)
+    alone = [result for _, result in (run(program, variant, mix, order) for order in baselines) if result]
+    results = [run(program, variant, mix, order) for order in cells.ORDERS]
+    ends = Counter(end for end, _ in results)
+    for name in (ENDED, CRASHED, HUNG, REFUSED):
+        emit(name, "%", 100 * ends[name] / len(results))
+    emit_kept(mix, alone, [result for _, result in results if result])
 
 
 if __name__ == "__main__":
