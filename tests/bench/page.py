@@ -13,12 +13,19 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the source tree stays clean
 
-from sections import AIMS, CAPTIONS, LESS, MORE, NEUTRAL, ONE, OURS, RIVALS, SECTIONS
+import remarks
+from aims import AIMS
+from reasons import REASONS
+from sections import CAPTIONS, LESS, MORE, NEUTRAL, ONE, OURS, RIVALS, SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "BENCHMARKS.md"
 KEPT = ROOT / "docs" / "benchmarks.json"
 SAME = 1.02  # figures that differ by less are alike
+
+
+class Unexplained(Exception):
+    """Something is lost without a reason; the text says what and where to write it."""
 
 
 class Figures:
@@ -58,7 +65,8 @@ def table(figures, section):
     for subject in figures.subjects(columns):
         cells = [cell(figures.find(c, subject), c) for c in columns]
         lines.append(f"| {CAPTIONS[subject]} | " + " | ".join(cells) + " |")
-    return lines + [""] + losses(figures, columns)
+    remarks = section.remark(figures, columns) if section.remark else []
+    return lines + [""] + losses(figures, section, columns) + remarks
 
 
 def is_ahead(column, theirs, ours):
@@ -69,8 +77,8 @@ def is_ahead(column, theirs, ours):
     return theirs < ours / SAME if ours > 0 else theirs < ours
 
 
-def pairs(figures, column):
-    """Each neighbour that is measured, its record and ours in the same program."""
+def neighbours(figures, column):
+    """Each that is measured, its record and ours in the same program."""
     for subject in CAPTIONS:
         theirs = figures.find(column, subject)
         ours = figures.find(column, RIVALS.get(subject, "onstack-rules"))
@@ -78,24 +86,45 @@ def pairs(figures, column):
             yield subject, theirs, ours
 
 
-def ahead(figures, column):
-    """Who is ahead of onstack, in words."""
-    found = []
-    for subject, theirs, ours in pairs(figures, column):
+def doubt(figures, section, column, theirs, ours):
+    """Why a lead may be none, in words."""
+    noise = figures.find(column, section.noise)
+    if noise and abs(theirs["median"] - ours["median"]) < remarks.span(noise):
+        return " (within the bare counter's spread)"
+    return "" if are_apart(theirs, ours) else " (the spreads overlap)"
+
+
+def leads(figures, section, column):
+    """Who is ahead of onstack: subject, in words, and whether that is sure."""
+    for subject, theirs, ours in neighbours(figures, column):
         if is_ahead(column, theirs["median"] / column.divide, ours["median"] / column.divide):
-            unsure = "" if are_apart(theirs, ours) else " (the spreads overlap)"
-            found.append(CAPTIONS[subject] + times(column, theirs["median"], ours["median"]) + unsure)
-    return found
+            unsure = doubt(figures, section, column, theirs, ours)
+            yield subject, CAPTIONS[subject] + times(column, theirs["median"], ours["median"]) + unsure, not unsure
 
 
-def losses(figures, columns):
+def losses(figures, section, columns):
     """Who is ahead, column by column: losses are said like wins."""
     lines = []
     for column in columns:
-        if not column.better or not any(pairs(figures, column)):
+        if not column.better or not any(neighbours(figures, column)):
             continue
-        found = ", ".join(ahead(figures, column))
+        found = ", ".join(words for _, words, _ in leads(figures, section, column))
         lines.append(f"- {column.title}: " + (f"ahead of onstack: {found}" if found else "nobody is ahead of onstack"))
+    return lines
+
+
+def reasons(figures, section):
+    """Why those are ahead who are. A lead that is in doubt needs no reason, but has one where there is one."""
+    found = [lead for column in section.columns if column.better for lead in leads(figures, section, column)]
+    ahead, lines = {subject for subject, _, _ in found}, []
+    for reason in REASONS.get(section.title, ()):
+        names = [CAPTIONS[s] for s in CAPTIONS if s in ahead and s in reason.of]
+        if names:
+            lines += ["", f"Why ({', '.join(names)}): {reason.why} Planned: {reason.plan}"]
+    explained = {subject for reason in REASONS.get(section.title, ()) for subject in reason.of}
+    for subject, _, sure in found:
+        if sure and subject not in explained:
+            raise Unexplained(f"{section.title}: {subject} is ahead, and reasons.py does not say why")
     return lines
 
 
@@ -110,7 +139,7 @@ def times(column, theirs, ours):
 
 
 def aims(figures):
-    lines = ["| aim | figure | |", "|---|---|---|"]
+    lines, missed = ["| aim | figure | |", "|---|---|---|"], []
     for aim in AIMS:
         record = figures.find(aim, aim.subject)
         relation = "at least" if aim.at_least else "at most"
@@ -121,7 +150,15 @@ def aims(figures):
         value = record["median"] / aim.divide
         reached = value >= aim.limit if aim.at_least else value <= aim.limit
         lines.append(f"| {text} | {number(value)} {aim.unit} | {'reached' if reached else '**not reached**'} |")
-    return lines
+        if not reached:
+            missed.append(aim)
+    return lines + [""] + [missed_aim(aim) for aim in missed]
+
+
+def missed_aim(aim):
+    if not aim.why or not aim.plan:
+        raise Unexplained(f"{aim.text} ({aim.case}) is not reached, and aims.py does not say why and what is planned")
+    return f"- {aim.text}: {aim.why} Planned: {aim.plan}"
 
 
 def machine(about):
@@ -147,6 +184,10 @@ def page(figures):
         "other, so ratios hold better than absolute figures. How each figure comes about, and how to run it:",
         "[tests/bench/README.md](../tests/bench/README.md).",
         "",
+        f"*Ahead* is who is better by more than {SAME - 1:.0%} (of weights: nearer to 1 by more than {SAME - 1:.2f}); closer figures count",
+        "as alike. Where the lowest and highest of two overlap, or their difference is within the noise that a section names,",
+        "the run does not decide between them, and says so.",
+        "",
         *machine(figures.about),
         "",
         "## Aims",
@@ -155,8 +196,8 @@ def page(figures):
     ]
     for section in SECTIONS:
         lines += ["", f"## {section.title}", "", section.text, "", *table(figures, section)]
-        if section.reasons:
-            lines += ["", f"Why, and what is planned: {section.reasons}"]
+        lines += ["", section.note] if section.note else []
+        lines += reasons(figures, section)
     return "\n".join(lines + missing(figures.about)).rstrip() + "\n"
 
 
@@ -170,7 +211,10 @@ def main():
         text = source.read_text()
     except OSError as error:
         sys.exit(f"page.py: {source}: {error.strerror}; run `make bench` first")
-    made = page(Figures(json.loads(text)))
+    try:
+        made = page(Figures(json.loads(text)))
+    except Unexplained as error:
+        sys.exit(f"page.py: {error}")
     if arguments.check:
         if not PAGE.is_file() or PAGE.read_text() != made:
             sys.exit(f"{PAGE.name} is not what {KEPT.name} gives: python3 tests/bench/page.py docs/{KEPT.name}")

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What stands on the page docs/BENCHMARKS.md: its tables, what each figure means, and the aims."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import remarks
 
 CAPTIONS = {
     "onstack-rules": "**onstack** (default: rules)",
@@ -51,7 +54,9 @@ class Section:
     title: str
     text: str
     columns: tuple
-    reasons: str = ""  # where somebody is ahead: why, and what is planned
+    remark: Callable | None = None  # lines made of the figures: what chance does
+    noise: str = ""  # the subject whose spread is what the run cannot tell apart
+    note: str = ""
 
 
 def _costs(case, metric):
@@ -66,17 +71,12 @@ SECTIONS = (
         "pointers, so that all can walk it. *Bare* unwinders run in a handler that does nothing else: no check of the "
         "memory that they read, no other threads, no overruns; the profilers do their whole work.",
         _costs("handler-cost", "warm"),
-        reasons="gperftools' method and the bare walkers follow frame pointers or tables without onstack's two questions: which rule "
-        "holds for this return address, and is this memory readable now. Those are what makes stacks whole in code without "
-        "frame pointers and safe in code that lies about them; `onstack, frame pointers` asks the second one only. The "
-        "difference is a hundredth of a per cent of a processor at 250 Hz, and stays.",
     ),
     Section(
         "A sample on a real tick",
         "The same handler, called once a tick at 250 Hz over a small busy loop: what a program pays. The machine's caches "
         "are partly cold by then, and these figures swing most with other load.",
         _costs("handler-cost", "tick"),
-        reasons="as above; what is cold here is code and tables, of which the smallest handler has the least.",
     ),
     Section(
         "The first sample of a stack",
@@ -88,9 +88,6 @@ SECTIONS = (
             Column("handler-cold/100", "new", "new, depth 100, us", LESS, 1000),
             Column("handler-cold/100", "cold", "cold, depth 100, us", LESS, 1000),
         ),
-        reasons="each new return address is a look-up in a table of rules (half a microsecond when it is out of the caches), where "
-        "a frame pointer is one read of a stack that is touched anyway. Planned: to fetch the caller's row while the frame's "
-        "words are being read; it is to be measured before it is taken.",
     ),
     Section(
         "Whole stacks in code without frame pointers",
@@ -105,6 +102,11 @@ SECTIONS = (
             Column("exact/20", "no-leaf", "no leaf, %", NEITHER),
             Column("exact/20", "wrong", "wrong, %", LESS),
         ),
+        note="What frame pointers get wrong here are callers left out, none invented: interrupted where the first function of a "
+        "chain has not yet taken, or has already given back, the frame pointer, both walkers follow what is still the record of "
+        "the last framed function, further out, and the callers between are missing. That record is genuine, and a walker "
+        "without rules cannot see that it is not the next one. Wherever the frame pointer holds "
+        "data the stack ends. For code without frame pointers there is the default.",
     ),
     Section(
         "Across languages",
@@ -125,8 +127,7 @@ SECTIONS = (
         "session, 100 Hz. Profilers without weights: samples x period.",
         tuple(Column(f"weights/{n}", "weight", f"{n:,} thread{'s' if n > 1 else ''}", ONE) for n in (1, 8, 64, 1000))
         + (Column("short-threads", "weight", "threads of 20 ms", ONE),),
-        reasons="runs of some hundred ticks scatter by several per cent by chance, and who is nearer to 1 changes from run to run; "
-        "runs of many thousand ticks stand in EVIDENCE.md.",
+        remark=remarks.weights,
     ),
     Section(
         "In one process with Go's profiler",
@@ -166,9 +167,6 @@ SECTIONS = (
             Column("flame-graph", "peak", "memory, KiB"),
             Column("flame-graph", "stacks", "stacks", NEITHER),
         ),
-        reasons="pprof-rs has read the debug information when its guard was built (see *first start* and *after start* under Start "
-        "and stop, Memory) and keeps it; onstack reads it when a report is made, and gives it back. It also names more: its "
-        "stacks are whole. Planned: to keep the index of units between the reports of one process.",
     ),
     Section(
         "From stop to a finished profile",
@@ -184,12 +182,13 @@ SECTIONS = (
         "The whole program",
         "CPU time of the same work without, with and again without the profiler, in turns of 0.1 s in one process; the "
         "middle against the mean of its neighbours, median over the turns. Most of it is the kernel's timer interrupt and "
-        "signal delivery (`reference-itimer` shows it), and the noise of a shared machine is about 1 %: read the spread.",
+        "signal delivery, of which the bare counter has as much as anybody. The two in a Go program do Go's work.",
         (
             Column("overhead/99", "overhead", "99 Hz, %"),
             Column("overhead/250", "overhead", "250 Hz, %"),
         ),
-        reasons="what differs by less than a per cent is noise here: the bare counter is as often above as below the profilers.",
+        remark=remarks.overhead,
+        noise=remarks.COUNTER,
     ),
     Section(
         "Memory",
@@ -209,9 +208,6 @@ SECTIONS = (
             Column("start-stop/64", "start", "start, 64 threads, us"),
             Column("start-stop/64", "stop", "stop, 64 threads, us"),
         ),
-        reasons="the first start derives the tables that the first samples need. Each start reads the list of threads and makes a "
-        "timer for each of them, which is what the weights of many threads rest on; pprof-rs and gperftools start one timer "
-        "for the process. pprof-rs pays when its first guard is built: 80 to 170 ms.",
     ),
 ) + tuple(
     Section(
@@ -233,28 +229,3 @@ SECTIONS = (
     for library in ("libc.so.6", "libLLVM-14.so.1")
 )
 
-
-@dataclass(frozen=True)
-class Aim:
-    text: str
-    case: str
-    metric: str
-    subject: str
-    limit: float
-    divide: float
-    unit: str
-    at_least: bool = False
-
-
-AIMS = (
-    Aim("a sample at depth 20, warm", "handler-cost/20", "warm", "onstack-rules", 0.4, 1000, "us"),
-    Aim("a sample at depth 100, warm", "handler-cost/100", "warm", "onstack-rules", 1.3, 1000, "us"),
-    Aim("a new stack of depth 20", "handler-cold/20", "new", "onstack-rules", 6, 1000, "us"),
-    Aim("a new stack of depth 20, caches evicted", "handler-cold/20", "cold", "onstack-rules", 6, 1000, "us"),
-    Aim("Go calling C, warm", "go-native/cgo", "warm", "go-host", 1, 1000, "us"),
-    Aim("Go calling wasmtime, warm", "go-wasmtime/compile", "warm", "go-wasmtime", 1, 1000, "us"),
-    Aim("whole stacks without frame pointers", "exact/20", "exact", "onstack-rules", 99.9, 1, "%", True),
-    Aim("libc's table", "tables/libc.so.6", "derive", "rows4", 1, 1, "ms"),
-    Aim("libLLVM-14's table", "tables/libLLVM-14.so.1", "derive", "rows4", 40, 1, "ms"),
-    Aim("libLLVM-14's table", "tables/libLLVM-14.so.1", "size", "rows4", 4, 1024, "MiB"),
-)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The aims for onstack's own figures. One that is not reached says why, and what is planned; page.py asks for it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Aim:
+    text: str
+    case: str
+    metric: str
+    subject: str
+    limit: float
+    divide: float
+    unit: str
+    at_least: bool = False
+    why: str = ""
+    plan: str = ""
+
+
+_ORDER = (
+    "to take the order from .eh_frame_hdr, which the linker has sorted, and to compare a row's state with the last one before it "
+    "becomes a rule. How much of the time is page faults of fresh memory is to be measured first."
+)
+
+AIMS = (
+    Aim(
+        "a sample at depth 20, warm", "handler-cost/20", "warm", "onstack-rules", 0.4, 1000, "us",
+        why="the sample has 27 frames at some ten nanoseconds each (the difference between depth 20 and 100); the question to the "
+        "kernel whether the stack may be read is about a tenth of a microsecond more, and a handler without any walk half of "
+        "that (*PC only*).",
+        plan="to measure what is saved where the interrupted stack is the one that the signal's frame was just written to, whose "
+        "page needs no question.",
+    ),
+    Aim(
+        "a sample at depth 100, warm", "handler-cost/100", "warm", "onstack-rules", 1.3, 1000, "us",
+        why="107 frames at some ten nanoseconds each are nearly all of it.",
+        plan="none yet: a step has one look at the PC cache and up to three words of the stack; what of that could go is to be measured.",
+    ),
+    Aim(
+        "a new stack of depth 20", "handler-cold/20", "new", "onstack-rules", 6, 1000, "us",
+        why="each new return address is a look-up in a table of rules.",
+        plan="to fetch the caller's row while the frame's words are being read; to be measured before it is taken.",
+    ),
+    Aim(
+        "a new stack of depth 20, caches evicted", "handler-cold/20", "cold", "onstack-rules", 6, 1000, "us",
+        why="some 25 return addresses are each looked up in a table that is out of the inner caches (*cold* under Rule tables), "
+        "several reads that wait for each other; that is about the difference to a new stack with warm caches.",
+        plan="to fetch the caller's row while the frame's words are being read; to be measured before it is taken.",
+    ),
+    Aim("Go calling C, warm", "go-native/cgo", "warm", "go-host", 1, 1000, "us"),
+    Aim(
+        "Go calling wasmtime, warm", "go-wasmtime/compile", "warm", "go-wasmtime", 1, 1000, "us",
+        why="the compiler's frames lie on many pages of its stack, and the kernel is asked once for each whether it may be read: 13 system "
+        "calls for most samples (strace), where Go calling C takes 3 and Go calling C calling Go calling C, with as many frames, 4. At "
+        "some tenth of a microsecond each that is the difference between the two.",
+        plan="to measure whether one process_vm_readv that touches several pages at once is cheaper than the questions that it saves.",
+    ),
+    Aim("whole stacks without frame pointers", "exact/20", "exact", "onstack-rules", 99.9, 1, "%", True),
+    Aim(
+        "libc's table", "tables/libc.so.6", "derive", "rows4", 1, 1, "ms",
+        why="of the instructions executed (callgrind) 72 % run the CFI of each function: a fifth of all makes a rule of the state at each "
+        "row, a quarter looks the rule up among those that are known and appends it. 15 % sort the functions, which the library does "
+        "not have in the order of their addresses.",
+        plan=_ORDER,
+    ),
+    Aim(
+        "libLLVM-14's table", "tables/libLLVM-14.so.1", "derive", "rows4", 40, 1, "ms",
+        why="as libc's, with 78 % and 12 %.",
+        plan="as for libc's.",
+    ),
+    Aim("libLLVM-14's table", "tables/libLLVM-14.so.1", "size", "rows4", 4, 1024, "MiB"),
+)

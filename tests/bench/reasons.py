@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Where somebody is ahead of onstack: why, and what is planned. page.py asks for a reason for each who is."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reason:
+    of: tuple  # subjects that it speaks of
+    why: str
+    plan: str
+
+
+PPROF_RS = ("pprof-rs-default", "pprof-rs-fp", "pprof-rs-framehop")
+GPERFTOOLS = ("gperftools", "gperftools-fp")
+BARE = ("framehop", "libunwind-context", "libunwind-backtrace", "libgcc")
+
+_BARE = Reason(
+    BARE,
+    "a bare walker reads the stack as it comes: nothing asks whether that memory may be read, no other thread is sampled, "
+    "and nothing is written for a profile to read. framehop's modules were added before; `unw_backtrace` follows what it "
+    "remembers of each return address.",
+    "nothing: not to fault is what the question to the kernel is for, and the difference is some hundredths of a per cent of "
+    "a processor at 250 Hz.",
+)
+_FRAME_POINTERS = Reason(
+    ("gperftools-fp",),
+    "a frame pointer is one read, and no rule has to be found for the return address. gperftools asks the kernel too, with one "
+    "msync for each page of the stack, which takes a page without any rights for a readable one. `onstack, frame pointers` "
+    "asks in addition whether each return address is code, and notes how each frame was found.",
+    "nothing: rules are what makes stacks whole in code without frame pointers (below).",
+)
+_ONE_TIMER = Reason(
+    PPROF_RS + GPERFTOOLS,
+    "each start reads the list of threads and makes a timer for each of them, which is what the weights of many threads rest "
+    "on; pprof-rs and gperftools start one timer for the process. The first start also derives the tables that the first "
+    "samples need; pprof-rs pays when its first guard is built (*first start*).",
+    "nothing for the timers; the first start is a matter of the tables (Rule tables, below).",
+)
+
+REASONS = {
+    "A sample, warm": (_FRAME_POINTERS, _BARE),
+    "A sample on a real tick": (
+        Reason(
+            ("gperftools-fp",) + BARE,
+            "as above; on a real tick code and tables are partly cold, of which the smallest walker has the least.",
+            "nothing for this by itself.",
+        ),
+    ),
+    "The first sample of a stack": (
+        Reason(
+            ("gperftools-fp",),
+            "each new return address is a look-up in a table of rules (*cold* under Rule tables: a third of a microsecond and "
+            "more when it is out of the caches), where a frame pointer is one read of a stack that is touched anyway.",
+            "to fetch the caller's row while the frame's words are being read; it is to be measured before it is taken.",
+        ),
+        _BARE,
+    ),
+    "Weight": (
+        Reason(
+            PPROF_RS + GPERFTOOLS,
+            "a timer of the process counts the CPU time of all threads with one phase. onstack's belong to threads, each with a "
+            "random first period, so what a thread of two periods leaves is right in the mean and scatters in a run.",
+            "nothing: with a timer of the process, threads that burn side by side lose ticks (8 threads and more). Longer runs "
+            "stand in [EVIDENCE.md](EVIDENCE.md).",
+        ),
+        Reason(
+            ("go-pprof",),
+            "both have a timer for each thread, with a random first period; what is beyond chance is not known.",
+            "to run the case for longer.",
+        ),
+    ),
+    "In one process with Go's profiler": (
+        Reason(
+            PPROF_RS + GPERFTOOLS,
+            "only orders that came to their end are looked at, each for a second or two, so what is kept scatters by some "
+            "hundredths; and a profiler that takes the signal for itself keeps its own, at the cost of Go's.",
+            "nothing: the matrix itself counts each tick of both profiles ([MATRIX.md](MATRIX.md)).",
+        ),
+    ),
+    "From stop to flame graph": (
+        Reason(
+            PPROF_RS,
+            "pprof-rs has read the debug information when its guard was built (*first start* under Start and stop, *after "
+            "start* under Memory) and keeps it; onstack reads it when a report is made, and gives it back. It also names more: "
+            "see *stacks*.",
+            "to keep the index of units between the reports of one process.",
+        ),
+    ),
+    "From stop to a finished profile": (
+        Reason(
+            ("go-pprof",),
+            "Go's profiler sums its samples up while it runs, and names nothing but Go's code, from tables that its runtime "
+            "has at hand; onstack names each frame when the profile is written, native ones from the files of the libraries.",
+            "to measure which part takes the time (names of Go's code, of libraries, compression) before anything is changed.",
+        ),
+    ),
+    "The whole program": (
+        Reason(
+            PPROF_RS + GPERFTOOLS + ("go-pprof",),
+            "onstack takes more than its samples: a second timer, whose ticks look for new threads, and a thread that empties "
+            "the buffer and looks after the handler. The others' samples are dearer, and at these rates that weighs little.",
+            "to measure the two by themselves: the ticks cost what *without-sample* of `handler-cost` says, the thread is not "
+            "measured yet.",
+        ),
+    ),
+    "Memory": (
+        Reason(
+            ("go-pprof",),
+            "Go's profiler uses the tables that every Go program has, and touches as much of its buffer as samples have filled; "
+            "onstack derives tables of the C libraries in the process and touches its whole buffer (1 MiB) at the start, so that "
+            "no page fault falls into a sample.",
+            "nothing: WithBufferSize makes the buffer smaller.",
+        ),
+    ),
+    "Start and stop": (
+        _ONE_TIMER,
+        Reason(
+            ("go-pprof",),
+            "Go's profiler is a part of its runtime: a start finds threads, tables and handler there, and a stop has only Go's "
+            "code to name. onstack's first start derives the tables of the C libraries in the process, each start reads the "
+            "list of threads, and each stop waits for the ticks that threads still owe.",
+            "to measure what of a later start and stop is whose, before anything is changed.",
+        ),
+    ),
+}
