@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 BASELINE = "onstack-rules"  # ratios are against this subject, our default
-BASELINES = {"tables": "rows4", "finished-profile": "go-onstack"}  # except in these families
+BASELINES = {"tables": "rows4", "finished-profile": "go-onstack", "go-native": "go-host", "go-wasmtime": "go-wasmtime"}  # except in these families
 RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these subjects, whose work is another
 
 
@@ -61,7 +61,8 @@ SUBJECTS = (
     # Profilers for Go, in the same Go program.
     Subject("go-onstack", "goprofilers", "onstack", IN_GO),
     Subject("go-pprof", "goprofilers", "pprof", IN_GO),
-    # onstack under Go.
+    # The same two under the cases in C, called by Go.
+    Subject("go-pprof-host", "go-pprof", "-", ("go-native",)),
     Subject("go-host", "go-host", "rules", ("go-native",)),
     Subject("go-wasmtime", "go-wasmtime", "rules", ("go-wasmtime",)),
     # Layouts of the rule tables; rows4 is onstack's.
@@ -114,6 +115,8 @@ CASES = (
     _handler_cold(20, 1),
     _handler_cold(100, None),
     Case("exact/20", (("exact", "depth=20", "hz=250"),), 4, 1),
+    _go("go-native/go20", "go20", 2),
+    _go("go-native/go100", "go100", 2),
     _go("go-native/cgo", "cgo", 2),
     _go("go-native/nested", "nested", 2),
     _go("go-wasmtime/compile", "wasmtime", 4),

@@ -26,7 +26,7 @@ _BARE = Reason(
 _FRAME_POINTERS = Reason(
     ("gperftools-fp",),
     "a frame pointer is one read, and no rule has to be found for the return address. gperftools asks the kernel too, with one "
-    "msync for each page of the stack, which takes a page without any rights for a readable one. `onstack, frame pointers` "
+    "msync for each page of the stack, which before 2.13 takes a page without any rights for a readable one. `onstack, frame pointers` "
     "asks in addition whether each return address is code, and notes how each frame was found.",
     "nothing: rules are what makes stacks whole in code without frame pointers (below).",
 )
@@ -38,7 +38,15 @@ _ONE_TIMER = Reason(
     "nothing for the timers; the first start is a matter of the tables (Rule tables, below).",
 )
 
+_GO_ALONE = Reason(
+    ("go-pprof-host",),
+    "Go's profiler walks fewer frames there: only Go's, and at most 64 (*frames*).",
+    "nothing: the frames that it leaves out are what onstack is for.",
+)
+
 REASONS = {
+    "In Go and across languages, warm": (_GO_ALONE,),
+    "In Go and across languages, on a real tick": (_GO_ALONE,),
     "A sample, warm": (_FRAME_POINTERS, _BARE),
     "A sample on a real tick": (
         Reason(

@@ -55,6 +55,8 @@ typedef struct bench_subject {
   const uint64_t *(*sample_times)(size_t *count);
   /* Hands over all stacks; valid after stop if `stacks` was asked for. NULL: the subject records no stacks. */
   void (*each_stack)(bench_visit visit, void *data);
+  /* si_code of the signals that it samples by; the stopwatch lets others pass. 0: all of them. */
+  int tick_code;
 } bench_subject;
 
 extern const bench_subject bench_subject_linked;

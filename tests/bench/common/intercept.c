@@ -57,7 +57,8 @@ __asm__(".pushsection .text\n.balign 16\n.ascii \"onstack-handler1\"\n"
 
 __attribute__((used)) void bench_stopwatch_on_signal(int signal, siginfo_t *info, void *context);
 void bench_stopwatch_on_signal(int signal, siginfo_t *info, void *context) {
-  if (!is_measured || stopwatch.count >= stopwatch.capacity) {
+  int wanted = bench_subject_linked.tick_code;
+  if (!is_measured || stopwatch.count >= stopwatch.capacity || (wanted && info->si_code != wanted)) {
     stopwatch.call(signal, info, context);
     return;
   }

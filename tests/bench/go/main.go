@@ -4,6 +4,7 @@
 //
 //	host=cgo       Go calls the case in C
 //	host=nested    Go calls the case in C, which calls Go, which burns in C
+//	host=go20      Go calls the case in C, which calls Go, which burns in Go under 20 frames; go100 alike
 //	host=wasmtime  Go calls the case in C, which calls Go, which compiles WebAssembly in Rust (build tag wasmtime)
 package main
 
@@ -37,13 +38,19 @@ func main() {
 	case "nested":
 		work = burnInC
 		C.host_burn_in_go()
+	case "go20":
+		work = burnInGo(20)
+		C.host_burn_in_go()
+	case "go100":
+		work = burnInGo(100)
+		C.host_burn_in_go()
 	case "wasmtime":
 		if work == nil {
 			exitOn(fmt.Errorf("built without the tag wasmtime"))
 		}
 		C.host_burn_in_go()
 	default:
-		exitOn(fmt.Errorf("host is cgo, nested or wasmtime, not %q", host))
+		exitOn(fmt.Errorf("host is cgo, nested, go20, go100 or wasmtime, not %q", host))
 	}
 	os.Exit(below(framesBelowTheCase, func() int { return runCase(arguments) }))
 }
@@ -92,6 +99,29 @@ func burnInC(over C.uintptr_t, data unsafe.Pointer) {
 		C.host_burn(nativeFrames, over, data)
 		return 0
 	})
+}
+
+func burnInGo(frames int) func(over C.uintptr_t, data unsafe.Pointer) {
+	return func(over C.uintptr_t, data unsafe.Pointer) {
+		below(frames, func() int {
+			x := uint64(1)
+			for C.host_is_over(over, data) == 0 {
+				x = chunk(x)
+			}
+			return int(x & 1)
+		})
+	}
+}
+
+// chunk burns for 20 us or so.
+//
+//go:noinline
+func chunk(x uint64) uint64 {
+	for range 10000 {
+		x = x*6364136223846793005 + 1442695040888963407
+		x ^= x >> 29
+	}
+	return x
 }
 
 //export goBurn
