@@ -83,7 +83,7 @@ def _handler_cost(depth):
 
 def _handler_cold(depth, quick_seconds):
     common = ("handler-cold", f"depth={depth}", "hz=250")
-    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 2, quick_seconds)
+    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 1.5, quick_seconds)
 
 
 def _go(name, host, seconds):
@@ -114,7 +114,7 @@ CASES = (
     _handler_cost(100),
     _handler_cold(20, 1),
     _handler_cold(100, None),
-    Case("exact/20", (("exact", "depth=20", "hz=250"),), 4, 1),
+    Case("exact/20", (("exact", "depth=20", "hz=250"),), 3, 1),
     _go("go-native/go20", "go20", 2),
     _go("go-native/go100", "go100", 2),
     _go("go-native/cgo", "cgo", 2),
@@ -128,7 +128,7 @@ CASES = (
     _weights(1, 3, 1),
     _weights(8, 3, 1),
     _weights(64, 3, None),
-    _weights(1000, 6, None),
+    _weights(1000, 4, None),
     Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 8, 1),
     _overhead(99, None),
     _overhead(250, 1.5),
