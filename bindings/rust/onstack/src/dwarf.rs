@@ -85,11 +85,16 @@ pub(crate) struct DebugInfo<'a> {
 }
 
 impl<'a> DebugInfo<'a> {
-    /// Nothing for a file that cannot be read or has no debug information to offer.
-    pub(crate) fn open(path: &Path, storage: &'a Storage) -> Option<Self> {
+    /// Nothing for a file that cannot be read or has no debug information to offer, nor for one of another build than
+    /// `build_id`.
+    pub(crate) fn open(path: &Path, build_id: Option<&[u8]>, storage: &'a Storage) -> Option<Self> {
         let path = debug_file::locate(path)?;
         let map = storage.map(&path)?;
         let elf = Elf::parse(&**map).ok()?;
+        // Of what is read here: a name can be given to another file at any time.
+        if build_id.is_some() && elf.build_id().ok()? != build_id {
+            return None;
+        }
         let mut dwarf = load(|id| storage.section(&elf, id.name()));
         if let Some(supplement) = debug_file::supplement(&path, &elf).and_then(|path| storage.map(&path)) {
             let supplement = Elf::parse(&**supplement).ok()?;

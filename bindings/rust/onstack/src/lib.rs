@@ -19,6 +19,7 @@ mod guard;
 mod labels;
 mod losses;
 mod message;
+mod module_file;
 mod modules;
 mod names;
 mod offline;

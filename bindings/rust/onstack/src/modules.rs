@@ -7,6 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::slice;
 
+use object::elf;
+use object::read::elf::NoteIterator;
+
+type ProgramHeader = libc::Elf64_Phdr;
+type FileHeader = elf::FileHeader64<object::NativeEndian>;
+
 /// How the executable is called here; right even after its file was replaced.
 const EXECUTABLE: &str = "/proc/self/exe";
 
@@ -15,7 +21,9 @@ pub(crate) struct Module {
     pub(crate) path: PathBuf,
     /// Address in the process less address in the file's own terms.
     pub(crate) bias: u64,
-    executable: Vec<Range<u64>>,
+    /// Of the code that runs, whatever lies at the path now.
+    pub(crate) build_id: Option<Vec<u8>>,
+    pub(crate) executable: Vec<Range<u64>>,
 }
 
 impl Module {
@@ -69,8 +77,38 @@ unsafe extern "C" fn copy(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
             start..start.wrapping_add(header.p_memsz)
         })
         .collect();
-    modules.push(Module { path: PathBuf::from(OsStr::from_bytes(path)), bias, executable });
+    // SAFETY: the headers are those of this object.
+    let build_id = unsafe { build_id(bias, headers) };
+    modules.push(Module { path: PathBuf::from(OsStr::from_bytes(path)), bias, build_id, executable });
     0
+}
+
+/// # Safety
+/// The headers are those of an object that stays loaded during the call, at that bias.
+unsafe fn build_id(bias: u64, headers: &[ProgramHeader]) -> Option<Vec<u8>> {
+    let is_mapped = |note: &&ProgramHeader| headers.iter().any(|load| is_within(note, load));
+    headers.iter().filter(|header| header.p_type == libc::PT_NOTE).filter(is_mapped).find_map(|note| {
+        let start = bias.wrapping_add(note.p_vaddr) as usize as *const u8;
+        // SAFETY: within a segment that can be read.
+        let notes = unsafe { slice::from_raw_parts(start, usize::try_from(note.p_filesz).ok()?) };
+        gnu_build_id(notes, note.p_align)
+    })
+}
+
+fn is_within(note: &ProgramHeader, load: &ProgramHeader) -> bool {
+    let readable = load.p_type == libc::PT_LOAD && load.p_flags & libc::PF_R != 0;
+    let before = note.p_vaddr.checked_sub(load.p_vaddr);
+    readable && before.and_then(|before| before.checked_add(note.p_filesz)).is_some_and(|end| end <= load.p_filesz)
+}
+
+fn gnu_build_id(notes: &[u8], alignment: u64) -> Option<Vec<u8>> {
+    let mut notes = NoteIterator::<FileHeader>::new(object::NativeEndian, alignment, notes).ok()?;
+    while let Some(note) = notes.next().ok()? {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(object::NativeEndian) == elf::NT_GNU_BUILD_ID {
+            return Some(note.desc().to_vec());
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -83,6 +121,15 @@ mod tests {
         let holding: Vec<_> = loaded().into_iter().filter(|module| module.contains(address)).collect();
         assert_eq!(holding.len(), 1);
         assert_eq!(holding[0].path, PathBuf::from(EXECUTABLE));
+    }
+
+    #[test]
+    fn the_build_id_is_that_of_the_file() {
+        use object::Object;
+        let bytes = std::fs::read(EXECUTABLE).unwrap();
+        let file = object::read::elf::ElfFile::<FileHeader>::parse(&*bytes).unwrap();
+        let executable = loaded().into_iter().find(|module| module.path == Path::new(EXECUTABLE)).unwrap();
+        assert_eq!(executable.build_id.as_deref(), file.build_id().unwrap());
     }
 
     #[test]

@@ -37,9 +37,10 @@ pub(crate) fn complete(message: &mut ProfileMessage) {
         }
         wanted.sort_unstable();
         let path = message.text(mapping.filename).to_owned();
-        let Some(bias) = bias(Path::new(&path), &mapping, message.text(mapping.build_id)) else { continue };
+        let found = bias(Path::new(&path), &mapping, message.text(mapping.build_id));
+        let Some((bias, build_id)) = found else { continue };
         let storage = Storage::default();
-        let open = || DebugInfo::open(Path::new(&path), &storage);
+        let open = || DebugInfo::open(Path::new(&path), Some(&build_id), &storage);
         // As for a live report: a panic over strange debug information costs names.
         let Ok(Some(info)) = catch_unwind(AssertUnwindSafe(open)) else { continue };
         for (address, index) in wanted {
@@ -51,15 +52,16 @@ pub(crate) fn complete(message: &mut ProfileMessage) {
     }
 }
 
-/// Address in the process less address in the file's own terms; nothing for a file of another build.
-fn bias(path: &Path, mapping: &Mapping, build_id: &str) -> Option<u64> {
+/// Address in the process less address in the file's own terms, and the build id as it stands in the file; nothing for a
+/// file of another build.
+fn bias(path: &Path, mapping: &Mapping, build_id: &str) -> Option<(u64, Vec<u8>)> {
     if !path.is_absolute() {
         return None;
     }
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = object::read::elf::ElfFile::<Header, _>::parse(&cache).ok()?;
-    let found: String = file.build_id().ok()??.iter().map(|byte| format!("{byte:02x}")).collect();
-    if found != build_id {
+    let found = file.build_id().ok()??;
+    if found.iter().map(|byte| format!("{byte:02x}")).collect::<String>() != build_id {
         return None;
     }
     // Two segments may share a page of the file; samples lie in the executable one.
@@ -71,7 +73,7 @@ fn bias(path: &Path, mapping: &Mapping, build_id: &str) -> Option<u64> {
     };
     let segment = file.segments().filter(executable).find(holds)?;
     let from_offset = segment.address().wrapping_sub(segment.file_range().0);
-    Some(mapping.memory_start.wrapping_sub(mapping.file_offset).wrapping_sub(from_offset))
+    Some((mapping.memory_start.wrapping_sub(mapping.file_offset).wrapping_sub(from_offset), found.to_vec()))
 }
 
 const PAGE: u64 = 4096;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names, files, lines and inlined functions from debug information. What has none is left to the core, which reads
-//! symbol tables and believes a name only inside the symbol's own size.
+//! Names, files, lines and inlined functions from debug information. What has none, or lies in a
+//! file that was replaced since it was loaded, is left to the core, which reads symbol tables and believes a name only
+//! inside the symbol's own size.
 //!
 //! Lives for one report: debug information of a large program takes much memory, and reports are rare.
 
@@ -15,6 +16,7 @@ use onstack_sys as sys;
 
 use crate::demangle::demangle;
 use crate::dwarf::{self, DebugInfo, Storage};
+use crate::module_file;
 use crate::modules::{self, Module};
 
 pub(crate) struct Symbolizer {
@@ -90,9 +92,11 @@ impl Symbolizer {
 
 impl Answer<'_> {
     fn by_debug_information(&self, module: &Module, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
+        let Some(path) = module_file::of(module) else { return 0 };
         let storage = Storage::default();
+        let open = || DebugInfo::open(&path, module.build_id.as_deref(), &storage);
         // Debug information of other people's making: a panic over it costs names, not the report.
-        match catch_unwind(AssertUnwindSafe(|| DebugInfo::open(&module.path, &storage))) {
+        match catch_unwind(AssertUnwindSafe(open)) {
             Ok(Some(info)) => self.each(wanted, |address| lines(&info, address.wrapping_sub(module.bias))),
             _ => 0,
         }

@@ -28,10 +28,14 @@ type Burn = extern "C" fn(u64) -> u64;
 
 /// Builds the library as `form` with further arguments for rustc.
 fn build(form: &str, arguments: &[&str]) -> PathBuf {
+    build_of(SOURCE, form, arguments)
+}
+
+fn build_of(source: &str, form: &str, arguments: &[&str]) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debug-forms").join(form);
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
-    fs::write(directory.join("lib.rs"), SOURCE).unwrap();
+    fs::write(directory.join("lib.rs"), source).unwrap();
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let status = Command::new(rustc)
         .args(["--crate-type=cdylib", "--crate-name=forms", "-O", "-g", "lib.rs"])
@@ -76,8 +80,11 @@ fn hottest(burn: Burn) -> Vec<Symbol> {
         // SAFETY: takes nothing and changes nothing.
         let own = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
         let here = report.data.keys().filter(|stack| stack.thread_id == own);
-        let holds_burn = |frame: &&Vec<Symbol>| frame.last().is_some_and(|symbol| symbol.name() == "burn");
-        if let Some(frame) = here.filter_map(|stack| stack.frames.first()).find(holds_burn) {
+        // By the address: it may have no name.
+        let code = burn as usize..burn as usize + 512;
+        let address = |symbol: &Symbol| symbol.addr.map_or(0, |address| address as usize);
+        let in_burn = |frame: &&Vec<Symbol>| frame.last().is_some_and(|symbol| code.contains(&address(symbol)));
+        if let Some(frame) = here.filter_map(|stack| stack.frames.first()).find(in_burn) {
             return frame.clone();
         }
         assert!(Instant::now() < limit, "burn was not sampled within 30 s");
@@ -135,6 +142,36 @@ fn behind_a_link() {
     tool("objcopy", &["--only-keep-debug", "libforms.so", "libforms.debug"], directory);
     tool("objcopy", &["--strip-debug", "--add-gnu-debuglink=libforms.debug", "libforms.so"], directory);
     check(&library, true);
+}
+
+/// A deployment puts another build into the place of one that runs: its names lie at other addresses.
+fn check_replaced(form: &str, arguments: &[&str]) {
+    let library = build(form, arguments);
+    let burn = load(&library);
+    let names = |burn| hottest(burn).iter().map(Symbol::name).collect::<Vec<_>>();
+    assert!(names(burn).contains(&"forms::within".into()));
+    let other = build_of(&SOURCE.replace("within", "invented"), &format!("{form}-other"), arguments);
+    fs::rename(other, &library).unwrap();
+    let names = names(burn);
+    assert!(!names.iter().any(|name| name.contains("invented")), "{names:?}");
+}
+
+#[test]
+fn in_a_file_that_was_replaced() {
+    check_replaced("replaced", &["-Clink-arg=-Wl,--build-id=sha1"]);
+}
+
+#[test]
+fn in_a_file_without_a_build_id_that_was_replaced() {
+    check_replaced("replaced-without-id", &["-Clink-arg=-Wl,--build-id=none"]);
+}
+
+#[test]
+fn behind_a_relative_name() {
+    let library = build("relative", &[]);
+    let up = "../".repeat(env::current_dir().unwrap().components().count() - 1);
+    let relative = format!("./{up}{}", library.strip_prefix("/").unwrap().display());
+    check(Path::new(&relative), true);
 }
 
 #[test]

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Under which name the file of a loaded object lies, and whether what has that name now can still be it.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::{fs, str};
+
+use crate::modules::Module;
+
+/// A line of the kernel's list of mappings.
+struct Mapped {
+    range: Range<u64>,
+    inode: u64,
+    path: PathBuf,
+}
+
+/// A name to look for the module's debug information by. Whether the file has the module's build id is for the reader of
+/// the file to say; a module without one is believed only while the name leads to the very file that is mapped.
+pub(crate) fn of(module: &Module) -> Option<PathBuf> {
+    if module.build_id.is_some() && module.path.is_absolute() {
+        return Some(module.path.clone());
+    }
+    let mapped = mapped_at(&fs::read("/proc/self/maps").ok()?, module.executable.first()?.start)?;
+    // What the loader calls by a relative name is elsewhere after a chdir; the kernel knows the whole one.
+    let path = if module.path.is_absolute() { module.path.clone() } else { mapped.path };
+    let is_same = || fs::metadata(&path).is_ok_and(|file| file.ino() == mapped.inode);
+    (module.build_id.is_some() || is_same()).then_some(path)
+}
+
+fn mapped_at(maps: &[u8], address: u64) -> Option<Mapped> {
+    let mut lines = maps.split(|&byte| byte == b'\n').filter_map(parse);
+    lines.find(|mapped| mapped.range.contains(&address))
+}
+
+/// Nothing for a mapping of no file.
+fn parse(line: &[u8]) -> Option<Mapped> {
+    let path = &line[line.iter().position(|&byte| byte == b'/')?..];
+    let mut words = str::from_utf8(&line[..line.len() - path.len()]).ok()?.split_ascii_whitespace();
+    let (start, limit) = words.next()?.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let inode = words.nth(3)?.parse().ok()?;
+    Some(Mapped { range: number(start)?..number(limit)?, inode, path: OsStr::from_bytes(path).into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_mapping_of_an_address() {
+        let maps = b"7f00-7f10 r--p 00000000 08:01 12 /srv/a b.so\n7f10-7f20 rw-p 00000000 00:00 0\n\
+                     7f20-7f30 r-xp 00000000 00:00 0                          [vdso]\n7f30-7f40 r-xp 0 08:01 13   /x\xff\n";
+        let found = mapped_at(maps, 0x7f0f).unwrap();
+        assert_eq!((found.inode, &*found.path), (12, Path::new("/srv/a b.so")));
+        assert_eq!(mapped_at(maps, 0x7f30).unwrap().path.as_os_str().as_bytes(), b"/x\xff");
+        for nowhere in [0, 0x7f10, 0x7f20, 0x7f40] {
+            assert!(mapped_at(maps, nowhere).is_none(), "{nowhere:x}");
+        }
+    }
+
+    /// The C library, under other names and with or without its build id.
+    fn libc_as(path: Option<&str>, has_id: bool) -> Module {
+        let function = libc::getpid as *const () as u64;
+        let mut module = crate::modules::loaded().into_iter().find(|module| module.contains(function)).unwrap();
+        module.build_id = module.build_id.filter(|_| has_id).or_else(|| has_id.then(|| vec![1]));
+        if let Some(path) = path {
+            module.path = path.into();
+        }
+        module
+    }
+
+    #[test]
+    fn a_relative_name_is_completed_and_never_opened_as_it_is() {
+        let whole = of(&libc_as(Some("Cargo.toml"), true)).unwrap();
+        assert!(whole.is_absolute() && whole.ends_with(libc_as(None, true).path.file_name().unwrap()), "{whole:?}");
+    }
+
+    #[test]
+    fn without_a_build_id_the_name_must_lead_to_the_mapped_file() {
+        assert!(of(&libc_as(None, false)).is_some());
+        assert!(of(&libc_as(Some("/proc/self/exe"), false)).is_none());
+        assert!(of(&libc_as(Some("/nowhere"), false)).is_none());
+    }
+}
