@@ -8,20 +8,18 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ReadCache};
 
-use crate::dwarf::Elf;
+use crate::dwarf::{Elf, Header};
+use crate::regular_file;
 
 /// What reads a few headers of a file without mapping it.
-#[cfg(target_pointer_width = "64")]
-type Headers<'a> = object::read::elf::ElfFile64<'a, object::NativeEndian, &'a ReadCache<File>>;
-#[cfg(target_pointer_width = "32")]
-type Headers<'a> = object::read::elf::ElfFile32<'a, object::NativeEndian, &'a ReadCache<File>>;
+type Headers<'a> = object::read::elf::ElfFile<'a, Header, &'a ReadCache<File>>;
 
 /// Where distributions put debug files.
 const ROOT: &str = "/usr/lib/debug";
 
 /// The file that has the debug information for a program or library; nothing where there is none.
 pub(crate) fn locate(path: &Path) -> Option<PathBuf> {
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(regular_file::open(path)?);
     let file = Headers::parse(&cache).ok()?;
     if file.has_debug_symbols() || file.section_by_name(".debug_line").is_some() {
         return Some(path.to_owned());
@@ -53,7 +51,7 @@ fn by_link(root: &Path, real: &Path, name: &OsStr) -> Vec<PathBuf> {
 }
 
 fn build_id_is(path: &Path, id: &[u8]) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    let Some(file) = regular_file::open(path) else { return false };
     let cache = ReadCache::new(file);
     let Ok(file) = Headers::parse(&cache) else { return false };
     matches!(file.build_id(), Ok(Some(found)) if found == id)
@@ -61,7 +59,7 @@ fn build_id_is(path: &Path, id: &[u8]) -> bool {
 
 /// A file that was found by its name alone may be of another build; without build ids nobody can tell.
 fn fits(path: &Path, id: Option<&[u8]>) -> bool {
-    path.is_file() && id.map_or(true, |id| build_id_is(path, id))
+    id.map_or_else(|| path.is_file(), |id| build_id_is(path, id))
 }
 
 /// What several debug files share lies in one more file (dwz).
@@ -69,12 +67,13 @@ pub(crate) fn supplement(debug: &Path, file: &Elf<'_>) -> Option<PathBuf> {
     let (name, id) = file.gnu_debugaltlink().ok().flatten()?;
     let named = Path::new(OsStr::from_bytes(name));
     let beside = debug.parent().map(|directory| directory.join(named));
-    beside.into_iter().chain(by_build_id(Path::new(ROOT), id)).find(|path| path.is_file())
+    beside.into_iter().chain(by_build_id(Path::new(ROOT), id)).find(|path| build_id_is(path, id))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf_maker::{elf, Section};
 
     #[test]
     fn the_places_are_those_of_the_debuggers() {
@@ -85,6 +84,22 @@ mod tests {
         let places = by_link(root, Path::new("/usr/bin/app"), OsStr::new("app.debug"));
         let expected = ["/usr/bin/app.debug", "/usr/bin/.debug/app.debug", "/usr/lib/debug/usr/bin/app.debug"];
         assert_eq!(places, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_is_shared_is_told_by_its_build_id() {
+        let directory = std::env::temp_dir().join(format!("onstack-supplement-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let shared = directory.join("shared.debug");
+        std::fs::write(&shared, elf(&[Section::build_id(&[7; 20])])).unwrap();
+        let found = |id| {
+            let link = [b"shared.debug\0", &[id; 20][..]].concat();
+            let debug = elf(&[Section::of(".gnu_debugaltlink", &link)]);
+            supplement(&directory.join("library.debug"), &Elf::parse(&*debug).unwrap())
+        };
+        let (same, other) = (found(7), found(8));
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!((same, other), (Some(shared), None));
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub mod criterion;
 mod debug_file;
 mod demangle;
 mod dwarf;
+#[cfg(test)]
+mod elf_maker;
 mod error;
 #[doc(hidden)]
 pub mod file;
@@ -31,6 +33,7 @@ mod profile;
 pub mod protos;
 mod pull;
 mod rebuild;
+mod regular_file;
 mod report;
 mod resolve;
 mod sample;
@@ -38,6 +41,7 @@ mod session;
 mod split;
 mod stacks;
 mod stats;
+mod storage;
 mod summary;
 mod symbolize;
 mod thread_label;

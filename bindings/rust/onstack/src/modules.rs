@@ -10,8 +10,9 @@ use std::slice;
 use object::elf;
 use object::read::elf::NoteIterator;
 
+use crate::dwarf::Header;
+
 type ProgramHeader = libc::Elf64_Phdr;
-type FileHeader = elf::FileHeader64<object::NativeEndian>;
 
 /// How the executable is called here; right even after its file was replaced.
 const EXECUTABLE: &str = "/proc/self/exe";
@@ -102,7 +103,7 @@ fn is_within(note: &ProgramHeader, load: &ProgramHeader) -> bool {
 }
 
 fn gnu_build_id(notes: &[u8], alignment: u64) -> Option<Vec<u8>> {
-    let mut notes = NoteIterator::<FileHeader>::new(object::NativeEndian, alignment, notes).ok()?;
+    let mut notes = NoteIterator::<Header>::new(object::NativeEndian, alignment, notes).ok()?;
     while let Some(note) = notes.next().ok()? {
         if note.name() == elf::ELF_NOTE_GNU && note.n_type(object::NativeEndian) == elf::NT_GNU_BUILD_ID {
             return Some(note.desc().to_vec());
@@ -127,7 +128,7 @@ mod tests {
     fn the_build_id_is_that_of_the_file() {
         use object::Object;
         let bytes = std::fs::read(EXECUTABLE).unwrap();
-        let file = object::read::elf::ElfFile::<FileHeader>::parse(&*bytes).unwrap();
+        let file = object::read::elf::ElfFile::<Header>::parse(&*bytes).unwrap();
         let executable = loaded().into_iter().find(|module| module.path == Path::new(EXECUTABLE)).unwrap();
         assert_eq!(executable.build_id.as_deref(), file.build_id().unwrap());
     }

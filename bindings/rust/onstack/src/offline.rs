@@ -2,20 +2,16 @@
 //! Lines and inlined functions for a profile of another process, out of the files that it names.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
 use object::{Object, ObjectSegment, ReadCache, SegmentFlags};
 
-use crate::dwarf::{DebugInfo, Storage};
+use crate::dwarf::{DebugInfo, Header};
 use crate::message::{Function, Line as MessageLine, Mapping, ProfileMessage};
+use crate::regular_file;
+use crate::storage::Storage;
 use crate::symbolize::{lines, Line};
-
-#[cfg(target_pointer_width = "64")]
-type Header = object::elf::FileHeader64<object::NativeEndian>;
-#[cfg(target_pointer_width = "32")]
-type Header = object::elf::FileHeader32<object::NativeEndian>;
 
 /// Gives places that have no file names, lines and inlined functions, as far as debug information on this machine says
 /// them. A file that is not the one that ran, by its build id, is not asked.
@@ -58,7 +54,7 @@ fn bias(path: &Path, mapping: &Mapping, build_id: &str) -> Option<(u64, Vec<u8>)
     if !path.is_absolute() {
         return None;
     }
-    let cache = ReadCache::new(File::open(path).ok()?);
+    let cache = ReadCache::new(regular_file::open(path)?);
     let file = object::read::elf::ElfFile::<Header, _>::parse(&cache).ok()?;
     let found = file.build_id().ok()??;
     if found.iter().map(|byte| format!("{byte:02x}")).collect::<String>() != build_id {

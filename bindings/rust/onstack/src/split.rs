@@ -10,7 +10,8 @@ use std::sync::Arc;
 use addr2line::gimli::{Dwarf, DwarfPackage, EndianSlice, NativeEndian, SectionId};
 use addr2line::SplitDwarfLoad;
 
-use crate::dwarf::{self, Elf, Slice, Storage};
+use crate::dwarf::{self, Elf, Slice};
+use crate::storage::Storage;
 
 pub(crate) struct Split<'a> {
     storage: &'a Storage,
@@ -34,7 +35,7 @@ impl<'a> Split<'a> {
     fn load_file(&self, wanted: &SplitDwarfLoad<Slice<'a>>) -> Option<Dwarf<Slice<'a>>> {
         let mut path = wanted.comp_dir.as_ref().map_or_else(PathBuf::new, to_path);
         path.push(to_path(wanted.path.as_ref()?));
-        let elf = Elf::parse(&**self.storage.map(&path)?).ok()?;
+        let elf = Elf::parse(self.storage.read(&path)?).ok()?;
         let mut dwarf = dwarf::load(|id| self.storage.section(&elf, dwo_name(id)));
         let header = dwarf.units().next().ok()??;
         // A file of another build of the same source has the same name.
@@ -47,7 +48,7 @@ impl<'a> Split<'a> {
 }
 
 fn open_package<'a>(path: &Path, storage: &'a Storage) -> Option<DwarfPackage<Slice<'a>>> {
-    let elf = Elf::parse(&**storage.map(path)?).ok()?;
+    let elf = Elf::parse(storage.read(path)?).ok()?;
     let section = |id| Ok::<_, addr2line::gimli::Error>(storage.section(&elf, dwo_name(id)));
     DwarfPackage::load(section, EndianSlice::new(&[], NativeEndian)).ok()
 }

@@ -15,9 +15,10 @@ use addr2line::gimli;
 use onstack_sys as sys;
 
 use crate::demangle::demangle;
-use crate::dwarf::{self, DebugInfo, Storage};
+use crate::dwarf::{self, DebugInfo};
 use crate::module_file;
 use crate::modules::{self, Module};
+use crate::storage::Storage;
 
 pub(crate) struct Symbolizer {
     modules: Vec<Module>,
