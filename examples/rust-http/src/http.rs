@@ -6,18 +6,22 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::hurry::Hurry;
+
 pub struct Request {
     pub path: String,
     pub query: HashMap<String, String>,
 }
 
 const LONGEST: u64 = 16 * 1024;
+const TIME_TO_ASK: Duration = Duration::from_secs(10);
+const TIME_TO_TAKE: Duration = Duration::from_secs(30);
 
 impl Request {
     /// `None`: the bytes are no GET request.
-    pub fn read(stream: &mut TcpStream) -> io::Result<Option<Self>> {
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        let mut lines = BufReader::new(stream.take(LONGEST)).lines();
+    pub fn read(stream: &TcpStream) -> io::Result<Option<Self>> {
+        let asked = Hurry::new(stream, TIME_TO_ASK).take(LONGEST);
+        let mut lines = BufReader::new(asked).lines();
         let first = lines.next().transpose()?.unwrap_or_default();
         for line in lines {
             if line?.is_empty() {
@@ -77,10 +81,11 @@ impl Response {
         }
     }
 
-    pub fn write(&self, stream: &mut TcpStream) -> io::Result<()> {
+    pub fn write(&self, stream: &TcpStream) -> io::Result<()> {
         let Self { status, kind, body } = self;
         let length = body.len();
         let head = format!("HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+        let mut stream = Hurry::new(stream, TIME_TO_TAKE);
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)
     }

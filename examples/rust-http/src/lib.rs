@@ -6,42 +6,76 @@
 //! it was asked last, by a guard that runs for ever: no sample falls between two scrapes.
 
 mod http;
+mod hurry;
 mod profiles;
 mod work;
 
-use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use http::{Request, Response};
 use profiles::Profiles;
 
-/// Serves until the listener fails; a thread for each connection.
+/// A thread for each; whoever comes on top is sent away.
+const MOST_CONNECTIONS: usize = 64;
+/// What accept complains about passes: no descriptor or memory now, a peer that has gone.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves for ever; an error when the service's own profile cannot be taken.
 pub fn serve(listener: &TcpListener) -> io::Result<()> {
     let profiles = Arc::new(Profiles::start().map_err(io::Error::other)?);
+    // Each connection holds a copy.
+    let seats = Arc::new(());
     for stream in listener.incoming() {
-        let (stream, profiles) = (stream?, profiles.clone());
-        thread::Builder::new()
-            .name("request".into())
-            .spawn(move || {
-                if let Err(error) = answer(stream, &profiles) {
-                    eprintln!("rust-http: {error}");
-                }
-            })?;
+        let begun = stream.and_then(|stream| begin(stream, &profiles, &seats));
+        if let Err(error) = begun {
+            eprintln!("rust-http: {error}");
+            thread::sleep(PAUSE);
+        }
     }
     Ok(())
 }
 
-fn answer(mut stream: TcpStream, profiles: &Profiles) -> io::Result<()> {
-    let response = match Request::read(&mut stream)? {
+fn begin(stream: TcpStream, profiles: &Arc<Profiles>, seats: &Arc<()>) -> io::Result<()> {
+    if Arc::strong_count(seats) > MOST_CONNECTIONS {
+        send_away(&stream);
+        return Ok(());
+    }
+    let (profiles, seat) = (profiles.clone(), seats.clone());
+    let answer = move || {
+        if let Err(error) = answer(&stream, &profiles) {
+            eprintln!("rust-http: {error}");
+        }
+        drop(seat);
+    };
+    let name = thread::Builder::new().name("request".into());
+    name.spawn(answer).map(drop)
+}
+
+/// On the thread that accepts: it must wait for nobody, and an empty socket takes these few bytes at once. The peer may
+/// have gone, which is its own business.
+fn send_away(stream: &TcpStream) {
+    let response = Response::text(503, "too many connections; ask again later\n");
+    let sent = stream
+        .set_nonblocking(true)
+        .and_then(|()| response.write(stream));
+    // What was not read when the socket is closed would take the answer back.
+    let _ = sent.and_then(|()| stream.shutdown(Shutdown::Write));
+    let _ = (&*stream).read(&mut [0; 4096]);
+}
+
+fn answer(stream: &TcpStream, profiles: &Profiles) -> io::Result<()> {
+    let response = match Request::read(stream)? {
         None => Response::text(
             400,
             "this is no HTTP request of the kind that is served here\n",
         ),
         Some(request) => route(&request, profiles),
     };
-    response.write(&mut stream)
+    response.write(stream)
 }
 
 fn route(request: &Request, profiles: &Profiles) -> Response {
