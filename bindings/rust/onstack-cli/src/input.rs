@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads what a person points at: a pprof profile or folded stacks.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -11,14 +11,26 @@ use crate::failure::Failure;
 
 /// Reads a file, or the standard input for `-`.
 pub fn read(path: &Path) -> Result<Profile, Failure> {
-    let bytes = if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        fs::read(path)
-    };
-    let bytes = bytes.map_err(|error| Failure::new(path, format!("cannot read: {error}")))?;
+    let bytes = bytes(path, Profile::MAX_BYTES)?;
+    let bytes = bytes.ok_or_else(|| Failure::new(path, onstack::Error::TooLarge))?;
     parse(bytes).map_err(|what| Failure::new(path, what))
+}
+
+/// All bytes of a file or, for `-`, of the standard input; nothing where there are more than `limit`.
+pub fn bytes(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
+    let bytes = if path == Path::new("-") {
+        first(io::stdin().lock(), limit)
+    } else {
+        File::open(path).and_then(|file| first(file, limit))
+    };
+    bytes.map_err(|error| Failure::new(path, format!("cannot read: {error}")))
+}
+
+/// All bytes; nothing where there are more than `limit`.
+pub fn first(reader: impl Read, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let count = reader.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok((count as u64 <= limit).then_some(bytes))
 }
 
 fn parse(bytes: Vec<u8>) -> Result<Profile, String> {
@@ -36,6 +48,8 @@ fn parse(bytes: Vec<u8>) -> Result<Profile, String> {
         Ok(text) => text.into_bytes(),
         Err(error) => error.into_bytes(),
     };
-    Profile::read(&bytes[..])
-        .map_err(|error| format!("{error}; give a pprof profile (*.pb.gz) or folded stacks (`main;f 12`)"))
+    Profile::read(&bytes[..]).map_err(|error| match error {
+        onstack::Error::TooLarge => error.to_string(),
+        _ => format!("{error}; give a pprof profile (*.pb.gz) or folded stacks (`main;f 12`)"),
+    })
 }

@@ -107,14 +107,14 @@ fn finish(
     elapsed: Duration,
     ended: ExitStatus,
 ) -> Result<(), Failure> {
-    let bytes = fs::read(raw).map_err(|_| {
+    let file = fs::File::open(raw).map_err(|_| {
         let how = match ended.signal() {
             Some(number) => format!("signal {number} ended it before the profile was written"),
             None => "it wrote none; what it said above may tell why".into(),
         };
         Failure::new(program, format!("left no profile: {how}"))
     })?;
-    let mut profile = Profile::read(&bytes[..]).map_err(|error| Failure::new(raw, error))?;
+    let mut profile = Profile::read(file).map_err(|error| Failure::new(raw, error))?;
     if status.is_known() && profile.summary().counters.is_empty() {
         status.comments().iter().for_each(|comment| profile.add_comment(comment));
     }

@@ -41,6 +41,8 @@ pub enum Error {
     Empty,
     /// The bytes are not a pprof profile; the text says why.
     Input(String),
+    /// The profile has more bytes than [`Profile::MAX_BYTES`](crate::Profile::MAX_BYTES), as it is or unpacked.
+    TooLarge,
     /// A code that this version of the crate does not know.
     Unknown(i32),
 }
@@ -81,7 +83,7 @@ impl Error {
             Error::Context => sys::ONSTACK_E_CONTEXT,
             Error::Clock => sys::ONSTACK_E_CLOCK,
             Error::Unknown(code) => *code,
-            Error::Os(_) | Error::Empty | Error::Input(_) => return None,
+            Error::Os(_) | Error::Empty | Error::Input(_) | Error::TooLarge => return None,
         })
     }
 }
@@ -103,6 +105,13 @@ impl fmt::Display for Error {
                 return f.write_str("the profile holds no samples: profile for longer, or while the program uses CPU")
             }
             Error::Input(why) => return write!(f, "not a pprof profile: {why}"),
+            Error::TooLarge => {
+                let mebibytes = crate::Profile::MAX_BYTES >> 20;
+                return write!(
+                    f,
+                    "larger than {mebibytes} MiB, as it is or unpacked: take the profile over a shorter time"
+                );
+            }
             _ => {}
         }
         if let Some(code) = self.code() {

@@ -28,20 +28,29 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Bytes that [`Profile::read`] takes at most, as they come and unpacked: 512 MiB. The largest profiles of real programs
+    /// have some ten.
+    pub const MAX_BYTES: u64 = 512 << 20;
+
     /// Reads a profile in pprof's format, compressed by gzip or not.
     ///
     /// # Errors
-    /// [`Error::Input`] when the bytes are something else, [`Error::Os`] when they cannot be read.
-    pub fn read<R: Read>(mut reader: R) -> Result<Self> {
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes)?;
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            let mut plain = Vec::new();
-            let read = MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain);
-            read.map_err(|error| Error::Input(format!("the gzip data is damaged ({error})")))?;
-            bytes = plain;
+    /// [`Error::Input`] when the bytes are something else, [`Error::TooLarge`] when they are more than
+    /// [`Profile::MAX_BYTES`], [`Error::Os`] when they cannot be read.
+    pub fn read<R: Read>(reader: R) -> Result<Self> {
+        Self::read_at_most(Self::MAX_BYTES, reader)
+    }
+
+    fn read_at_most<R: Read>(most: u64, reader: R) -> Result<Self> {
+        let bytes = bytes_at_most(most, reader)?;
+        if !bytes.starts_with(&[0x1f, 0x8b]) {
+            return Self::decode(&bytes);
         }
-        Self::decode(&bytes)
+        let plain = bytes_at_most(most, MultiGzDecoder::new(&bytes[..])).map_err(|error| match error {
+            Error::Os(error) => Error::Input(format!("the gzip data is damaged ({error})")),
+            other => other,
+        });
+        Self::decode(&plain?)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
@@ -188,6 +197,15 @@ impl Profile {
     }
 }
 
+fn bytes_at_most<R: Read>(most: u64, reader: R) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let count = reader.take(most + 1).read_to_end(&mut bytes)?;
+    if count as u64 > most {
+        return Err(Error::TooLarge);
+    }
+    Ok(bytes)
+}
+
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Profile").field("stacks", &self.message.sample.len()).finish_non_exhaustive()
@@ -268,6 +286,17 @@ mod tests {
         for bytes in [&b""[..], b"main;f 12\n", b"\x1f\x8bnot gzip", &cut] {
             assert!(matches!(Profile::read(bytes), Err(Error::Input(_))), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn what_is_too_large_or_becomes_it_is_refused() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&[0; 100_000]).unwrap();
+        let bomb = encoder.finish().unwrap();
+        assert!(bomb.len() < 1000);
+        assert!(matches!(Profile::read_at_most(99_999, &bomb[..]), Err(Error::TooLarge)));
+        assert!(matches!(Profile::read_at_most(100_000, &bomb[..]), Err(Error::Input(_))));
+        assert!(matches!(Profile::read_at_most(1000, std::io::repeat(b'x')), Err(Error::TooLarge)));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A profile that is ready to be sent: known to be one, within the size that was allowed, and with its time.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -10,6 +9,7 @@ use flate2::read::MultiGzDecoder;
 use onstack::Profile;
 
 use crate::failure::Failure;
+use crate::input::{bytes, first};
 
 pub struct Parcel {
     /// The file as it is.
@@ -21,17 +21,11 @@ pub struct Parcel {
 
 /// Never holds more than `limit` bytes of the file, nor of what it unpacks to.
 pub fn read(path: &Path, limit: u64) -> Result<Parcel, Failure> {
-    let cannot = |error: io::Error| Failure::new(path, format!("cannot read: {error}"));
     let large = |how: &str| {
         let mebibytes = limit >> 20;
         Failure::new(path, format!("is larger than {mebibytes} MiB{how}: `--max-size` sets another limit"))
     };
-    let bytes = if path == Path::new("-") {
-        first(io::stdin().lock(), limit)
-    } else {
-        File::open(path).and_then(|file| first(file, limit))
-    };
-    let bytes = bytes.map_err(cannot)?.ok_or_else(|| large(""))?;
+    let bytes = bytes(path, limit)?.ok_or_else(|| large(""))?;
 
     let unpacked = bytes.starts_with(GZIP).then(|| first(MultiGzDecoder::new(&bytes[..]), limit)).transpose();
     let unpacked = unpacked.map_err(|error| Failure::new(path, format!("the gzip data is damaged ({error})")))?;
@@ -46,13 +40,6 @@ pub fn read(path: &Path, limit: u64) -> Result<Parcel, Failure> {
 }
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
-
-/// All bytes; nothing where there are more than `limit`.
-fn first(reader: impl Read, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    let count = reader.take(limit + 1).read_to_end(&mut bytes)?;
-    Ok((count as u64 <= limit).then_some(bytes))
-}
 
 fn written(path: &Path) -> SystemTime {
     fs::metadata(path).and_then(|file| file.modified()).unwrap_or_else(|_| SystemTime::now())
