@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The line that changes while a program is recorded.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -17,13 +18,18 @@ pub struct Status {
 
 impl Status {
     pub fn read(path: &Path) -> Self {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let mut lines = text.lines();
-        let first = lines.next().and_then(|line| line.strip_prefix("onstack.stats")).unwrap_or_default();
+        Self::parse(&fs::read(path).unwrap_or_default())
+    }
+
+    /// Each line by itself: a library's name that is no text costs only its own characters.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let mut lines = bytes.split(|&byte| byte == b'\n').map(String::from_utf8_lossy);
+        let first = lines.next().unwrap_or_default();
+        let first = first.strip_prefix("onstack.stats").unwrap_or_default();
         let pairs = first.split_whitespace().filter_map(|word| word.split_once('='));
         Self {
             counters: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-            modules: lines.filter(|line| line.starts_with("onstack.module ")).map(str::to_owned).collect(),
+            modules: lines.filter(|line| line.starts_with("onstack.module ")).map(Cow::into_owned).collect(),
         }
     }
 

@@ -49,7 +49,9 @@ static void put(const char *variable, const char *text) {
 }
 static void done(void) {
   static char text[256];
-  snprintf(text, sizeof text, "onstack.stats recorded=%s dropped_ring_full=3\n", getenv("ONSTACK_FREQUENCY"));
+  /* A library's name need not be text. */
+  snprintf(text, sizeof text, "onstack.stats recorded=%s dropped_ring_full=3\nonstack.module lost=1 path=/srv/\377.so\n",
+           getenv("ONSTACK_FREQUENCY"));
   put("ONSTACK_STATUS", text);
   FILE *profile = fopen(getenv("ONSTACK_PROFILE"), "w");
   FILE *fixture = fopen(getenv("FIXTURE"), "r");
@@ -84,6 +86,7 @@ fn the_profile_the_counters_and_the_exit_code_come_through() {
     let profile = Profile::read(&fs::read(&output).unwrap()[..]).unwrap();
     assert_eq!(profile.top().get("hot").unwrap().flat, 6);
     assert_eq!(profile.summary().counters["dropped_ring_full"], "3");
+    assert!(profile.comments().any(|comment| comment == "onstack.module lost=1 path=/srv/\u{fffd}.so"));
     let left = fs::read_dir(output.parent().unwrap()).unwrap().flatten();
     assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".onstack-")));
 }
