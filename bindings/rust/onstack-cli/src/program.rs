@@ -2,13 +2,13 @@
 //! Whether a program can be profiled through a preloaded library, told before it is started: the loader itself says
 //! nothing when it leaves a preload out.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::{env, fs, io};
+use std::{env, fs, io, ptr};
 
 use crate::failure::Failure;
 
@@ -52,6 +52,11 @@ fn check_file(path: &Path, depth: u32) -> Result<(), String> {
                 .into(),
         );
     }
+    if gains_capabilities(path) {
+        return Err(
+            "has file capabilities: the loader preloads nothing into it. Profile a copy: `cp` leaves them out".into()
+        );
+    }
     let mut file = File::open(path).map_err(cannot)?;
     let mut head = Vec::new();
     Read::by_ref(&mut file).take(256).read_to_end(&mut head).map_err(cannot)?;
@@ -62,6 +67,16 @@ fn check_file(path: &Path, depth: u32) -> Result<(), String> {
         return check_file(&interpreter(script)?, depth + 1);
     }
     check_elf(&file, &head)
+}
+
+/// The kernel tells the loader of them for every user but root, to whom they give nothing.
+fn gains_capabilities(path: &Path) -> bool {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: asks for a number.
+    let is_root = unsafe { libc::getuid() } == 0;
+    // SAFETY: two strings that live during the call; without a place for the value it answers the size.
+    let bytes = unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), ptr::null_mut(), 0) };
+    !is_root && bytes > 0
 }
 
 /// The program that runs a script; of `env` what it looks up.

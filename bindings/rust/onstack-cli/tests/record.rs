@@ -4,6 +4,7 @@
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -126,6 +127,34 @@ fn what_a_preload_cannot_reach_is_refused_before_it_runs() {
         assert!(message(&ended).contains(why) && message(&ended).contains(program), "{}", message(&ended));
         assert!(!output.exists());
     }
+}
+
+#[test]
+fn file_capabilities_are_refused_for_whom_they_matter() {
+    let directory = env::temp_dir().join(format!("onstack-capabilities-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let (onstack, program) = (directory.join("onstack"), directory.join("capable"));
+    fs::copy(compile("capable", "int main(void) { return 0; }", &[]), &program).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_onstack"), &onstack).unwrap();
+    let capable = Command::new("setcap").arg("cap_net_raw=ep").arg(&program).status();
+    if !capable.is_ok_and(|status| status.success()) {
+        eprintln!("skip: setcap gives no capabilities here (root and libcap2-bin are needed)");
+        return fs::remove_dir_all(&directory).unwrap();
+    }
+    let ended = Command::new(&onstack)
+        .args(["record", "--"])
+        .arg(&program)
+        .current_dir(&directory)
+        .uid(65534)
+        .gid(65534)
+        .output();
+    let by_root = record(&stand_in(), &place("capable.pb.gz"), &[program.to_str().unwrap()]);
+    fs::remove_dir_all(&directory).unwrap();
+    let ended = ended.unwrap();
+    assert_eq!(ended.status.code(), Some(126), "{}", message(&ended));
+    assert!(message(&ended).contains("file capabilities") && message(&ended).contains("copy"), "{}", message(&ended));
+    assert!(by_root.status.success(), "{}", message(&by_root));
 }
 
 #[test]
