@@ -87,6 +87,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // its open knows no O_NONBLOCK
     fn what_is_shared_is_told_by_its_build_id() {
         let directory = std::env::temp_dir().join(format!("onstack-supplement-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();

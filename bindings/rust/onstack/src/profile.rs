@@ -291,11 +291,11 @@ mod tests {
     #[test]
     fn what_is_too_large_or_becomes_it_is_refused() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        encoder.write_all(&[0; 100_000]).unwrap();
+        encoder.write_all(&[0; 20_000]).unwrap();
         let bomb = encoder.finish().unwrap();
         assert!(bomb.len() < 1000);
-        assert!(matches!(Profile::read_at_most(99_999, &bomb[..]), Err(Error::TooLarge)));
-        assert!(matches!(Profile::read_at_most(100_000, &bomb[..]), Err(Error::Input(_))));
+        assert!(matches!(Profile::read_at_most(19_999, &bomb[..]), Err(Error::TooLarge)));
+        assert!(matches!(Profile::read_at_most(20_000, &bomb[..]), Err(Error::Input(_))));
         assert!(matches!(Profile::read_at_most(1000, std::io::repeat(b'x')), Err(Error::TooLarge)));
     }
 
