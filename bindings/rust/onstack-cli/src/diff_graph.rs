@@ -14,6 +14,9 @@ use onstack::{Tree, TreeNode};
 use crate::failure::Failure;
 use crate::unit;
 
+/// The library multiplies a change, which may be twice as large, by 150 for its colour.
+const LIMIT: u64 = 1 << 54;
+
 /// One of the two profiles, and what its values are taken times.
 pub struct Side<'a> {
     path: &'a Path,
@@ -37,7 +40,7 @@ impl<'a> Side<'a> {
             path.push(frame(&node.name));
             let value = unit::scaled(node.flat, self.factor) / divisor(&self.tree.unit);
             let added = u64::try_from(value).ok().and_then(|value| sum.checked_add(value));
-            sum = added.filter(|sum| i64::try_from(*sum).is_ok()).ok_or_else(|| {
+            sum = added.filter(|&sum| sum < LIMIT).ok_or_else(|| {
                 Failure::new(self.path, "holds values below zero, or too large ones: no flame graph can show them")
             })?;
             if value > 0 {

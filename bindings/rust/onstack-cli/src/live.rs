@@ -45,8 +45,7 @@ impl Status {
         self.counters
             .keys()
             .filter(|key| key.starts_with("dropped_") && *key != "dropped_sink")
-            .map(|key| self.number(key))
-            .sum()
+            .fold(0, |sum, key| sum.saturating_add(self.number(key)))
     }
 
     /// The comments of the profile.

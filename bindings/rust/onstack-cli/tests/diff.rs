@@ -180,6 +180,7 @@ fn failures_name_the_file_and_leave_no_output() {
     let folded = file("counts.folded", b"main;f 12\n");
     let empty = file("empty.pb", &profile(CPU, &[]));
     let negative = file("negative.pb", &profile(CPU, &[("f", 30), ("g", -10)]));
+    let huge = file("huge.folded", format!("main;f {}\n", 1u64 << 54).as_bytes());
     let svg = file("none.svg", b"as before");
     let cases = [
         (vec![&before, &wall], &wall, "its values are wall in nanoseconds"),
@@ -197,6 +198,7 @@ fn failures_name_the_file_and_leave_no_output() {
         (vec!["--normalize", &before, &empty], &empty, "nothing to normalize by"),
         (vec!["--flamegraph", &svg, &before, &empty], &empty, "nothing to draw"),
         (vec!["--flamegraph", &svg, &before, &negative], &negative, "below zero"),
+        (vec!["--flamegraph", &svg, &folded, &huge], &huge, "too large"),
         (vec![&before, "/nowhere/b.pb"], &"/nowhere/b.pb".to_owned(), "cannot read"),
         (vec!["--flamegraph", "/nowhere/x.svg", &before, &before], &"/nowhere/x.svg".to_owned(), "cannot write"),
     ] {
