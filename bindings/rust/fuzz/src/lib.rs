@@ -8,7 +8,28 @@ use std::path::PathBuf;
 
 use onstack::Profile;
 
+mod beside;
+mod command;
 mod message;
+
+pub use beside::beside;
+pub use command::{diff, program, status};
+
+// Of the command line, under the names that its files call each other by.
+#[path = "../../onstack-cli/src/diff_graph.rs"]
+mod diff_graph;
+#[allow(dead_code)]
+#[path = "../../onstack-cli/src/failure.rs"]
+mod failure;
+#[allow(dead_code)]
+#[path = "../../onstack-cli/src/live.rs"]
+mod live;
+#[path = "../../onstack-cli/src/program.rs"]
+mod program;
+#[allow(dead_code)]
+#[path = "../../onstack-cli/src/unit.rs"]
+mod unit;
+
 #[allow(dead_code)]
 #[path = "../../onstack/src/perf_map.rs"]
 mod perf_map_reader;
@@ -60,10 +81,10 @@ pub fn folded(data: &[u8]) {
 
 /// A file that a profile names, of any content: its debug information is read for some addresses. Panics of the readers
 /// are caught in the library, on purpose; one that leaves it is a finding.
-pub fn debug_file(data: &[u8]) {
-    let Some(path) = own_file("object") else { return };
+pub fn debug_file(data: &[u8]) -> Option<Profile> {
+    let path = own_file("object")?;
     std::fs::write(&path, data).expect("the temporary directory can be written");
-    let Some(id) = build_id(data) else { return };
+    let id = build_id(data)?;
     let message = message::of_file(&path.to_string_lossy(), &id);
     let mut profile = Profile::read(&message[..]).expect("the message is sound");
     // libFuzzer's hook would end the program at a panic that the library expects.
@@ -78,6 +99,7 @@ pub fn debug_file(data: &[u8]) {
         eprintln!("a symbolized profile cannot be shown");
         std::process::abort();
     }
+    Some(profile)
 }
 
 fn build_id(data: &[u8]) -> Option<String> {

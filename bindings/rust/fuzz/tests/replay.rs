@@ -4,6 +4,7 @@
 use std::fs;
 use std::panic;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// What changes inputs; xorshift64.
 struct Random(u64);
@@ -78,9 +79,40 @@ fn folded() {
     replay("folded", onstack_fuzz::folded, usize::MAX);
 }
 
+/// Both write to one directory of the process.
+static FILES: Mutex<()> = Mutex::new(());
+
 #[test]
 fn debug_file() {
-    replay("debug_file", onstack_fuzz::debug_file, 1000);
+    let _alone = FILES.lock();
+    replay("debug_file", |data| drop(onstack_fuzz::debug_file(data)), 1000);
+}
+
+#[test]
+fn beside() {
+    let _alone = FILES.lock();
+    let kept = inputs("beside");
+    let profiles = kept.iter().flat_map(|data| onstack_fuzz::beside(data));
+    // One program needs nothing from beside, and one the whole file.
+    let named = profiles.filter(|profile| profile.top().get("outer").is_some()).count();
+    assert_eq!(named, kept.len() + 1);
+    replay("beside", |data| drop(onstack_fuzz::beside(data)), 300);
+}
+
+#[test]
+fn status() {
+    replay("status", onstack_fuzz::status, usize::MAX);
+}
+
+#[test]
+fn program() {
+    let _alone = FILES.lock();
+    replay("program", onstack_fuzz::program, 1000);
+}
+
+#[test]
+fn diff() {
+    replay("diff", onstack_fuzz::diff, 1000);
 }
 
 #[test]
