@@ -32,6 +32,8 @@ static soak_worker workers[] = {
     {.name = "burner", .run = soak_run_burner},
     {.name = "burner", .run = soak_run_burner, .number = 1},
     {.name = "burner", .run = soak_run_burner, .number = 2},
+    {.name = "wild", .run = soak_run_wild},
+    {.name = "wild", .run = soak_run_wild, .number = 1},
     {.name = "flips", .run = soak_run_flips},
     {.name = "flips", .run = soak_run_flips, .number = 1},
     {.name = "flips", .run = soak_run_flips, .number = 2},
@@ -162,7 +164,8 @@ static void check_sums(void) {
     uint64_t times;
   } happened[] = {{"sessions", b->sessions}, {"ticks", b->ticks},     {"samples cut short", b->truncated},
                   {"forks", soak_forks},     {"threads", soak_threads}, {"modules", soak_modules},
-                  {"flips of memory", soak_flips}, {"foreign signals", s->sent}, {"owners", s->owners}};
+                  {"flips of memory", soak_flips}, {"foreign signals", s->sent}, {"owners", s->owners},
+                  {"bursts of wild code", soak_wild}, {"samples of wild code", soak_wild_samples}};
   for (size_t i = 0; i < sizeof(happened) / sizeof(*happened); i++)
     if (happened[i].times == 0) soak_fail("no %s: this was no storm", happened[i].what);
   /* A window of some 100 ns in some 4 ms, for each session that samples the sender: a thousandth is far above it. */
@@ -182,6 +185,7 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
          b->late, b->looped);
   printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu\n", s->owners, s->itimer,
          s->timer, s->merged);
+  printf("bursts of wild code %lu, samples of them %lu\n", soak_wild, soak_wild_samples);
   printf("memory %lu KiB after the second round, %lu now; descriptors %d and %d\n", (unsigned long)(first->resident >> 10),
          (unsigned long)(now->resident >> 10), first->descriptors, now->descriptors);
   printf("soak: %s: %.0f s, %lu sessions, %lu ticks, %lu foreign signals, %lu forks, %lu threads, %lu modules opened, "
@@ -198,12 +202,13 @@ int main(int argc, char **argv) {
   soak_place = argv[1];
   unsigned seed = argc > 3 ? (unsigned)atoi(argv[3]) : (unsigned)getpid();
   printf("soak: %.0f s in rounds of %.0f s at most, seed %u\n", seconds, ROUND_SECONDS, seed);
-  soak_install_first_owner();
+  soak_reserve_wild_pages();
   soak_open_copies();
   for (size_t i = 0; i < WORKERS; i++) workers[i].seed = seed + (unsigned)i * 7919;
   pthread_create(&watcher, NULL, watch, NULL);
   double round = seconds / ROUNDS_AT_LEAST < ROUND_SECONDS ? seconds / ROUNDS_AT_LEAST : ROUND_SECONDS;
   for (int number = 1; number <= ROUNDS_AT_LEAST || soak_now() - begin + round / 2 < seconds; number++) {
+    soak_install_first_owner(number);
     run_round(round);
     now = look();
     if (number <= 2) first = now;

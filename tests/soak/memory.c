@@ -62,7 +62,7 @@ void soak_run_flips(soak_worker *worker) {
 uint64_t soak_somewhere(unsigned *seed) {
   uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   uint64_t words = 8u * (uint64_t)soak_random(seed, 1 << 14);
-  switch (soak_random(seed, 6)) {
+  switch (soak_random(seed, 7)) {
   case 0:
     return (uint64_t)rand_r(seed) << 33 ^ (uint64_t)rand_r(seed) << 3 ^ soak_random(seed, 16);
   case 1:
@@ -71,6 +71,8 @@ uint64_t soak_somewhere(unsigned *seed) {
     return (here & ~(uint64_t)7) - words;
   case 3:
     return (uint64_t)(uintptr_t)&soak_somewhere + words; /* code */
+  case 4:
+    return soak_wild_place(seed);
   default:
     return (uint64_t)(uintptr_t)memory_areas[soak_random(seed, MEMORY_AREAS)] + words % MEMORY_BYTES;
   }

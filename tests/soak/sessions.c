@@ -61,6 +61,7 @@ static int sessions_take(void *data, const onstack_sample *sample) {
   if (sample->weight == 0 || sample->frame_count == 0 || sample->frame_count > sink->depth || sample->frames[0] == 0 ||
       sample->truncation >= ONSTACK_TRUNCATION_COUNT || strlen(sample->thread_name) > 15)
     sink->malformed++;
+  else if (soak_is_wild(sample->frames[0])) soak_count(&soak_wild_samples, 1);
   if (sink->is_slow) soak_sleep(0.001);
   if (!sink->refuses || sink->calls % 16) return 0;
   sink->refused++;

@@ -19,6 +19,7 @@ soak_signal_sums soak_signals;
 static __thread volatile int signals_expected, signals_got;
 #define SIGNALS_OWNED 2
 static struct sigaction signals_first[SIGNALS_OWNED];
+int soak_needs_stack;
 
 static void signals_arrive(const siginfo_t *info) {
   if (info->si_code == SI_QUEUE) signals_got += info->si_value.sival_int == signals_expected;
@@ -31,12 +32,18 @@ static void signals_first_owner(int signal, siginfo_t *info, void *context) {
   signals_arrive(info);
 }
 
-void soak_install_first_owner(void) {
-  struct sigaction first = {.sa_sigaction = signals_first_owner, .sa_flags = SA_SIGINFO | SA_RESTART};
-  sigaddset(&first.sa_mask, SIGUSR2);
+static int signals_flags(int signal) {
+  return SA_SIGINFO | SA_RESTART | (signal == soak_needs_stack ? 0 : SA_ONSTACK);
+}
+
+void soak_install_first_owner(int round) {
+  soak_needs_stack = round % 2 ? SIGPROF : SOAK_OTHER_SIGNAL;
   for (int i = 0; i < SIGNALS_OWNED; i++) {
-    sigaction(i ? SOAK_OTHER_SIGNAL : SIGPROF, &first, NULL);
-    sigaction(i ? SOAK_OTHER_SIGNAL : SIGPROF, NULL, &signals_first[i]); /* as it is kept: with libc's additions */
+    int signal = i ? SOAK_OTHER_SIGNAL : SIGPROF;
+    struct sigaction first = {.sa_sigaction = signals_first_owner, .sa_flags = signals_flags(signal)};
+    sigaddset(&first.sa_mask, SIGUSR2);
+    sigaction(signal, &first, NULL);
+    sigaction(signal, NULL, &signals_first[i]); /* as it is kept: with libc's additions */
   }
 }
 
@@ -134,7 +141,7 @@ static void owners_stay(unsigned *seed) {
    may come before anybody has looked. */
 void soak_run_owners(soak_worker *worker) {
   while (!soak_resting) {
-    struct sigaction mine = {.sa_flags = SA_SIGINFO | SA_RESTART}, found;
+    struct sigaction mine = {.sa_flags = signals_flags(SIGPROF)}, found;
     bool chains = soak_random(&worker->seed, 2);
     mine.sa_sigaction = chains ? owners_chains : owners_alone;
     if (soak_random(&worker->seed, 2)) mine.sa_flags |= SA_ONSTACK;

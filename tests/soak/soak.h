@@ -65,7 +65,9 @@ typedef struct soak_signal_sums {
 } soak_signal_sums;
 extern soak_signal_sums soak_signals;
 
-void soak_install_first_owner(void);
+/* The signal whose owners run on the interrupted stack in this round: not one that wild code may get. */
+extern int soak_needs_stack;
+void soak_install_first_owner(int round);
 bool soak_first_owner_is_back(void);
 /* Sends the calling thread a signal that nobody's clock recognizes. Returns how often an owner got it: 1 is right; for
    SIGPROF 0 can be the kernel's doing (a tick was pending in that instant). */
@@ -73,14 +75,19 @@ int soak_send(int signal);
 void soak_run_sender(soak_worker *worker);
 void soak_run_owners(soak_worker *worker);
 
-/* ---- memory.c, burners.c, threads.c, modules.c, forks.c ---- */
+/* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c ---- */
 
 extern uint64_t soak_forks, soak_threads, soak_flips, soak_modules;
+extern uint64_t soak_wild, soak_wild_samples; /* bursts, and samples taken in them */
 
 void soak_run_flips(soak_worker *worker);   /* memory that comes and goes */
 uint64_t soak_somewhere(unsigned *seed);    /* a number for a register: memory of all kinds, or none */
 void soak_burn_wildly(unsigned *seed);      /* about a millisecond with random registers */
 void soak_run_burner(soak_worker *worker);
+void soak_reserve_wild_pages(void);
+bool soak_is_wild(uint64_t address);        /* in a place for generated code */
+uint64_t soak_wild_place(unsigned *seed);   /* such a place; there is code or none */
+void soak_run_wild(soak_worker *worker);
 void soak_run_threads(soak_worker *worker);
 void soak_run_modules(soak_worker *worker);
 void soak_run_forks(soak_worker *worker);
