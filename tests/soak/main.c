@@ -139,9 +139,11 @@ static void check_rest(const traces *first, const traces *now) {
 
 static void *work(void *data) {
   soak_worker *worker = data;
+  int place = soak_posts_open();
   worker->works = true;
   worker->run(worker);
   worker->works = false;
+  soak_posts_close(place);
   return NULL;
 }
 
@@ -154,6 +156,7 @@ static void run_round(double seconds) {
   for (size_t i = 0; i < WORKERS; i++) pthread_join(workers[i].thread, NULL);
   /* The kernel clears a joined thread's place in /proc a little later. */
   soak_sleep(0.2);
+  soak_check_posts();
 }
 
 static void check_sums(void) {
@@ -164,7 +167,7 @@ static void check_sums(void) {
     uint64_t times;
   } happened[] = {{"sessions", b->sessions}, {"ticks", b->ticks},     {"samples cut short", b->truncated},
                   {"forks", soak_forks},     {"threads", soak_threads}, {"modules", soak_modules},
-                  {"flips of memory", soak_flips}, {"foreign signals", s->sent}, {"owners", s->owners},
+                  {"flips of memory", soak_flips}, {"foreign signals", s->sent}, {"owners", s->owners}, {"signals to others", soak_posts},
                   {"bursts of wild code", soak_wild}, {"samples of wild code", soak_wild_samples}};
   for (size_t i = 0; i < sizeof(happened) / sizeof(*happened); i++)
     if (happened[i].times == 0) soak_fail("no %s: this was no storm", happened[i].what);
@@ -185,12 +188,13 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
          b->late, b->looped);
   printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu\n", s->owners, s->itimer,
          s->timer, s->merged);
-  printf("bursts of wild code %lu, samples of them %lu\n", soak_wild, soak_wild_samples);
+  printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu\n", soak_wild, soak_wild_samples,
+         soak_posts);
   printf("memory %lu KiB after the second round, %lu now; descriptors %d and %d\n", (unsigned long)(first->resident >> 10),
          (unsigned long)(now->resident >> 10), first->descriptors, now->descriptors);
   printf("soak: %s: %.0f s, %lu sessions, %lu ticks, %lu foreign signals, %lu forks, %lu threads, %lu modules opened, "
          "%lu flips of memory%s\n",
-         failures ? "FAILED" : "ok", seconds, b->sessions, b->ticks, s->sent + s->queued, soak_forks, soak_threads,
+         failures ? "FAILED" : "ok", seconds, b->sessions, b->ticks, s->sent + s->queued + soak_posts, soak_forks, soak_threads,
          soak_modules, soak_flips, failures ? "" : ": books closed, nothing lost, nothing left behind");
 }
 
@@ -203,6 +207,7 @@ int main(int argc, char **argv) {
   unsigned seed = argc > 3 ? (unsigned)atoi(argv[3]) : (unsigned)getpid();
   printf("soak: %.0f s in rounds of %.0f s at most, seed %u\n", seconds, ROUND_SECONDS, seed);
   soak_reserve_wild_pages();
+  soak_posts_open(); /* the first thread's, for ever */
   soak_open_copies();
   for (size_t i = 0; i < WORKERS; i++) workers[i].seed = seed + (unsigned)i * 7919;
   pthread_create(&watcher, NULL, watch, NULL);

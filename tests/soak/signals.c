@@ -2,7 +2,7 @@
 /*
  * The other users of the signal: an owner that was there first, owners that come and go above the profiler (some pass on
  * what they get, some do not; with setitimer, with a POSIX timer of their own, with neither), and threads that send
- * foreign signals to themselves and count what arrives.
+ * foreign signals to themselves and count what arrives, and some to others (posts.c).
  */
 #include "soak.h"
 
@@ -22,6 +22,7 @@ static struct sigaction signals_first[SIGNALS_OWNED];
 int soak_needs_stack;
 
 static void signals_arrive(const siginfo_t *info) {
+  if (info->si_code == SI_QUEUE && soak_posts_take((uint64_t)(uintptr_t)info->si_value.sival_ptr)) return;
   if (info->si_code == SI_QUEUE) signals_got += info->si_value.sival_int == signals_expected;
   else soak_count(info->si_code == SI_TIMER ? &soak_signals.timer : &soak_signals.itimer, 1);
 }
@@ -86,6 +87,7 @@ void soak_run_sender(soak_worker *worker) {
     got = soak_send(SOAK_OTHER_SIGNAL);
     soak_count(&soak_signals.queued, 1);
     if (got != 1) soak_fail("a foreign real-time signal was handed on %d times", got);
+    soak_post(&worker->seed);
     soak_burn(0.00002);
     soak_beat(worker);
   }

@@ -75,6 +75,16 @@ int soak_send(int signal);
 void soak_run_sender(soak_worker *worker);
 void soak_run_owners(soak_worker *worker);
 
+/* ---- posts.c ---- */
+
+extern uint64_t soak_posts;
+/* A place where the calling thread can be reached, or -1; to be left before the thread ends. */
+int soak_posts_open(void);
+void soak_posts_close(int place);
+void soak_post(unsigned *seed);        /* one to whoever stands in some place */
+bool soak_posts_take(uint64_t value);  /* in a handler; false: it is none of these */
+void soak_check_posts(void);           /* when all threads with a place but the caller have ended */
+
 /* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c ---- */
 
 extern uint64_t soak_forks, soak_threads, soak_flips, soak_modules;
@@ -92,8 +102,10 @@ void soak_run_threads(soak_worker *worker);
 void soak_run_modules(soak_worker *worker);
 void soak_run_forks(soak_worker *worker);
 
-/* A thread on a stack of its own mapping, with guards at both ends, which is unmapped when it is joined. */
+/* A thread on a stack of its own mapping, with guards at both ends, which is unmapped when it is joined. It gets posts. */
 typedef struct soak_stack {
+  void *(*run)(void *);
+  void *data;
   uint8_t *base;
   size_t bytes;
   pthread_t thread;

@@ -13,17 +13,27 @@
 
 uint64_t soak_threads;
 
+static void *threads_begin(void *data) {
+  soak_stack *stack = data;
+  int place = soak_posts_open();
+  stack->run(stack->data);
+  soak_posts_close(place);
+  return NULL;
+}
+
 /* Guards at both ends: a stack that the kernel has merged with its neighbour is the one case that docs/ARCHITECTURE.md
    leaves open (memory above a stack, in the same mapping, that goes between a probe and the load). */
 bool soak_stack_start(soak_stack *stack, size_t bytes, void *(*run)(void *), void *data) {
   pthread_attr_t attributes;
+  stack->run = run;
+  stack->data = data;
   stack->bytes = bytes + 2 * THREADS_GUARD;
   stack->base = mmap(NULL, stack->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (stack->base == MAP_FAILED) return false;
   pthread_attr_init(&attributes);
   bool started = mprotect(stack->base + THREADS_GUARD, bytes, PROT_READ | PROT_WRITE) == 0 &&
                  pthread_attr_setstack(&attributes, stack->base + THREADS_GUARD, bytes) == 0 &&
-                 pthread_create(&stack->thread, &attributes, run, data) == 0;
+                 pthread_create(&stack->thread, &attributes, threads_begin, stack) == 0;
   pthread_attr_destroy(&attributes);
   if (!started) munmap(stack->base, stack->bytes);
   return started;
