@@ -165,14 +165,27 @@ static void check_sums(void) {
   const struct {
     const char *what;
     uint64_t times;
-  } happened[] = {{"sessions", b->sessions}, {"ticks", b->ticks},     {"samples cut short", b->truncated},
-                  {"forks", soak_forks},     {"threads", soak_threads}, {"modules", soak_modules},
-                  {"flips of memory", soak_flips}, {"foreign signals", s->sent}, {"owners", s->owners}, {"signals to others", soak_posts},
-                  {"bursts of wild code", soak_wild}, {"samples of wild code", soak_wild_samples}};
+  } happened[] = {
+      {"sessions", b->sessions},
+      {"ticks", b->ticks},
+      {"samples cut short", b->truncated},
+      {"forks", soak_forks},
+      {"children that execute", soak_forks_executed},
+      {"threads", soak_threads},
+      {"modules", soak_modules},
+      {"flips of memory", soak_flips},
+      {"foreign signals", s->sent},
+      {"owners", s->owners},
+      {"signals to others", soak_posts},
+      {"bursts of wild code", soak_wild},
+      {"samples of wild code", soak_wild_samples},
+  };
   for (size_t i = 0; i < sizeof(happened) / sizeof(*happened); i++)
     if (happened[i].times == 0) soak_fail("no %s: this was no storm", happened[i].what);
   /* A window of some 100 ns in some 4 ms, for each session that samples the sender: a thousandth is far above it. */
   if (s->merged > 20 + s->sent / 1000) soak_fail("%lu of %lu foreign SIGPROF are lost", s->merged, s->sent);
+  if (soak_forks_merged > 5 + soak_forks_sent / 1000)
+    soak_fail("%lu of %lu foreign SIGPROF are lost in children", soak_forks_merged, soak_forks_sent);
   if (b->looped != 0) soak_fail("%lu signals went in a circle", b->looped);
   if (b->swallowed != 0) soak_fail("%lu signals were swallowed over a handler", b->swallowed);
 }
@@ -186,8 +199,8 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
          "EAGAIN %lu; late %lu, looped %lu\n",
          b->truncated, b->sink, b->profile_bytes, b->slowest_start_us / 1000, b->slowest_stop_us / 1000, b->refused,
          b->late, b->looped);
-  printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu\n", s->owners, s->itimer,
-         s->timer, s->merged);
+  printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu, in children %lu\n",
+         s->owners, s->itimer, s->timer, s->merged, soak_forks_merged);
   printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu\n", soak_wild, soak_wild_samples,
          soak_posts);
   printf("memory %lu KiB after the second round, %lu now; descriptors %d and %d\n", (unsigned long)(first->resident >> 10),

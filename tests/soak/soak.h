@@ -87,7 +87,8 @@ void soak_check_posts(void);           /* when all threads with a place but the 
 
 /* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c ---- */
 
-extern uint64_t soak_forks, soak_threads, soak_flips, soak_modules;
+extern uint64_t soak_forks, soak_forks_executed, soak_forks_sent, soak_forks_merged; /* sent, merged: their SIGPROF */
+extern uint64_t soak_threads, soak_flips, soak_modules;
 extern uint64_t soak_wild, soak_wild_samples; /* bursts, and samples taken in them */
 
 void soak_run_flips(soak_worker *worker);   /* memory that comes and goes */
