@@ -85,6 +85,14 @@ void soak_post(unsigned *seed);        /* one to whoever stands in some place */
 bool soak_posts_take(uint64_t value);  /* in a handler; false: it is none of these */
 void soak_check_posts(void);           /* when all threads with a place but the caller have ended */
 
+/* ---- trend.c ---- */
+
+typedef struct soak_trend {
+  uint64_t early, late, sessions; /* bytes; sessions between them */
+} soak_trend;
+void soak_trend_add(uint64_t resident, uint64_t sessions); /* after each round, at rest */
+bool soak_trend_check(soak_trend *trend);                  /* false: too few rounds to say anything */
+
 /* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c ---- */
 
 extern uint64_t soak_forks, soak_forks_executed, soak_forks_sent, soak_forks_merged; /* sent, merged: their SIGPROF */
