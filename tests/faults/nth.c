@@ -16,6 +16,8 @@
 #include <sys/syscall.h>
 
 #define NTH_EACH 6u /* of the calls that come first, all */
+#define NTH_MOST 4096u /* far above the calls that a session makes: who comes so far has no end, and that is a failure */
+#define NTH_MOST_AGAIN 12u /* unless all are wanted: ten sessions each take their time */
 #define NTH_ROUNDS (ONSTACK_MAX_SESSIONS + 2)
 
 static bool nth_all;
@@ -57,17 +59,22 @@ static bool nth_one(plan *plan, const char *name, uint64_t n, bool persistent) {
   return plan->injected > 0 || plan->complaint[0];
 }
 
+static void nth_too_many(const char *name) {
+  nth_failed++;
+  printf("FAILED: %s%s: %u calls and more, not all of them tried\n", name, nth_where, NTH_MOST);
+}
+
 static uint64_t nth_every(plan *plan, const char *name) {
   uint64_t n = 1;
   unsigned errors = 0, before = nth_failed;
-  /* Bounded: what waits for a failure to go away makes calls for as long as it lasts. */
-  for (; n < 4096 && nth_failed - before < 8; n = nth_next(n)) {
+  for (; n <= NTH_MOST && nth_failed - before < 8; n = nth_next(n)) {
     bool left = nth_one(plan, name, n, false);
     errors += plan->result < 0;
     if (!left) break;
     nth_one(plan, name, n, true);
     errors += plan->result < 0;
   }
+  if (n > NTH_MOST) nth_too_many(name);
   printf("%-18s up to %4llu, %3u starts refused%s\n", name, (unsigned long long)n - 1, errors, nth_where);
   fflush(stdout);
   return n;
@@ -126,6 +133,17 @@ static void nth_behind(plan *plan) {
   nth_calls(plan);
 }
 
+static void nth_again_every(plan *plan, const char *name) {
+  const uint64_t most = nth_all ? NTH_MOST : NTH_MOST_AGAIN;
+  for (plan->nth = 1; plan->nth <= most; plan->nth = nth_next(plan->nth)) {
+    nth_cases++;
+    if (judge(plan)) nth_report(plan, name);
+    if (plan->injected == 0) return;
+  }
+  if (nth_all) nth_too_many(name);
+  else printf("%-18s tried to failure %llu, and there are more%s\n", name, (unsigned long long)most, nth_where);
+}
+
 /* The same failure again and again: a slot or an allocation that each leaves behind adds up. */
 static void nth_again(plan *plan) {
   static const int calls[] = {PLAN_NO_CALL, SYS_mmap, SYS_clone3, SYS_timer_settime, SYS_rt_sigaction, SYS_openat};
@@ -137,11 +155,7 @@ static void nth_again(plan *plan) {
     plan->call = calls[i];
     plan->error = calls[i] == PLAN_NO_CALL ? ENOMEM : call_find(calls[i])->error;
     plan->allocations = calls[i] == PLAN_NO_CALL;
-    for (plan->nth = 1; plan->nth < (nth_all ? 400 : 13) && nth_wants(name); plan->nth = nth_next(plan->nth)) {
-      nth_cases++;
-      if (judge(plan)) nth_report(plan, name);
-      if (plan->injected == 0) break;
-    }
+    if (nth_wants(name)) nth_again_every(plan, name);
   }
   plan->rounds = 0;
   plan->allocations = false;
