@@ -73,6 +73,18 @@ mount -o remount,rw,size=16m "$place"
 program
 profile
 
+# libc makes threads' stacks as large as this limit; without one, of a size of its own.
+for name in "a stack of 128 KiB" "a stack without a limit"; do
+  stack=131072
+  if [ "$name" = "a stack without a limit" ]; then stack=unlimited; fi
+  program prlimit --stack="$stack"
+  profile
+done
+
+name="data of 8 MiB" # what a thread's stack alone takes
+program prlimit --data=8388608
+one_line "Cannot allocate memory\|Resource temporarily unavailable"
+
 name="no thread may be made"
 # Another user reaches nothing in a clone that lies in a private directory.
 reachable() { mount -t tmpfs -o mode=755 none /mnt && mkdir -m 777 /mnt/place && cp "$library" /mnt; }

@@ -4,6 +4,7 @@
 #include "onstack/onstack.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,21 @@ static void no_queue(plan *plan) { world_limit(plan, RLIMIT_SIGPENDING, 0); }
 static void short_queue(plan *plan) { world_limit(plan, RLIMIT_SIGPENDING, 2); }
 static void no_file_size(plan *plan) { world_limit(plan, RLIMIT_FSIZE, 0); }
 static void no_locked_memory(plan *plan) { world_limit(plan, RLIMIT_MEMLOCK, 0); }
+static void short_stack(plan *plan) { world_limit(plan, RLIMIT_STACK, (rlim_t)192 << 10); }
+
+static volatile sig_atomic_t world_told;
+static void world_is_told(int signal) { world_told = signal; }
+
+/* The soft limit is passed, and its signal, which the host has a handler for, comes each second from now on. */
+static void no_time(plan *plan) {
+  struct rlimit limit = {1, RLIM_INFINITY};
+  struct sigaction action = {.sa_handler = world_is_told, .sa_flags = SA_RESTART};
+  if (sigaction(SIGXCPU, &action, NULL) != 0 || setrlimit(RLIMIT_CPU, &limit) != 0) {
+    world_skip(plan, "setrlimit");
+    return;
+  }
+  while (!world_told) continue;
+}
 
 static void world_memory(plan *plan, size_t more) {
   char text[64] = "";
@@ -52,6 +68,21 @@ static void memory_4(plan *plan) { world_memory(plan, (size_t)4 << 20); }
 static void memory_8(plan *plan) { world_memory(plan, (size_t)8 << 20); }
 static void memory_16(plan *plan) { world_memory(plan, (size_t)16 << 20); }
 static void memory_64(plan *plan) { world_memory(plan, (size_t)64 << 20); }
+
+/* What is private and writable, malloc's and the library's own: data. Thread stacks that are there count too. */
+static void world_data(plan *plan, size_t more) {
+  char line[128];
+  unsigned long long kibibytes = 0;
+  FILE *file = fopen("/proc/self/status", "re");
+  while (file && fgets(line, sizeof(line), file)) sscanf(line, "VmData: %llu kB", &kibibytes);
+  if (file) fclose(file);
+  if (!kibibytes) world_skip(plan, "/proc/self/status");
+  world_limit(plan, RLIMIT_DATA, ((rlim_t)kibibytes << 10) + more);
+}
+static void data_0(plan *plan) { world_data(plan, 0); }
+static void data_1(plan *plan) { world_data(plan, (size_t)1 << 20); }
+static void data_8(plan *plan) { world_data(plan, (size_t)8 << 20); }
+static void data_64(plan *plan) { world_data(plan, (size_t)64 << 20); }
 
 static bool world_own_mounts(plan *plan) {
   if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0) return true;
@@ -96,6 +127,12 @@ static const world worlds[] = {
     {"memory + 8 MiB", WORLD_MAY_REFUSE, NULL, memory_8},
     {"memory + 16 MiB", WORLD_MAY_REFUSE, NULL, memory_16},
     {"memory + 64 MiB", WORLD_WORKS, NULL, memory_64},
+    {"data + 0", -ENOMEM, NULL, data_0},
+    {"data + 1 MiB", -ENOMEM, NULL, data_1},
+    {"data + 8 MiB", WORLD_MAY_REFUSE, NULL, data_8},
+    {"data + 64 MiB", WORLD_WORKS, NULL, data_64},
+    {"a short stack", WORLD_WORKS, short_stack, NULL},
+    {"no processor time", WORLD_WORKS, no_time, NULL},
     {"no /proc", WORLD_WORKS, no_proc, NULL},
     {"empty maps", WORLD_WORKS, no_maps, NULL},
     {"read-only root", WORLD_WORKS, read_only, NULL},
