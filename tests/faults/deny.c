@@ -3,10 +3,12 @@
  * Worlds in which something is missing for good: a seccomp filter that refuses one of the system calls that a session
  * makes (EPERM, as container runtimes do, and ENOSYS, as old kernels do), limits, no /proc, no files. In each a session
  * works by other means or its start gives a named error; a session that says it runs and has no tick is a failure.
+ * A filter may come while a session runs too (midway): it goes on, and its end is as clean as the filter lets it be.
  *
  * Usage: deny [NAME ...]     NAME: of a call or of a world
  */
 #include "calls.h"
+#include "filter.h"
 #include "judge.h"
 #include "onstack/onstack.h"
 #include "worlds.h"
@@ -19,6 +21,8 @@
 static char **deny_only;
 static unsigned deny_failed, deny_cases;
 
+static bool deny_may_be_silent; /* no tick comes where the ticker's own means are refused: not a failure of this one */
+
 static bool deny_wants(const char *name) {
   if (!*deny_only) return true;
   for (char **only = deny_only; *only; only++)
@@ -30,22 +34,33 @@ static void deny_judge(plan *plan, const char *name, const char *how, int expect
   judge(plan);
   deny_cases++;
   if (plan->skipped[0]) {
-    printf("%-20s %-7s SKIPPED: %s\n", name, how, plan->skipped);
+    printf("%-20s %-14s SKIPPED: %s\n", name, how, plan->skipped);
     return;
   }
-  if (!plan->complaint[0] && plan->result == 0 && plan->ticks == 0)
-    snprintf(plan->complaint, sizeof(plan->complaint), "a session that started has no tick");
+  if (!plan->complaint[0] && plan->result == 0 && plan->ticks == plan->at_filter && !deny_may_be_silent)
+    snprintf(plan->complaint, sizeof(plan->complaint), "a session that started has no tick%s",
+             plan->midway ? " after the filter" : "");
   if (!plan->complaint[0] && plan->result != 0 && plan->result != expected && expected != WORLD_MAY_REFUSE)
     snprintf(plan->complaint, sizeof(plan->complaint), "start answers %d", plan->result);
   deny_failed += plan->complaint[0] != 0;
   if (plan->complaint[0])
-    printf("%-20s %-7s FAILED%s: %s\n", name, how, plan->wall ? ", wall clock" : "", plan->complaint);
+    printf("%-20s %-14s FAILED%s: %s\n", name, how, plan->wall ? ", wall clock" : "", plan->complaint);
   else if (plan->result == 0)
-    printf("%-20s %-7s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader, (unsigned)plan->ticks);
+    printf("%-20s %-14s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader, (unsigned)plan->ticks);
   else
-    printf("%-20s %-7s start answers %d: %s\n", name, how, plan->result,
+    printf("%-20s %-14s start answers %d: %s\n", name, how, plan->result,
            plan->result > -4096 ? strerror(-plan->result) : onstack_strerror(plan->result));
   fflush(stdout);
+}
+
+static void deny_one(plan *plan, int number, const char *name) {
+  plan->call = number;
+  plan->denied = true;
+  plan->error = EPERM;
+  deny_judge(plan, name, plan->midway ? "EPERM, midway" : "EPERM", WORLD_MAY_REFUSE);
+  plan->error = ENOSYS;
+  deny_judge(plan, name, plan->midway ? "ENOSYS, midway" : "ENOSYS", WORLD_MAY_REFUSE);
+  plan->denied = false;
 }
 
 static void deny_calls(plan *plan) {
@@ -61,14 +76,12 @@ static void deny_calls(plan *plan) {
       printf("%-20s not refused: %s\n", kind->name, kind->exempt ? kind->exempt : kind->needed);
       continue;
     }
-    plan->call = number;
-    plan->denied = true;
-    plan->error = EPERM;
-    deny_judge(plan, kind->name, "EPERM", WORLD_MAY_REFUSE);
-    plan->error = ENOSYS;
-    deny_judge(plan, kind->name, "ENOSYS", WORLD_MAY_REFUSE);
+    deny_one(plan, number, kind->name);
+    if (plan->wall) continue; /* deny_changes has what differs */
+    plan->midway = true;
+    deny_one(plan, number, kind->name);
+    plan->midway = false;
   }
-  plan->denied = false;
 }
 
 /* What takes over is refused as well. */
@@ -90,6 +103,72 @@ static void deny_several(plan *plan) {
   deny_together(plan, "no probe, no copy", SYS_rt_sigprocmask, SYS_process_vm_readv, 0, WORLD_WORKS);
   deny_together(plan, "no reader at all", SYS_rt_sigprocmask, SYS_process_vm_readv, SYS_pipe2, WORLD_WORKS);
   deny_together(plan, "no timers, no list", SYS_timer_create, SYS_getdents64, 0, -EPERM);
+}
+
+/* ---- a filter that comes while a session runs ---- */
+
+static void deny_for_good(plan *plan, int call) {
+  int result = filter_deny(call, EPERM);
+  if (result < 0) snprintf(plan->skipped, sizeof(plan->skipped), "no seccomp filter: %s", strerror(-result));
+}
+static void deny_timers(plan *plan) { deny_for_good(plan, SYS_timer_create); }
+static void deny_probe(plan *plan) { deny_for_good(plan, SYS_rt_sigprocmask); }
+static void deny_probe_and_copy(plan *plan) {
+  deny_for_good(plan, SYS_rt_sigprocmask);
+  deny_for_good(plan, SYS_process_vm_readv);
+}
+
+typedef struct deny_change {
+  const char *name;
+  void (*before)(plan *); /* what is refused before the session: who takes over loses its calls later */
+  int call, also[2];
+  bool silent;      /* ticks may end there, and nothing says how many: open */
+  const char *open; /* not NULL: what is known to be wrong there */
+} deny_change;
+
+static const deny_change deny_changes[] = {
+    {"timers go on", NULL, SYS_timer_delete, {SYS_timer_settime, 0}, false, "SIG_DFL is put back under timers that tick on"},
+    {"all of it stays", NULL, SYS_timer_delete, {SYS_timer_settime, SYS_rt_sigaction}, false, NULL},
+    {"no memory is read", NULL, SYS_rt_sigprocmask, {SYS_process_vm_readv, 0}, false, NULL},
+    {"an allow list", NULL, PLAN_MOST_CALLS, {0, 0}, false, NULL},
+    {"copy: no more", deny_probe, SYS_process_vm_readv, {0, 0}, false, NULL},
+    {"pipe: no fstat", deny_probe_and_copy, SYS_fstat, {0, 0}, false, NULL},
+    {"pipe: no write", deny_probe_and_copy, SYS_write, {0, 0}, false, NULL},
+    {"pipe: no read", deny_probe_and_copy, SYS_read, {0, 0}, false, NULL},
+    {"pipe: allow list", deny_probe_and_copy, PLAN_MOST_CALLS, {0, 0}, false, NULL},
+    {"ticker: no signals", deny_timers, SYS_rt_tgsigqueueinfo, {0, 0}, true, NULL},
+    {"ticker: no list", deny_timers, SYS_getdents64, {SYS_openat, 0}, false, NULL},
+    {"ticker: no clocks", deny_timers, SYS_clock_gettime, {SYS_clock_nanosleep, 0}, true, NULL},
+    {"ticker: allow list", deny_timers, PLAN_MOST_CALLS, {0, 0}, true, NULL},
+};
+
+/* What is known to be wrong is tried by name only. */
+static const char *deny_open(const plan *plan, const deny_change *change) {
+  if (*deny_only) return NULL;
+  if (plan->wall && change->call == PLAN_MOST_CALLS) return "one in fifty ends by SIGSEGV (wall clock)";
+  return change->open;
+}
+
+static void deny_midway(plan *plan) {
+  plan->midway = true;
+  for (size_t i = 0; i < sizeof(deny_changes) / sizeof(deny_changes[0]); i++) {
+    const deny_change *change = &deny_changes[i];
+    if (!deny_wants(change->name)) continue;
+    const char *open = deny_open(plan, change);
+    if (open) printf("%-20s not tried: %s\n", change->name, open);
+    if (open) continue;
+    deny_may_be_silent = change->silent;
+    plan->limits = change->before;
+    memcpy(plan->also, change->also, sizeof(plan->also));
+    for (int polled = 0; polled < (change->before == deny_timers ? 1 : 2); polled++) { /* the ticker is a thread */
+      plan->polled = polled;
+      deny_one(plan, change->call, change->name);
+    }
+  }
+  deny_may_be_silent = false;
+  plan->limits = NULL;
+  plan->also[0] = plan->also[1] = 0;
+  plan->midway = plan->polled = false;
 }
 
 static void deny_worlds(plan *plan) {
@@ -115,9 +194,11 @@ int main(int argc, char **argv) {
   deny_worlds(plan);
   deny_several(plan);
   deny_calls(plan);
+  deny_midway(plan);
   plan->wall = true;
   deny_worlds(plan);
   deny_calls(plan);
+  deny_midway(plan);
   printf("%u cases, %u failed\n", deny_cases, deny_failed);
   return deny_failed != 0;
 }

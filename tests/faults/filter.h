@@ -9,7 +9,7 @@
  */
 int filter_show_over(int socket, int call);
 
-/* Refuses `call` with `error`, to every thread of the process. 0 or -errno. */
+/* Refuses `call` (or PLAN_MOST_CALLS) with `error`, to every thread of the process. 0 or -errno. */
 int filter_deny(int call, int error);
 
 /* Takes the descriptor that shows them from the other end, or returns -1. */

@@ -13,6 +13,7 @@
 #define PLAN_NO_CALL (-1)
 #define PLAN_FD 200
 #define PLAN_EVERY_CALL (-2) /* every call is shown to the judge; to learn which there are */
+#define PLAN_MOST_CALLS (-3) /* with `denied`: all but those of a worker that only computes, reads and writes */
 
 /* Where the subject is; it goes on from a BEFORE or AFTER when `go` has that value. */
 enum plan_phase { PLAN_BEGIN, PLAN_BEFORE, PLAN_START, PLAN_SAMPLING, PLAN_WRITE, PLAN_STOP, PLAN_FREE, PLAN_AFTER, PLAN_AGAIN, PLAN_END };
@@ -25,6 +26,7 @@ typedef struct plan {
   uint64_t nth;    /* the first that fails, from 1; 0: none */
   bool persistent; /* that one and all later ones */
   bool denied;     /* refused by the kernel itself from the start: the judge is not asked */
+  bool midway;     /* ... not from the start, but when the session has ticks */
   bool allocations; /* fails malloc, calloc and realloc in place of a system call */
   int rounds;      /* not 0: a clean session, and then so many that fail, which may leave no allocation and no slot */
   bool wall;       /* the wall clock */
@@ -47,6 +49,7 @@ typedef struct plan {
   /* What the subject found. */
   volatile int result;           /* of start */
   volatile uint64_t ticks, recorded, samples;
+  volatile uint64_t at_filter;   /* ticks that had come before the filter, with `midway` */
   char clock[16], reader[16];
   char complaint[256];           /* the first thing that was wrong; "": nothing */
   char skipped[128];             /* why this cannot be tried here */

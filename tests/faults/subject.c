@@ -91,7 +91,7 @@ static uint64_t subject_ticks(onstack_session *session) {
   return stats.ticks;
 }
 
-static void subject_samples(onstack_session *session) {
+static void subject_samples(onstack_session *session, uint64_t enough) {
   pthread_t born;
   double end = subject_seconds() + SUBJECT_SECONDS;
   host_begins();
@@ -100,7 +100,7 @@ static void subject_samples(onstack_session *session) {
   do {
     burn();
     if (subject_plan->polled) onstack_session_poll(session, 0);
-  } while (subject_ticks(session) < SUBJECT_TICKS && subject_seconds() < end);
+  } while (subject_ticks(session) < enough && subject_seconds() < end);
   host_begins();
   if (made) pthread_join(born, NULL);
   host_ends();
@@ -128,6 +128,21 @@ static void subject_ends(onstack_session *session, onstack_stats *stats) {
   if (result != 0) complain("free", result, onstack_strerror(result));
 }
 
+static void subject_refuse(void) {
+  plan *plan = subject_plan;
+  int result = plan->denied ? filter_deny(plan->call, plan->error) : 0;
+  for (int i = 0; i < 2 && result == 0; i++)
+    if (plan->also[i]) result = filter_deny(plan->also[i], EPERM);
+  if (result < 0) snprintf(plan->skipped, sizeof(plan->skipped), "no seccomp filter: %s", strerror(-result));
+}
+
+/* What ticks goes on: a session that has seen some gets more, or says at its end that they were due. */
+static void subject_goes_on(onstack_session *session) {
+  subject_plan->at_filter = subject_ticks(session);
+  subject_refuse();
+  subject_samples(session, subject_plan->at_filter + SUBJECT_TICKS);
+}
+
 /* From the first call of the library to its last. */
 static onstack_stats subject_session(void) {
   plan *plan = subject_plan;
@@ -150,7 +165,8 @@ static onstack_stats subject_session(void) {
     if (session) complain("a failed start left a handle", plan->result, "");
   } else {
     plan->phase = PLAN_SAMPLING;
-    subject_samples(session);
+    subject_samples(session, SUBJECT_TICKS);
+    if (plan->midway) subject_goes_on(session);
     if (profile) subject_writes(profile);
     subject_ends(session, &stats);
   }
@@ -204,14 +220,6 @@ static void subject_prepare(int socket) {
   if (plan->limits) plan->limits(plan);
 }
 
-static void subject_refuse(void) {
-  plan *plan = subject_plan;
-  int result = plan->denied ? filter_deny(plan->call, plan->error) : 0;
-  for (int i = 0; i < 2 && result == 0; i++)
-    if (plan->also[i]) result = filter_deny(plan->also[i], EPERM);
-  if (result < 0) snprintf(plan->skipped, sizeof(plan->skipped), "no seccomp filter: %s", strerror(-result));
-}
-
 void subject_run(plan *plan, int socket) {
   subject_plan = plan;
   subject_main = (int32_t)syscall(SYS_gettid);
@@ -219,7 +227,7 @@ void subject_run(plan *plan, int socket) {
   if (plan->skipped[0]) _exit(0);
   if (plan->allocations) allocate_under(plan);
   subject_wait(PLAN_BEFORE);
-  subject_refuse();
+  if (!plan->midway) subject_refuse();
   if (plan->rounds) {
     subject_rounds();
     plan->phase = PLAN_END;
@@ -234,6 +242,8 @@ void subject_run(plan *plan, int socket) {
   plan->samples = stats.samples;
   snprintf(plan->clock, sizeof(plan->clock), "%s", stats.clock ? stats.clock : "-");
   snprintf(plan->reader, sizeof(plan->reader), "%s", stats.reader ? stats.reader : "-");
+  if (plan->midway)
+    for (int i = 0; i < 40; i++) burn(); /* what could not be stopped ticks on, and must meet a handler */
   subject_wait(PLAN_AFTER);
   if (!plan->denied && !plan->world && !plan->limits) {
     check_action();
