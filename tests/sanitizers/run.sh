@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The core's tests under sanitizers and valgrind, the core under two static checkers, the Go packages' tests under Go's.
+# The core's tests under sanitizers and valgrind, all C under two static checkers, the Go packages' tests under Go's.
 # Usage: tests/sanitizers/run.sh [asan] [tsan] [valgrind] [cppcheck] [tidy] [go-race] [go-asan]     (default: all)
 #   TESTS="sessions ring": only these of C, or of Go (-run)
 #
@@ -8,7 +8,8 @@
 #   all      The handler's objects (core/src/handler) are not instrumented: a sanitizer's checks read thread-local storage
 #            and its own shadow, which the handler may not touch, and a thread made by raw clone has none. Its parsers and
 #            walkers are instrumented in tests/fuzz, where they run in ordinary code; its reads of foreign memory are
-#            shown by tests/core/test_garbage*.c and tests/truth.
+#            shown by tests/core/test_garbage*.c and tests/truth. The preloaded library runs under none of them: only its
+#            settings, output and gzip do, in tests/fuzz.
 #   asan     Memory that the core maps by itself (thread records, ring, rule tables): no redzones around it. Leaks are not
 #            looked for: what a handler may touch is kept for ever, on purpose.
 #   tsan     The same objects: what the handler reads and writes is not seen at all. A signal is put off until the next
@@ -114,12 +115,17 @@ run_valgrind() {
   echo "sanitizers: valgrind: $count test programs clean"
 }
 
+# All C that is ours and not generated: bindings/go/onstack_core.c is the core again.
+checked_trees="core/src core/preload core/adapters"
+checked_bridge=$(find bindings/go -maxdepth 1 -name '*.c' ! -name onstack_core.c | sort)
+
 run_cppcheck() {
   command -v cppcheck >/dev/null || { echo "sanitizers: SKIPPED cppcheck: not here (Debian: cppcheck)"; return; }
   mkdir -p "$out"
+  # shellcheck disable=SC2086
   if timeout -k 5 280 cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
     --suppressions-list=tests/sanitizers/cppcheck.supp -D__x86_64__ -D__linux__ -D_GNU_SOURCE -D__GNUC__=12 \
-    -I core/include -I core/src core/src >"$out/cppcheck.log" 2>&1; then
+    -I core/include -I core/src -I core -I bindings/go $checked_trees $checked_bridge >"$out/cppcheck.log" 2>&1; then
     echo "sanitizers: cppcheck: clean"
   else
     failed+=(cppcheck)
@@ -127,19 +133,36 @@ run_cppcheck() {
   fi
 }
 
-# Findings that are none stand in tidy.known, each with its reason: file, check.
+# Declares the Go functions that the bridge calls: made by cgo, in the files that have C in them.
+export_header() { # directory
+  mkdir -p "$out/cgo"
+  # shellcheck disable=SC2046
+  (cd bindings/go && go tool cgo -objdir "$1" -- -I . $(grep -l '^import "C"' ./*.go | grep -v _test))
+}
+
+# file, check and line of the source; a line that is found twice is one.
+tidy_found() { # log
+  sed -nE 's,^.*((core|bindings)/[^:]*):([0-9]+):[0-9]+: (warning|error): (.*) \[([^],]*).*,\1 \3 \6,p' "$1" | sort -u |
+    while read -r file line check; do echo "$file $check $(sed -n "${line}s/^ *//p" "$file")"; done | sort -u
+}
+
+# Findings that are none stand in tidy.known, each with its reason: file, check and line of the source.
 run_tidy() {
-  local tidy found
+  local tidy found bridge=$checked_bridge
   tidy=$(command -v clang-tidy-14 || command -v clang-tidy) ||
     { echo "sanitizers: SKIPPED clang-tidy: not here (Debian: clang-tidy-14)"; return; }
   mkdir -p "$out"
-  # shellcheck disable=SC2046
+  if ! export_header "$PWD/$out/cgo" >"$out/cgo.log" 2>&1; then
+    echo "sanitizers: clang-tidy: SKIPPED bindings/go: no Go here that declares what the bridge calls"
+    bridge=
+  fi
+  # shellcheck disable=SC2046,SC2086
   timeout -k 5 "${LIMIT:-600}" "$tidy" --quiet --config-file=tests/sanitizers/clang-tidy.yaml \
-    $(find core/src -name '*.c' | sort) -- -std=c11 -D_GNU_SOURCE -I core/include -I core/src >"$out/tidy.log" 2>"$out/tidy.err"
+    $(find $checked_trees -name '*.c' | sort) $bridge -- -std=c11 -D_GNU_SOURCE -I core/include -I core/src -I core \
+    -I bindings/go -I "$out/cgo" >"$out/tidy.log" 2>"$out/tidy.err"
   [ $? -le 1 ] || { failed+=("clang-tidy did not end"); return; }
-  sed -nE 's,^.*(core/src/[^:]*):([0-9]+):[0-9]+: (warning|error): (.*) \[([^],]*).*,\1 \5 \2: \4,p' "$out/tidy.log" |
-    sort -u >"$out/tidy.found"
-  found=$(grep -vFf <(grep -v '^#' tests/sanitizers/tidy.known | awk '{ print $1 " " $2 " " }') "$out/tidy.found")
+  tidy_found "$out/tidy.log" >"$out/tidy.found"
+  found=$(grep -vxFf <(grep -v '^#' tests/sanitizers/tidy.known) "$out/tidy.found")
   if [ -z "$found" ]; then
     echo "sanitizers: clang-tidy: clean ($(wc -l <"$out/tidy.found") findings are known to be none)"
   else
