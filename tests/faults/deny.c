@@ -154,7 +154,8 @@ static void deny_midway(plan *plan) {
     deny_may_be_silent = change->silent;
     plan->limits = change->before;
     memcpy(plan->also, change->also, sizeof(plan->also));
-    for (int polled = 0; polled < (change->before == deny_timers ? 1 : 2); polled++) { /* the ticker is a thread */
+    const int ways = change->before == deny_timers ? 1 : 2; /* the ticker is a thread: it cannot be polled */
+    for (int polled = 0; polled < ways; polled++) {
       plan->polled = polled;
       deny_one(plan, change->call, change->name);
     }

@@ -83,7 +83,8 @@ static void judge_forgive(const plan *plan, judge_view *view) {
   bool most = plan->call == PLAN_MOST_CALLS;
   if (most || plan->call == SYS_timer_delete) view->after.timers = view->before.timers;
   if (most || (plan->call == SYS_fstat && (plan->persistent || plan->midway))) view->after.fds = view->before.fds;
-  if (most || plan->call == SYS_rt_sigaction || plan->also[1] == SYS_rt_sigaction) view->after.profiling = view->before.profiling;
+  if (most || plan->call == SYS_rt_sigaction || plan->also[1] == SYS_rt_sigaction)
+    view->after.profiling = view->before.profiling;
 }
 
 /* Moves the subject on when it waits to be looked at. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Children made in any instant, while sessions of both kinds (fork = stop, fork = follow) start, run and stop: by fork, by
- * clone behind libc's back, and such as execute a program, by vfork and posix_spawn. A child that stays in this program gets its foreign signals, burns, and with SOAK_CHILD_SESSIONS=1 some have a session of their own; then it ends by itself.
+ * clone behind libc's back, and such as execute a program, by vfork and posix_spawn. A child that stays in this program
+ * gets its foreign signals, burns, and with SOAK_CHILD_SESSIONS=1 some have a session of their own; then it ends by itself.
  * That is not the default: a start asks the loader what is loaded, and where another thread was inside dlopen or dlclose
  * when the child was made, glibc leaves the loader's lock taken there for ever (docs/EVIDENCE.md).
  */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Memory at rest, round after round. What is kept for ever has its size after a few rounds, holes in the heap go up and
- * down by a few hundred KiB, so: the middle of the early rounds is compared with that of the late ones. Over two hours (50,000
- * sessions and more) a leak of 110 bytes a session is seen; a run of ten minutes sees larger ones only, a shorter one what TREND_KEPT says.
+ * down by a few hundred KiB, so: the middle of the early rounds is compared with that of the late ones. Over two hours
+ * (50,000 sessions and more) a leak of 110 bytes a session is seen; a run of ten minutes sees larger ones only, a shorter
+ * one what TREND_KEPT says.
  */
 #include "soak.h"
 
