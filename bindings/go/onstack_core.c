@@ -1153,6 +1153,9 @@ ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
 
+/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+
 #endif
 
 /* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
@@ -1231,12 +1234,14 @@ static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t 
   return onstack_sys_timer_create(clock, &event, timer);
 }
 
-/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. EINVAL:
-   there is no such timer, and its number may be somebody else's by now. */
+/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
+   does, stop leaves our handler (control/action.c). EINVAL: there is no such timer, and its number may be somebody else's
+   by now. */
 static ONSTACK_HANDLER void clock_end(int32_t timer) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(timer);
-  if (result < 0 && result != -EINVAL) onstack_sys_timer_settime(timer, 0, &never);
+  if (result == 0 || result == -EINVAL) return;
+  if (onstack_sys_timer_settime(timer, 0, &never) < 0) onstack_add_relaxed(&onstack_timers_left, 1u);
 }
 
 static ONSTACK_HANDLER void clock_delete(int32_t timer) {
@@ -1733,6 +1738,7 @@ static inline __attribute__((always_inline, unused)) void onstack_registers_from
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
 
 typedef struct entry_tick {
   onstack_slot *slot;
@@ -5231,13 +5237,14 @@ static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline
 }
 
 /* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
-   has put something back a moment ago is no heir. */
+   has put something back a moment ago is no heir. Where timers of ours tick on, nobody inherits: they would kill over
+   SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
 static void action_leave(int signal, action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
   uint32_t trampoline = action->current;
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
-  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   const bool mine = action_is_ours(&now);
   if (!mine) onstack_copies_meet(now.handler, &copy);
   if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
@@ -8513,7 +8520,7 @@ void onstack_slots_after_fork(void) {
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
-  onstack_timers_held = 0;
+  onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -77,13 +77,14 @@ typedef struct judge_view {
   double looked; /* when the first look after was taken; 0: not yet */
 } judge_view;
 
-/* A timer that the kernel does not delete stays in its table, an action that it does not take stays as it is, and a
-   descriptor that cannot be told from a host's is not closed. */
+/* A timer that the kernel does not delete stays in its table, and our handler where it does not stop it either; an action that
+   it does not take stays as it is, and a descriptor that cannot be told from a host's is not closed. */
 static void judge_forgive(const plan *plan, judge_view *view) {
   bool most = plan->call == PLAN_MOST_CALLS;
   if (most || plan->call == SYS_timer_delete) view->after.timers = view->before.timers;
   if (most || (plan->call == SYS_fstat && (plan->persistent || plan->midway))) view->after.fds = view->before.fds;
-  if (most || plan->call == SYS_rt_sigaction || plan->also[1] == SYS_rt_sigaction)
+  const bool ticks_on = plan->call == SYS_timer_delete && plan->also[0] == SYS_timer_settime;
+  if (most || ticks_on || plan->call == SYS_rt_sigaction)
     view->after.profiling = view->before.profiling;
 }
 

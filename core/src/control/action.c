@@ -10,6 +10,7 @@
 #include "control/install.h"
 #include "control/own_threads.h"
 #include "control/trampolines.h"
+#include "handler/slot.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -441,13 +442,14 @@ static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline
 }
 
 /* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
-   has put something back a moment ago is no heir. */
+   has put something back a moment ago is no heir. Where timers of ours tick on, nobody inherits: they would kill over
+   SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
 static void action_leave(int signal, action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
   uint32_t trampoline = action->current;
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
-  if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   const bool mine = action_is_ours(&now);
   if (!mine) onstack_copies_meet(now.handler, &copy);
   if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;

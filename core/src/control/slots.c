@@ -207,7 +207,7 @@ void onstack_slots_after_fork(void) {
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
-  onstack_timers_held = 0;
+  onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;
   control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

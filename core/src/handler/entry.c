@@ -22,6 +22,7 @@
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
 
 typedef struct entry_tick {
   onstack_slot *slot;

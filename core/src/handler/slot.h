@@ -62,4 +62,7 @@ ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
 
+/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+
 #endif
