@@ -58,6 +58,9 @@ impl<'a> DebugInfo<'a> {
 
     /// The functions at an address in the file's own terms, the innermost inlined one first.
     pub(crate) fn frames(&self, address: u64) -> Option<FrameIter<'_, Slice<'a>>> {
+        // The table of lines is read once for each unit, and addr2line would read it by the sections of the unit's own file
+        // where there is one. These lack the names that DWARF 5 keeps beside the table (.debug_line_str).
+        let _ = self.context.find_location(address);
         let mut result = self.context.find_frames(address);
         loop {
             match result {

@@ -24,6 +24,20 @@ pub extern "C" fn burn(x: u64) -> u64 {
 }
 "#;
 
+/// The same, line for line, in another language.
+const SOURCE_IN_C: &str = r#"
+static inline __attribute__((always_inline))
+unsigned long within(unsigned long x) {
+    for (int i = 0; i < 200000; i++) {
+        x = (x ^ (x >> 7)) * 0x9e3779b97f4a7c15;
+    }
+    return x;
+}
+unsigned long burn(unsigned long x) {
+    return within(x);
+}
+"#;
+
 type Burn = extern "C" fn(u64) -> u64;
 
 /// Builds the library as `form` with further arguments for rustc.
@@ -31,10 +45,15 @@ fn build(form: &str, arguments: &[&str]) -> PathBuf {
     build_of(SOURCE, form, arguments)
 }
 
-fn build_of(source: &str, form: &str, arguments: &[&str]) -> PathBuf {
+fn directory_of(form: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debug-forms").join(form);
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn build_of(source: &str, form: &str, arguments: &[&str]) -> PathBuf {
+    let directory = directory_of(form);
     fs::write(directory.join("lib.rs"), source).unwrap();
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let status = Command::new(rustc)
@@ -96,9 +115,10 @@ fn check(library: &Path, knows_lines: bool) {
     let names: Vec<String> = frame.iter().map(Symbol::name).collect();
     if knows_lines {
         // Parts of the loop itself are inlined there in turn.
-        assert!(names.ends_with(&["forms::within".into(), "burn".into()]), "{}: {names:?}", library.display());
+        let inner = names.iter().rev().nth(1).is_some_and(|name| name == "forms::within" || name == "within");
+        assert!(inner && names.ends_with(&["burn".into()]), "{}: {names:?}", library.display());
         let within = &frame[frame.len() - 2];
-        assert!(within.filename().ends_with("lib.rs") && (3..=8).contains(&within.lineno()), "{frame:?}");
+        assert!(within.filename().contains("lib.") && (3..=8).contains(&within.lineno()), "{frame:?}");
     } else {
         assert_eq!(names, ["burn"], "{}", library.display());
     }
@@ -126,6 +146,16 @@ fn in_a_package_beside_it() {
 #[test]
 fn in_files_of_its_units() {
     check(&build("unpacked", &["-Csplit-debuginfo=unpacked", "-Ccodegen-units=1"]), true);
+}
+
+/// As gcc and clang write them today, DWARF 5; rustc writes 4.
+#[test]
+fn in_files_of_units_in_c() {
+    let directory = directory_of("unpacked-c");
+    fs::write(directory.join("lib.c"), SOURCE_IN_C).unwrap();
+    let arguments = ["-O1", "-gdwarf-5", "-gsplit-dwarf", "-fPIC", "-shared", "lib.c", "-o", "libforms.so"];
+    tool("cc", &arguments, &directory);
+    check(&directory.join("libforms.so"), true);
 }
 
 #[test]
