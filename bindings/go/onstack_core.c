@@ -1236,12 +1236,13 @@ static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t 
 
 /* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
    does, stop leaves our handler (control/action.c). EINVAL: there is no such timer, and its number may be somebody else's
-   by now. */
+   by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
 static ONSTACK_HANDLER void clock_end(int32_t timer) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(timer);
   if (result == 0 || result == -EINVAL) return;
-  if (onstack_sys_timer_settime(timer, 0, &never) < 0) onstack_add_relaxed(&onstack_timers_left, 1u);
+  result = onstack_sys_timer_settime(timer, 0, &never);
+  if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
 }
 
 static ONSTACK_HANDLER void clock_delete(int32_t timer) {
