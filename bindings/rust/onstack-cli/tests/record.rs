@@ -76,7 +76,10 @@ __attribute__((constructor)) static void begin(void) { atexit(done); }
 
 #[test]
 fn the_profile_the_counters_and_the_exit_code_come_through() {
-    let output = place("recorded.pb.gz");
+    // A directory of its own: those of the other tests have their working directories of this moment.
+    let directory = place("recorded");
+    fs::create_dir_all(&directory).unwrap();
+    let output = directory.join("out.pb.gz");
     let _ = fs::remove_file(&output);
     let source = "#include <stdio.h>\nint main(int n, char **v) { puts(v[n - 1]); return 7; }";
     let program = compile("seven", source, &[]);
@@ -88,7 +91,7 @@ fn the_profile_the_counters_and_the_exit_code_come_through() {
     assert_eq!(profile.top().get("hot").unwrap().flat, 6);
     assert_eq!(profile.summary().counters["dropped_ring_full"], "3");
     assert!(profile.comments().any(|comment| comment == "onstack.module lost=1 path=/srv/\u{fffd}.so"));
-    let left = fs::read_dir(output.parent().unwrap()).unwrap().flatten();
+    let left = fs::read_dir(&directory).unwrap().flatten();
     assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".onstack-")));
 }
 
