@@ -58,14 +58,16 @@ impl<'a> DebugInfo<'a> {
 
     /// The functions at an address in the file's own terms, the innermost inlined one first.
     pub(crate) fn frames(&self, address: u64) -> Option<FrameIter<'_, Slice<'a>>> {
-        // The table of lines is read once for each unit, and addr2line would read it by the sections of the unit's own file
-        // where there is one. These lack the names that DWARF 5 keeps beside the table (.debug_line_str).
-        let _ = self.context.find_location(address);
         let mut result = self.context.find_frames(address);
         loop {
             match result {
                 LookupResult::Output(frames) => return frames.ok(),
-                LookupResult::Load { load, continuation } => result = continuation.resume(self.split.load(&load)),
+                LookupResult::Load { load, continuation } => {
+                    // The table of lines is read once for each unit, and addr2line would read it by the sections of the
+                    // unit's own file. These lack the names that DWARF 5 keeps beside the table (.debug_line_str).
+                    let _ = self.context.find_location(address);
+                    result = continuation.resume(self.split.load(&load));
+                }
             }
         }
     }
