@@ -78,6 +78,18 @@ func newIngest(t *testing.T, answer func(http.ResponseWriter, *http.Request) boo
 	return s
 }
 
+// newIngestAway refuses all with that status until `away` is false.
+func newIngestAway(t *testing.T, status int) (server *ingest, away *atomic.Bool) {
+	away = new(atomic.Bool)
+	away.Store(true)
+	return newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
+		if away.Load() {
+			http.Error(w, "not yet", status)
+		}
+		return away.Load()
+	}), away
+}
+
 func (s *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests++

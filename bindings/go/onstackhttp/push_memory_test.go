@@ -4,19 +4,11 @@ package onstackhttp
 
 import (
 	"net/http"
-	"sync/atomic"
 	"testing"
 )
 
 func TestPushMemoryIsBounded(t *testing.T) {
-	var away atomic.Bool
-	away.Store(true)
-	server := newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
-		if away.Load() {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-		return away.Load()
-	})
+	server, away := newIngestAway(t, http.StatusBadGateway)
 	const limit = 3
 	p := push(t, server.URL, func(p *Pusher) { p.queue.limit = limit })
 	eventually(t, "nothing is dropped", func() bool {
@@ -57,14 +49,7 @@ func TestPushMemoryIsBounded(t *testing.T) {
 }
 
 func TestPushBytesAreBounded(t *testing.T) {
-	var away atomic.Bool
-	away.Store(true)
-	server := newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
-		if away.Load() {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-		return away.Load()
-	})
+	server, away := newIngestAway(t, http.StatusBadGateway)
 	const limit, each = 300 << 10, 64 << 10
 	p := push(t, server.URL, func(p *Pusher) {
 		p.queue.bytes = limit

@@ -19,14 +19,7 @@ import (
 )
 
 func TestPushNothingIsLostInAnOutage(t *testing.T) {
-	var away atomic.Bool
-	away.Store(true)
-	server := newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
-		if away.Load() {
-			http.Error(w, "not yet", http.StatusServiceUnavailable)
-		}
-		return away.Load()
-	})
+	server, away := newIngestAway(t, http.StatusServiceUnavailable)
 	p := push(t, server.URL, func(p *Pusher) { p.queue.limit = 1 << 20 })
 	eventually(t, "no retries while the server answers 503", func() bool { return p.Stats().Retries >= 10 })
 	if s := p.Stats(); s.Sent != 0 || s.Failed != 0 || s.Dropped != 0 {
