@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BUILD = HERE.parent.parent / "build"
+ROOT = HERE.parent.parent
+BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
 OUT = BUILD / "bench"
 TELLING = re.compile(r"error(:|\[)|not found|No rule to make target|No such file|cannot find|undefined reference")
 UNAVAILABLE = 77  # BENCH_EXIT_UNAVAILABLE
@@ -30,7 +31,7 @@ def build(program):
     OUT.mkdir(parents=True, exist_ok=True)
     try:
         made = subprocess.run(
-            ["make", "-s", "-C", str(HERE), program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ["make", "-s", "-C", str(HERE), f"BUILD={BUILD}", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
     except OSError as error:
         return f"make cannot be run: {error}"
