@@ -7703,7 +7703,7 @@ static uint64_t module_section_address(const module_entry *entry) {
    anywhere within 2 GiB; memory before the object is not its own. */
 static size_t module_section_size(const module_entry *entry, uint64_t *address) {
   *address = module_section_address(entry);
-  if (*address < entry->module.base || *address >= entry->section_end) return 0;
+  if (*address == 0 || *address < entry->module.base || *address >= entry->section_end) return 0;
   return entry->section_end - *address;
 }
 
@@ -12402,7 +12402,8 @@ static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names
 /* What grew by doubling is cut to what is used; as it was when that fails. */
 static void *symbol_fit(void *items, size_t bytes) {
   void *fitted = realloc(items, bytes);
-  return fitted == NULL ? items : fitted;
+  if (fitted == NULL) return items;
+  return fitted;
 }
 
 static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {

@@ -135,7 +135,7 @@ static uint64_t module_section_address(const module_entry *entry) {
    anywhere within 2 GiB; memory before the object is not its own. */
 static size_t module_section_size(const module_entry *entry, uint64_t *address) {
   *address = module_section_address(entry);
-  if (*address < entry->module.base || *address >= entry->section_end) return 0;
+  if (*address == 0 || *address < entry->module.base || *address >= entry->section_end) return 0;
   return entry->section_end - *address;
 }
 

@@ -97,7 +97,8 @@ static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names
 /* What grew by doubling is cut to what is used; as it was when that fails. */
 static void *symbol_fit(void *items, size_t bytes) {
   void *fitted = realloc(items, bytes);
-  return fitted == NULL ? items : fitted;
+  if (fitted == NULL) return items;
+  return fitted;
 }
 
 static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {
