@@ -77,6 +77,11 @@ static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, u
   return true;
 }
 
+ONSTACK_HANDLER uint64_t onstack_clock_now(const onstack_slot *slot, uint32_t tid) {
+  uint64_t now;
+  return clock_read(slot, tid, &now) ? now : 0;
+}
+
 /* What is not armed has nothing due (onstack_clock_missing). */
 static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
   onstack_store_relaxed(&record->ticks, 0u);

@@ -4,9 +4,9 @@
  * without its cooperation, from start (all that exist) and later.
  *
  * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
- * its signal goes to a running thread (since Linux 6.4). A thread without a timer counts that tick as a sample and gets a
- * timer, in the handler, whose first expiry is uniform in (0, T], so that short-lived threads are neither over- nor
- * under-counted. A scan takes those that no tick has met for long (consumer.c says why).
+ * its signal goes to a running thread (since Linux 6.4). A thread without a timer gets one then, in the handler, whose first
+ * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_owed). A scan takes those that no tick
+ * has met for long (consumer.c says why).
  *
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
  * process-wide timer.
@@ -21,6 +21,9 @@ ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
 
 /* A number in (0, period]. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
+
+/* The CPU time (or real time) on the session's clock of the thread; 0: not to be had. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_clock_now(const onstack_slot *slot, uint32_t tid);
 
 /* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
 ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
