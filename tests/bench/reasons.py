@@ -74,10 +74,11 @@ REASONS = {
     "Weight": (
         Reason(
             PPROF_RS + GPERFTOOLS,
-            "a timer of the process counts the CPU time of all threads with one phase. onstack's belong to threads, each with a "
-            "random first period, so what a thread of two periods leaves is right in the mean and scatters in a run.",
-            "nothing: with a timer of the process, threads that burn side by side lose ticks (8 threads and more). Longer runs "
-            "stand in [EVIDENCE.md](EVIDENCE.md).",
+            "onstack found a new thread by a tick of the process, took a sample for it, and gave it a timer from then on: up to "
+            "half a period too much for each thread. A timer of the process alone has no such beginning; threads that burn side "
+            "by side lose ticks with it (8 threads and more).",
+            "this run showed it, and it was mended after it: such a tick counts what is owed. Lives of 20 ms and others stand in "
+            "[EVIDENCE.md](EVIDENCE.md#figures); the next whole run brings the figure here.",
         ),
         Reason(
             ("go-pprof",),

@@ -306,8 +306,8 @@ typedef struct onstack_stats {
   uint64_t threads_seen;      /* threads that got a timer of this session */
   uint64_t threads_armed;     /* of these, alive now as far as known */
   uint64_t threads_unarmed;   /* attempts that found no timer (limits): those threads are sampled by the process tick */
-  uint64_t process_ticks;     /* expiries of the process-wide timer that finds new threads; not in `ticks` unless
-                                 they hit a thread without a timer */
+  uint64_t process_ticks;     /* expiries of the process-wide timer that finds new threads; in `ticks` is what of the
+                                 process's CPU time was owed when they hit a thread without a timer */
   /* Of the signal action that this session shares with others, since it was installed: */
   uint64_t forwarded;         /* foreign signals handed to the action that was found */
   uint64_t forwarded_timer;   /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
