@@ -1164,8 +1164,9 @@ ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
 /* A number in (0, period]. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
 
-/* The CPU time (or real time) on the session's clock of the thread; 0: not to be had. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_clock_now(const onstack_slot *slot, uint32_t tid);
+/* The time on the session's clock: the thread's CPU time (of `tid` 0: the process's), or real time. False if the thread is
+   gone, or a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns);
 
 /* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
 ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
@@ -1260,16 +1261,11 @@ static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) 
   return tid ? onstack_clock_of_thread(tid) : CLOCK_PROCESS_CPUTIME_ID;
 }
 
-static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
+ONSTACK_HANDLER bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
   struct onstack_timespec now = {0, 0};
   if (onstack_sys_call2(SYS_clock_gettime, clock_of(slot, tid), (long)&now) < 0) return false;
   *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
   return true;
-}
-
-ONSTACK_HANDLER uint64_t onstack_clock_now(const onstack_slot *slot, uint32_t tid) {
-  uint64_t now;
-  return clock_read(slot, tid, &now) ? now : 0;
 }
 
 /* What is not armed has nothing due (onstack_clock_missing). */
@@ -1286,7 +1282,7 @@ static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
 static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t timer,
                                      uint64_t first) {
   uint64_t now;
-  const bool known = clock_read(slot, tid, &now);
+  const bool known = onstack_clock_read(slot, tid, &now);
   if (known) first += now;
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
   if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
@@ -1303,7 +1299,7 @@ static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, ui
   uint64_t now;
   if (timer < 0) return timer;
   uint32_t due = ticks;
-  if (first != 0 && clock_read(slot, tid, &now)) {
+  if (first != 0 && onstack_clock_read(slot, tid, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
     uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
     int32_t late = (int32_t)((uint32_t)(now / 1000u) - first - (uint32_t)came);
@@ -1908,8 +1904,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process (this one and its
- * overruns too) that no sample has answered for, and no more than it can have used itself: `periods` since its birth, and
- * those that this tick brings.
+ * overruns too) that no sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has
+ * been met before), and those that this tick brings.
  *
  * One for each meeting would be right if process ticks came at random. They come each T of the process's CPU time: a thread
  * alone is met half a T after its birth on average and would be half a T too heavy (lives of 20 ms: 12 %, measured), and
@@ -1919,10 +1915,10 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  *
  * In 32 bits, like the process's ticks. Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t periods) {
+static ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
   const uint32_t due = onstack_load_relaxed(&slot->threads.process->ticks);
   const int32_t owed = (int32_t)(due - (uint32_t)onstack_load_relaxed(&slot->counters.ticks));
-  const uint64_t most = entry_ticks_of(info) + periods;
+  const uint64_t most = entry_ticks_of(info) + age_ns / slot->period_ns;
   if (owed <= 0) return 0;
   return (uint64_t)owed < most ? (uint64_t)owed : most;
 }
@@ -1936,16 +1932,17 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
   bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
   if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (!entry_has_room(slot, context)) {
-    if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_owed(slot, info, 0)));
+    const uint32_t weight = armed ? 0 : entry_count_ticks(slot, entry_owed(slot, info, 0));
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
     return;
   }
   if (armed && !onstack_clock_revive(slot, record, tid)) return;
-  uint64_t periods = 0;
+  uint64_t age_ns = 0;
   if (!record && !onstack_dekker_load(&slot->scanning)) {
-    periods = onstack_clock_now(slot, tid) / slot->period_ns;
+    onstack_clock_read(slot, tid, &age_ns);
     record = entry_adopt(slot, tid);
   }
-  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, periods));
+  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
   if (weight == 0) return;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
@@ -8914,7 +8911,6 @@ bool onstack_threads_in_handler(int32_t tid) {
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
 #define TICKER_LONGEST_NS 50000000u
@@ -8940,14 +8936,6 @@ void onstack_ticker_release(onstack_ticker *ticker) {
   ticker->marks = NULL;
 }
 
-/* Negative: the thread is gone. */
-static int64_t ticker_clock(const onstack_slot *slot, uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
-  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return -1;
-  return now.seconds * 1000000000 + now.nanoseconds;
-}
-
 static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint64_t ticks) {
   siginfo_t info;
   memset(&info, 0, sizeof(info));
@@ -8968,8 +8956,9 @@ static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
   onstack_ticker_mark *mark = &ticker->marks[index];
   uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   if (tid == 0 || onstack_observe(&record->timer) != ONSTACK_THREAD_BY_TICKER) return;
-  int64_t now = ticker_clock(slot, tid);
-  if (now < 0) return;
+  uint64_t clock_ns;
+  if (!onstack_clock_read(slot, tid, &clock_ns)) return;
+  const int64_t now = (int64_t)clock_ns;
   if (mark->tid != tid || now < mark->sent_ns) {
     /* The phase is uniform in [0, T), as a timer's first expiry. Real time before the scan is not the thread's. */
     bool from_birth = ticker->started && slot->clock != ONSTACK_CLOCK_WALL;

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
 #define TICKER_LONGEST_NS 50000000u
@@ -35,14 +34,6 @@ void onstack_ticker_release(onstack_ticker *ticker) {
   ticker->marks = NULL;
 }
 
-/* Negative: the thread is gone. */
-static int64_t ticker_clock(const onstack_slot *slot, uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  int32_t clock = slot->clock == ONSTACK_CLOCK_WALL ? CLOCK_MONOTONIC : onstack_clock_of_thread(tid);
-  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return -1;
-  return now.seconds * 1000000000 + now.nanoseconds;
-}
-
 static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint64_t ticks) {
   siginfo_t info;
   memset(&info, 0, sizeof(info));
@@ -63,8 +54,9 @@ static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
   onstack_ticker_mark *mark = &ticker->marks[index];
   uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   if (tid == 0 || onstack_observe(&record->timer) != ONSTACK_THREAD_BY_TICKER) return;
-  int64_t now = ticker_clock(slot, tid);
-  if (now < 0) return;
+  uint64_t clock_ns;
+  if (!onstack_clock_read(slot, tid, &clock_ns)) return;
+  const int64_t now = (int64_t)clock_ns;
   if (mark->tid != tid || now < mark->sent_ns) {
     /* The phase is uniform in [0, T), as a timer's first expiry. Real time before the scan is not the thread's. */
     bool from_birth = ticker->started && slot->clock != ONSTACK_CLOCK_WALL;

@@ -70,16 +70,11 @@ static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) 
   return tid ? onstack_clock_of_thread(tid) : CLOCK_PROCESS_CPUTIME_ID;
 }
 
-static ONSTACK_HANDLER bool clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
+ONSTACK_HANDLER bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
   struct onstack_timespec now = {0, 0};
   if (onstack_sys_call2(SYS_clock_gettime, clock_of(slot, tid), (long)&now) < 0) return false;
   *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
   return true;
-}
-
-ONSTACK_HANDLER uint64_t onstack_clock_now(const onstack_slot *slot, uint32_t tid) {
-  uint64_t now;
-  return clock_read(slot, tid, &now) ? now : 0;
 }
 
 /* What is not armed has nothing due (onstack_clock_missing). */
@@ -96,7 +91,7 @@ static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
 static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t timer,
                                      uint64_t first) {
   uint64_t now;
-  const bool known = clock_read(slot, tid, &now);
+  const bool known = onstack_clock_read(slot, tid, &now);
   if (known) first += now;
   struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
   if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
@@ -113,7 +108,7 @@ static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, ui
   uint64_t now;
   if (timer < 0) return timer;
   uint32_t due = ticks;
-  if (first != 0 && clock_read(slot, tid, &now)) {
+  if (first != 0 && onstack_clock_read(slot, tid, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
     uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
     int32_t late = (int32_t)((uint32_t)(now / 1000u) - first - (uint32_t)came);

@@ -22,8 +22,9 @@ ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
 /* A number in (0, period]. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
 
-/* The CPU time (or real time) on the session's clock of the thread; 0: not to be had. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_clock_now(const onstack_slot *slot, uint32_t tid);
+/* The time on the session's clock: the thread's CPU time (of `tid` 0: the process's), or real time. False if the thread is
+   gone, or a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns);
 
 /* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
 ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);

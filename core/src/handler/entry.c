@@ -183,8 +183,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process (this one and its
- * overruns too) that no sample has answered for, and no more than it can have used itself: `periods` since its birth, and
- * those that this tick brings.
+ * overruns too) that no sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has
+ * been met before), and those that this tick brings.
  *
  * One for each meeting would be right if process ticks came at random. They come each T of the process's CPU time: a thread
  * alone is met half a T after its birth on average and would be half a T too heavy (lives of 20 ms: 12 %, measured), and
@@ -194,10 +194,10 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  *
  * In 32 bits, like the process's ticks. Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t periods) {
+static ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
   const uint32_t due = onstack_load_relaxed(&slot->threads.process->ticks);
   const int32_t owed = (int32_t)(due - (uint32_t)onstack_load_relaxed(&slot->counters.ticks));
-  const uint64_t most = entry_ticks_of(info) + periods;
+  const uint64_t most = entry_ticks_of(info) + age_ns / slot->period_ns;
   if (owed <= 0) return 0;
   return (uint64_t)owed < most ? (uint64_t)owed : most;
 }
@@ -211,16 +211,17 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
   bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
   if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return;
   if (!entry_has_room(slot, context)) {
-    if (!armed) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_owed(slot, info, 0)));
+    const uint32_t weight = armed ? 0 : entry_count_ticks(slot, entry_owed(slot, info, 0));
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
     return;
   }
   if (armed && !onstack_clock_revive(slot, record, tid)) return;
-  uint64_t periods = 0;
+  uint64_t age_ns = 0;
   if (!record && !onstack_dekker_load(&slot->scanning)) {
-    periods = onstack_clock_now(slot, tid) / slot->period_ns;
+    onstack_clock_read(slot, tid, &age_ns);
     record = entry_adopt(slot, tid);
   }
-  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, periods));
+  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
   if (weight == 0) return;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
