@@ -218,8 +218,8 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo
   if (armed && !onstack_clock_revive(slot, record, tid)) return;
   uint64_t age_ns = 0;
   if (!record && !onstack_dekker_load(&slot->scanning)) {
-    onstack_clock_read(slot, tid, &age_ns);
     record = entry_adopt(slot, tid);
+    if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
   }
   uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
   if (weight == 0) return;
