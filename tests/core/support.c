@@ -55,11 +55,19 @@ void t_sleep(double seconds) {
   }
 }
 
+uint64_t t_burn_more(double begin, double seconds, uint64_t done) {
+  const uint64_t least = 100000;
+  if (done == 0) return least;
+  const double used = t_thread_cpu() - begin;
+  if (used >= seconds) return 0;
+  const double more = (double)done / used * (seconds - used) / 2;
+  return more < (double)least ? least : (uint64_t)more;
+}
+
 void t_burn(double cpu_seconds) {
-  double end = t_thread_cpu() + cpu_seconds;
-  do
-    for (volatile int i = 0; i < 200000; i++) continue;
-  while (t_thread_cpu() < end);
+  const double begin = t_thread_cpu();
+  for (uint64_t done = 0, more; (more = t_burn_more(begin, cpu_seconds, done)) > 0; done += more)
+    for (volatile uint64_t i = 0; i < more; i++) continue;
 }
 
 t_collector *t_collector_new(void) {

@@ -42,6 +42,14 @@ double t_cpu_of(int32_t tid);
 void t_burn(double cpu_seconds);
 
 /*
+ * How many rounds of a loop to burn before the clock is looked at again: half of those that are missing, by what `done` took
+ * since `begin`; 0: enough. Seldom, because a look at the thread's own clock ends its turn when that has lasted for a slice
+ * (kernel/sched/fair.c, update_curr; 1.5 ms here), and a loop that looks each millisecond, beside other programs, is hardly
+ * ever there when the kernel's tick (4 ms) looks at its timers: one tick in seventy (docs/EVIDENCE.md).
+ */
+uint64_t t_burn_more(double begin, double seconds, uint64_t done);
+
+/*
  * Defines `static void name(double cpu_seconds)`, which burns in a section of its own, so that t_in_##name(pc) is exact:
  * a symbol's address alone does not say where the function ends.
  */
@@ -51,10 +59,9 @@ void t_burn(double cpu_seconds);
     return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;             \
   }                                                                                                                    \
   __attribute__((noinline, noclone, section("text_" #name))) static void name(double cpu_seconds) {                    \
-    double end = t_thread_cpu() + cpu_seconds;                                                                         \
-    do                                                                                                                 \
-      for (volatile int i = 0; i < 400000; i++) continue;                                                              \
-    while (t_thread_cpu() < end);                                                                                      \
+    const double begin = t_thread_cpu();                                                                               \
+    for (uint64_t done = 0, more; (more = t_burn_more(begin, cpu_seconds, done)) > 0; done += more)                    \
+      for (volatile uint64_t i = 0; i < more; i++) continue;                                                           \
     __asm__ volatile(""); /* no tail call: the frame stays */                                                          \
   }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 TestSuite(threads, .init = t_setup);
 
@@ -63,7 +65,7 @@ Test(threads, that_exist_before_start_and_that_come_later) {
   no_own_threads(collector);
 }
 
-Test(threads, eight_at_once) {
+static void eight_workers(void) {
   t_collector *collector = t_collector_new();
   static const char *const names[] = {"eight-0", "eight-1", "eight-2", "eight-3",
                                       "eight-4", "eight-5", "eight-6", "exactly-15-byte"};
@@ -78,6 +80,26 @@ Test(threads, eight_at_once) {
   t_finish(session);
   for (int i = 0; i < 8; i++) check_worker(collector, &workers[i]);
   no_own_threads(collector);
+}
+
+Test(threads, eight_at_once) { eight_workers(); }
+
+/* A program of another session has as much of a processor as all of this one (sched(7), autogroup), and threads here lose it
+   each few milliseconds. */
+Test(threads, eight_at_once_beside_busy_sessions) {
+  const long count = sysconf(_SC_NPROCESSORS_ONLN) > 4 ? 4 : sysconf(_SC_NPROCESSORS_ONLN);
+  pid_t busy[4];
+  for (long i = 0; i < count; i++) {
+    busy[i] = fork();
+    cr_assert_geq(busy[i], 0);
+    if (busy[i] > 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setsid();
+    for (;;) continue;
+  }
+  eight_workers();
+  for (long i = 0; i < count; i++) kill(busy[i], SIGKILL);
+  for (long i = 0; i < count; i++) t_wait(busy[i]);
 }
 
 /* Lives of 20 ms: each alone is a handful of ticks, together they must come out right. */
