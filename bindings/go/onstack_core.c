@@ -7147,13 +7147,18 @@ static bool go_seen_any;
 #define GO_LOOKS 50u
 static uint32_t go_looks;
 
-/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+static int go_read_counts(struct dl_phdr_info *info, size_t size, void *data) {
   go_object_list *list = data;
   (void)size;
   list->adds = info->dlpi_adds;
   list->subs = info->dlpi_subs;
-  if (go_seen_any && list->adds == go_seen_adds && list->subs == go_seen_subs) return 1;
+  return 1;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+  go_object_list *list = data;
+  go_read_counts(info, size, data);
   if (list->count == GO_OBJECTS) return 1;
   go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -7314,13 +7319,13 @@ static bool go_inspect_object(const go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
+  go_object_list list = {.objects = NULL};
+  if (!onstack_loader_each(go_read_counts, &list)) return;
+  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
   /* Go shared libraries are never unloaded (the runtime does not support it), so entries stay good. */
-  go_object_list list = {.objects = malloc(GO_OBJECTS * sizeof(go_object))};
+  list.objects = malloc(GO_OBJECTS * sizeof(go_object));
   if (!list.objects) return;
-  if (!onstack_loader_each(go_copy_object, &list)) {
-    free(list.objects);
-    return;
-  }
+  onstack_loader_each(go_copy_object, &list);
   if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
   bool settled = true;
   for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
@@ -8560,9 +8565,65 @@ void onstack_slots_after_fork(void) {
   onstack_modules_after_fork();
 }
 
+/* ---- core/src/control/task_list.c ---- */
+/* ---- core/src/control/task_list.h ---- */
+/* The kernel's list of the process's threads. */
+#ifndef ONSTACK_CONTROL_TASK_LIST_H
+#define ONSTACK_CONTROL_TASK_LIST_H
+
+/*
+ * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
+ * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
+ *
+ * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
+ * allocator without atfork handlers (a sanitizer's) taken for ever.
+ */
+ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+
+/* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
+typedef struct task_entry {
+  uint64_t inode;
+  int64_t next;
+  uint16_t bytes;
+  uint8_t type;
+  char name[];
+} task_entry;
+
+/* 0: "." and "..". */
+static uint32_t task_id(const char *name) {
+  uint32_t id = 0;
+  for (; *name >= '0' && *name <= '9'; name++) id = id * 10 + (uint32_t)(*name - '0');
+  return id;
+}
+
+int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) {
+  _Alignas(task_entry) char buffer[4096]; /* some hundred threads */
+  uint32_t listed = 0;
+  long got;
+  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (file < 0) return (int)file;
+  while ((got = onstack_sys_call3(SYS_getdents64, file, (long)buffer, sizeof(buffer))) > 0) {
+    for (long at = 0; at < got;) {
+      const task_entry *entry = (const task_entry *)(buffer + at);
+      const uint32_t tid = task_id(entry->name);
+      at += entry->bytes;
+      if (tid == 0) continue;
+      listed++;
+      visit(data, tid);
+    }
+  }
+  onstack_sys_call1(SYS_close, file);
+  if (got < 0) return (int)got;
+  return listed > 0 ? 0 : -ENOENT;
+}
+
 /* ---- core/src/control/threads.c ---- */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -8661,23 +8722,29 @@ static uint32_t threads_cpu_us(uint32_t tid) {
   return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
 }
 
+typedef struct threads_search {
+  onstack_slot *slot;
+  const onstack_settings *settings;
+  uint32_t least_us;
+  bool adopt;
+  bool found;
+} threads_search;
+
+static void threads_look_at(void *data, uint32_t tid) {
+  threads_search *search = data;
+  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&search->slot->threads, tid)) return;
+  if (search->least_us > 0 && threads_cpu_us(tid) < search->least_us) return;
+  search->found = true;
+  if (search->adopt) threads_adopt(search->slot, search->settings, tid);
+}
+
 /* `found`: there are threads without a record that have used `least_us` of CPU time. */
 static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  DIR *directory = opendir("/proc/self/task");
-  struct dirent *entry;
-  uint32_t listed = 0;
-  if (!directory) return -errno;
-  for (errno = 0; (entry = readdir(directory)); errno = 0) {
-    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-    listed += tid != 0;
-    if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
-    if (least_us > 0 && threads_cpu_us(tid) < least_us) continue;
-    *found = true;
-    if (adopt) threads_adopt(slot, settings, tid);
-  }
-  int result = -errno;
-  closedir(directory);
-  return result < 0 || listed > 0 ? result : -ENOENT;
+  threads_search search = {slot, settings, least_us, adopt, false};
+  const int result = onstack_task_list_each(threads_look_at, &search);
+  *found |= search.found;
+  return result;
 }
 
 int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {

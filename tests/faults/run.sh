@@ -25,13 +25,14 @@ run() {
 
 make --no-print-directory -s -f core/Makefile BUILD="$BUILD" lib || exit 1
 if [[ $(ldd --version 2>&1) != *GLIBC* && $(ldd --version 2>&1) != *"GNU libc"* ]]; then
-  echo "tests/faults: SKIPPED nth, deny and preloaded: they replace glibc's malloc"
+  echo "tests/faults: SKIPPED nth, deny, settled and preloaded: they replace glibc's malloc"
 else
   make --no-print-directory -s -f tests/faults/Makefile BUILD="$BUILD" || exit 1
   if [ "${1-}" = all ]; then LIMIT=1800; fi
   # shellcheck disable=SC2086
   run "$BUILD/tests/faults/nth" ${1-}
   run "$BUILD/tests/faults/deny"
+  run "$BUILD/tests/faults/settled"
   # shellcheck disable=SC2086
   run tests/faults/preloaded.py ${1-}
 fi

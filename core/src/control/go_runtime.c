@@ -51,13 +51,18 @@ static bool go_seen_any;
 #define GO_LOOKS 50u
 static uint32_t go_looks;
 
-/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+static int go_read_counts(struct dl_phdr_info *info, size_t size, void *data) {
   go_object_list *list = data;
   (void)size;
   list->adds = info->dlpi_adds;
   list->subs = info->dlpi_subs;
-  if (go_seen_any && list->adds == go_seen_adds && list->subs == go_seen_subs) return 1;
+  return 1;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+  go_object_list *list = data;
+  go_read_counts(info, size, data);
   if (list->count == GO_OBJECTS) return 1;
   go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -218,13 +223,13 @@ static bool go_inspect_object(const go_object *object) {
 }
 
 void onstack_go_runtime_refresh(void) {
+  go_object_list list = {.objects = NULL};
+  if (!onstack_loader_each(go_read_counts, &list)) return;
+  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
   /* Go shared libraries are never unloaded (the runtime does not support it), so entries stay good. */
-  go_object_list list = {.objects = malloc(GO_OBJECTS * sizeof(go_object))};
+  list.objects = malloc(GO_OBJECTS * sizeof(go_object));
   if (!list.objects) return;
-  if (!onstack_loader_each(go_copy_object, &list)) {
-    free(list.objects);
-    return;
-  }
+  onstack_loader_each(go_copy_object, &list);
   if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
   bool settled = true;
   for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;

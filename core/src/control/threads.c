@@ -3,10 +3,10 @@
 
 #include "base/clock_ns.h"
 #include "base/exceptions.h"
+#include "control/task_list.h"
 #include "handler/clock.h"
 #include "handler/own_threads.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -105,23 +105,29 @@ static uint32_t threads_cpu_us(uint32_t tid) {
   return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
 }
 
+typedef struct threads_search {
+  onstack_slot *slot;
+  const onstack_settings *settings;
+  uint32_t least_us;
+  bool adopt;
+  bool found;
+} threads_search;
+
+static void threads_look_at(void *data, uint32_t tid) {
+  threads_search *search = data;
+  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&search->slot->threads, tid)) return;
+  if (search->least_us > 0 && threads_cpu_us(tid) < search->least_us) return;
+  search->found = true;
+  if (search->adopt) threads_adopt(search->slot, search->settings, tid);
+}
+
 /* `found`: there are threads without a record that have used `least_us` of CPU time. */
 static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  DIR *directory = opendir("/proc/self/task");
-  struct dirent *entry;
-  uint32_t listed = 0;
-  if (!directory) return -errno;
-  for (errno = 0; (entry = readdir(directory)); errno = 0) {
-    uint32_t tid = (uint32_t)strtoul(entry->d_name, NULL, 10);
-    listed += tid != 0;
-    if (tid == 0 || (!settings->own_threads && onstack_own_is((int32_t)tid)) || onstack_thread_find(&slot->threads, tid)) continue;
-    if (least_us > 0 && threads_cpu_us(tid) < least_us) continue;
-    *found = true;
-    if (adopt) threads_adopt(slot, settings, tid);
-  }
-  int result = -errno;
-  closedir(directory);
-  return result < 0 || listed > 0 ? result : -ENOENT;
+  threads_search search = {slot, settings, least_us, adopt, false};
+  const int result = onstack_task_list_each(threads_look_at, &search);
+  *found |= search.found;
+  return result;
 }
 
 int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
