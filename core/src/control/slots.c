@@ -131,10 +131,14 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
-/* The process tick finds threads without a list; the wall clock and the ticker would be silent. */
+/* The process tick finds threads without a list, and stands in for timers that the quota leaves no room for; the wall clock
+   has none (nor has the ticker), and would be silent. */
 static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  const onstack_counters *counters = &slot->counters;
   int result = onstack_threads_arm_all(slot, settings);
-  return slot->clock == ONSTACK_CLOCK_WALL || onstack_load_relaxed(&slot->ticker) ? result : 0;
+  if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
+  const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return result == 0 && silent ? ONSTACK_E_CLOCK : result;
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
