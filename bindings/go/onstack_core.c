@@ -7556,8 +7556,10 @@ ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_s
  * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
  * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
  * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
+ *
+ * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
  */
-ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
+ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
 ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 
 /* How many the process has; 0, and errno says why: not known. */
@@ -8773,31 +8775,6 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
-void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  bool found = false;
-  if (least_us > 0) {
-    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
-    threads_look(slot, settings, least_us, false, &found);
-    if (!found) return;
-  }
-  const bool may = threads_scan_begin(slot);
-  /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
-  while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
-  if (may) threads_look(slot, settings, least_us, true, &found);
-  threads_scan_end(slot);
-}
-
-void onstack_threads_wait_scanned(onstack_slot *slot) {
-  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
-}
-
-static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
-  }
-}
-
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   struct timespec pause = {0, 50000};
   (void)slot;
@@ -8808,6 +8785,39 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
       sched_yield();
     else
       nanosleep(&pause, NULL);
+  }
+}
+
+/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
+   the CPU time that this took. */
+static uint64_t threads_wait_claims(const onstack_slot *slot) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  threads_wait(slot, slot->threads.process, 0);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
+  bool found = false;
+  if (least_us > 0) {
+    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
+    threads_look(slot, settings, least_us, false, &found);
+    if (!found) return 0;
+  }
+  const bool may = threads_scan_begin(slot);
+  const uint64_t waited_ns = threads_wait_claims(slot);
+  if (may) threads_look(slot, settings, least_us, true, &found);
+  threads_scan_end(slot);
+  return waited_ns;
+}
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
+}
+
+static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
   }
 }
 
@@ -12995,16 +13005,17 @@ static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
 }
 
 /* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
-   At most a part in `share` of a processor goes into both; time spent in waiting for a processor is none, or a busy machine
-   would let threads come and go between two scans. */
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
+   busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
   const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  uint64_t waited = 0;
   if (alone || session_wants_scan(session, age_ns))
-    onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
-  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+    waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
   const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
   session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }

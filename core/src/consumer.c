@@ -46,16 +46,17 @@ static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
 }
 
 /* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
-   At most a part in `share` of a processor goes into both; time spent in waiting for a processor is none, or a busy machine
-   would let threads come and go between two scans. */
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
+   busy machine would let threads come and go between two scans. */
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
   const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  uint64_t waited = 0;
   if (alone || session_wants_scan(session, age_ns))
-    onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
-  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+    waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
   const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
   session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }

@@ -171,10 +171,7 @@ Test(threads, raw_clones_without_a_thread_pointer) {
 /* A process tick never meets a thread that blocks the signal, as it may miss one that is merely unlucky for long. */
 static void *burn_unmet(void *data) {
   uint32_t *stop = data;
-  sigset_t signal;
-  sigemptyset(&signal);
-  sigaddset(&signal, SIGPROF);
-  pthread_sigmask(SIG_BLOCK, &signal, NULL);
+  mask_profiling(SIG_BLOCK);
   while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) t_burn(0.005);
   return NULL;
 }
@@ -209,6 +206,59 @@ Test(threads, one_that_takes_anothers_place_has_a_timer_all_the_same) {
     cr_assert_eq(seen, before + 1, "life %d", life);
   }
   t_finish(session);
+}
+
+static double slow_seconds;
+static uint32_t slow_walks;
+static onstack_walk_result walk_slowly(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                       uint32_t capacity) {
+  (void)data, (void)ucontext, (void)capacity;
+  const double end = t_now() + slow_seconds;
+  __atomic_store_n(&slow_walks, 1u, __ATOMIC_RELEASE);
+  while (t_now() < end) continue;
+  frames[0] = registers->pc;
+  return (onstack_walk_result){.frame_count = 1};
+}
+
+/* ... and leaves its processor to the scan. */
+static void *sleep_unmet(void *data) {
+  mask_profiling(SIG_BLOCK);
+  t_burn(0.06);
+  while (!__atomic_load_n((uint32_t *)data, __ATOMIC_ACQUIRE)) t_sleep(0.001);
+  return NULL;
+}
+
+static void *burn_met(void *data) {
+  while (!__atomic_load_n((uint32_t *)data, __ATOMIC_ACQUIRE)) t_burn(0.005);
+  return NULL;
+}
+
+/* A scan waits for a process tick that is being handled. What it waits is not what it costs, after which it rests. */
+Test(threads, one_after_a_handler_that_took_long_has_a_timer_all_the_same) {
+  static const onstack_unwinder slow = {.size = sizeof(slow), .name = "slow", .walk = walk_slowly};
+  t_collector *collector = t_collector_new();
+  onstack_options options = t_options(100, t_collect, collector);
+  pthread_t unmet, met, later;
+  uint32_t stop = 0, stop_later = 0;
+  options.custom_unwinder = &slow;
+  onstack_session *session = t_start(&options);
+  slow_seconds = 0.4;
+  pthread_create(&met, NULL, burn_met, &stop);
+  while (!__atomic_load_n(&slow_walks, __ATOMIC_ACQUIRE)) t_sleep(0.001);
+  slow_seconds = 0;
+  pthread_create(&unmet, NULL, sleep_unmet, &stop);
+  t_sleep(0.6);
+  __atomic_store_n(&stop, 1u, __ATOMIC_RELEASE);
+  pthread_join(unmet, NULL);
+  pthread_join(met, NULL);
+  const uint64_t before = t_stats(session).threads_seen;
+  pthread_create(&later, NULL, burn_unmet, &stop_later);
+  for (int i = 0; i < 5000 && t_stats(session).threads_seen == before; i++) t_sleep(0.001);
+  const uint64_t seen = t_stats(session).threads_seen;
+  __atomic_store_n(&stop_later, 1u, __ATOMIC_RELEASE);
+  pthread_join(later, NULL);
+  t_finish(session);
+  cr_assert_eq(seen, before + 1);
 }
 
 /* On memory that is no ordinary stack: shared, so that its bounds are never known and reads go by copy. */

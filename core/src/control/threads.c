@@ -152,31 +152,6 @@ static bool threads_scan_begin(onstack_slot *slot) {
 
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
-void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  bool found = false;
-  if (least_us > 0) {
-    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
-    threads_look(slot, settings, least_us, false, &found);
-    if (!found) return;
-  }
-  const bool may = threads_scan_begin(slot);
-  /* Handlers of the process tick that began before the mark may still be claiming; they do not wait for anything. */
-  while (onstack_dekker_load(&slot->threads.process->busy) != 0) sched_yield();
-  if (may) threads_look(slot, settings, least_us, true, &found);
-  threads_scan_end(slot);
-}
-
-void onstack_threads_wait_scanned(onstack_slot *slot) {
-  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
-}
-
-static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
-  }
-}
-
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   struct timespec pause = {0, 50000};
   (void)slot;
@@ -187,6 +162,39 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
       sched_yield();
     else
       nanosleep(&pause, NULL);
+  }
+}
+
+/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
+   the CPU time that this took. */
+static uint64_t threads_wait_claims(const onstack_slot *slot) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  threads_wait(slot, slot->threads.process, 0);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
+  bool found = false;
+  if (least_us > 0) {
+    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
+    threads_look(slot, settings, least_us, false, &found);
+    if (!found) return 0;
+  }
+  const bool may = threads_scan_begin(slot);
+  const uint64_t waited_ns = threads_wait_claims(slot);
+  if (may) threads_look(slot, settings, least_us, true, &found);
+  threads_scan_end(slot);
+  return waited_ns;
+}
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
+}
+
+static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
   }
 }
 

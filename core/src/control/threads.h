@@ -22,8 +22,10 @@ ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_s
  * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
  * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
  * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
+ *
+ * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
  */
-ONSTACK_INTERNAL void onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
+ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
 ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 
 /* How many the process has; 0, and errno says why: not known. */
