@@ -45,7 +45,7 @@ void t_burn(double cpu_seconds);
  * How many rounds of a loop to burn before the clock is looked at again: half of those that are missing, by what `done` took
  * since `begin`; 0: enough. Seldom, because a look at the thread's own clock ends its turn when that has lasted for a slice
  * (kernel/sched/fair.c, update_curr; 1.5 ms here), and a loop that looks each millisecond, beside other programs, is hardly
- * ever there when the kernel's tick (4 ms) looks at its timers: one tick in seventy (docs/EVIDENCE.md).
+ * ever there when the kernel's tick (4 ms) looks at its timers: one tick in seventy (docs/SIGNALS.md).
  */
 uint64_t t_burn_more(double begin, double seconds, uint64_t done);
 

@@ -168,43 +168,42 @@ Test(threads, raw_clones_without_a_thread_pointer) {
   for (int i = 0; i < 4; i++) t_near(t_seconds_of(collector, tids[i]), raw_burned[i], 0.12, "a raw thread");
 }
 
-/* A process tick never meets a thread that blocks the signal, as it may miss one that is merely unlucky for long. */
-static void *burn_unmet(void *data) {
-  uint32_t *stop = data;
-  mask_profiling(SIG_BLOCK);
-  while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) t_burn(0.005);
+static void *burn_met(void *data) {
+  while (!__atomic_load_n((uint32_t *)data, __ATOMIC_ACQUIRE)) t_burn(0.005);
   return NULL;
 }
 
-Test(threads, one_that_no_process_tick_meets_has_a_timer_all_the_same) {
+/* A process tick never meets a thread that blocks the signal, as it may miss one that is merely unlucky for long. */
+static void *burn_unmet(void *data) {
+  mask_profiling(SIG_BLOCK);
+  return burn_met(data);
+}
+
+/* How many timers there are more when such a thread has come, or after three seconds of `meanwhile` on this one. */
+static uint64_t timers_for_one_unmet(onstack_session *session, void (*meanwhile)(double seconds)) {
   pthread_t thread;
   uint32_t stop = 0;
-  onstack_session *session = t_start(NULL);
-  t_burn(0.1);
   const uint64_t before = t_stats(session).threads_seen;
   pthread_create(&thread, NULL, burn_unmet, &stop);
-  for (int i = 0; i < 500 && t_stats(session).threads_seen == before; i++) t_burn(0.01);
+  for (int i = 0; i < 3000 && t_stats(session).threads_seen == before; i++) meanwhile(0.001);
   const uint64_t seen = t_stats(session).threads_seen;
   __atomic_store_n(&stop, 1u, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
+  return seen - before;
+}
+
+Test(threads, one_that_no_process_tick_meets_has_a_timer_all_the_same) {
+  onstack_session *session = t_start(NULL);
+  t_burn(0.1);
+  const uint64_t timers = timers_for_one_unmet(session, t_burn);
   t_finish(session);
-  cr_assert_eq(seen, before + 1);
+  cr_assert_eq(timers, 1);
 }
 
 /* One ends and the next begins between two looks: their number says nothing. */
 Test(threads, one_that_takes_anothers_place_has_a_timer_all_the_same) {
   onstack_session *session = t_start(NULL);
-  for (int life = 0; life < 5; life++) {
-    pthread_t thread;
-    uint32_t stop = 0;
-    const uint64_t before = t_stats(session).threads_seen;
-    pthread_create(&thread, NULL, burn_unmet, &stop);
-    for (int i = 0; i < 3000 && t_stats(session).threads_seen == before; i++) t_sleep(0.001);
-    const uint64_t seen = t_stats(session).threads_seen;
-    __atomic_store_n(&stop, 1u, __ATOMIC_RELEASE);
-    pthread_join(thread, NULL);
-    cr_assert_eq(seen, before + 1, "life %d", life);
-  }
+  for (int life = 0; life < 5; life++) cr_assert_eq(timers_for_one_unmet(session, t_sleep), 1, "life %d", life);
   t_finish(session);
 }
 
@@ -220,16 +219,11 @@ static onstack_walk_result walk_slowly(void *data, const onstack_registers *regi
   return (onstack_walk_result){.frame_count = 1};
 }
 
-/* ... and leaves its processor to the scan. */
+/* Old enough for a scan to want it, it leaves its processor to the scan. */
 static void *sleep_unmet(void *data) {
   mask_profiling(SIG_BLOCK);
   t_burn(0.06);
   while (!__atomic_load_n((uint32_t *)data, __ATOMIC_ACQUIRE)) t_sleep(0.001);
-  return NULL;
-}
-
-static void *burn_met(void *data) {
-  while (!__atomic_load_n((uint32_t *)data, __ATOMIC_ACQUIRE)) t_burn(0.005);
   return NULL;
 }
 
@@ -238,8 +232,8 @@ Test(threads, one_after_a_handler_that_took_long_has_a_timer_all_the_same) {
   static const onstack_unwinder slow = {.size = sizeof(slow), .name = "slow", .walk = walk_slowly};
   t_collector *collector = t_collector_new();
   onstack_options options = t_options(100, t_collect, collector);
-  pthread_t unmet, met, later;
-  uint32_t stop = 0, stop_later = 0;
+  pthread_t unmet, met;
+  uint32_t stop = 0;
   options.custom_unwinder = &slow;
   onstack_session *session = t_start(&options);
   slow_seconds = 0.4;
@@ -251,14 +245,9 @@ Test(threads, one_after_a_handler_that_took_long_has_a_timer_all_the_same) {
   __atomic_store_n(&stop, 1u, __ATOMIC_RELEASE);
   pthread_join(unmet, NULL);
   pthread_join(met, NULL);
-  const uint64_t before = t_stats(session).threads_seen;
-  pthread_create(&later, NULL, burn_unmet, &stop_later);
-  for (int i = 0; i < 5000 && t_stats(session).threads_seen == before; i++) t_sleep(0.001);
-  const uint64_t seen = t_stats(session).threads_seen;
-  __atomic_store_n(&stop_later, 1u, __ATOMIC_RELEASE);
-  pthread_join(later, NULL);
+  const uint64_t timers = timers_for_one_unmet(session, t_sleep);
   t_finish(session);
-  cr_assert_eq(seen, before + 1);
+  cr_assert_eq(timers, 1);
 }
 
 /* On memory that is no ordinary stack: shared, so that its bounds are never known and reads go by copy. */
