@@ -11,8 +11,12 @@
 
 #include "onstack.h"
 
+#include "_cgo_export.h"
+
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /*
  * A callback from C to Go needs four words until it returns, and Go keeps only one: a place in this table. Where it is
@@ -76,10 +80,75 @@ void onstackgo_context(struct onstackgo_context_argument *argument) {
   argument->context = CONTEXT_FIRST + number;
 }
 
+/*
+ * Go prints the first fifty frames of a stack, counts the rest and prints the last fifty (runtime/traceback.go,
+ * traceback2). For each native frame that it only counts, Go 1.26 goes around two thousand million times in a loop that
+ * nobody can interrupt: ten seconds, for the whole process where a garbage collection is due. So these passes get no
+ * native frames. What tells them apart is where traceback2 returns to; its frame holds the buffer.
+ */
+static struct {
+  uint32_t known; /* release / acquire */
+  uint32_t index;
+  uintptr_t prints, low, high;
+} printer;
+
+static struct {
+  int32_t tid; /* who is watched; 0: nobody */
+  uint32_t count;
+  uintptr_t *first, *last;
+} printer_watch;
+
+/* Loads that no sanitizer sees: they go over frames of others on this stack, between the deepest and the printer's callers. */
+#define PRINTER_READS __attribute__((noinline, no_sanitize_address))
+
+PRINTER_READS static uintptr_t printer_word(const struct onstackgo_traceback_argument *argument, uint32_t index) {
+  return ((const volatile uintptr_t *)argument->buffer - ONSTACKGO_PRINTER_BELOW)[index];
+}
+
+static bool printer_is_watched(const struct onstackgo_traceback_argument *argument) {
+  int32_t tid = __atomic_load_n(&printer_watch.tid, __ATOMIC_ACQUIRE);
+  if (tid == 0 || tid != (int32_t)syscall(SYS_gettid)) return false;
+  for (uint32_t i = 0; i < ONSTACKGO_PRINTER_WORDS; i++) {
+    printer_watch.last[i] = printer_word(argument, i);
+    if (printer_watch.count == 0) printer_watch.first[i] = printer_watch.last[i];
+  }
+  printer_watch.count++;
+  return true;
+}
+
+static bool printer_skips(const struct onstackgo_traceback_argument *argument) {
+  if (!__atomic_load_n(&printer.known, __ATOMIC_ACQUIRE)) return false;
+  uintptr_t from = printer_word(argument, printer.index);
+  return from >= printer.low && from < printer.high && from != printer.prints;
+}
+
+uint32_t onstackgo_printer_watch(int depth, uintptr_t first[ONSTACKGO_PRINTER_WORDS],
+                                 uintptr_t last[ONSTACKGO_PRINTER_WORDS]) {
+  printer_watch.count = 0;
+  printer_watch.first = first;
+  printer_watch.last = last;
+  __atomic_store_n(&printer_watch.tid, (int32_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+  onstackgoPrint(depth);
+  __atomic_store_n(&printer_watch.tid, 0, __ATOMIC_RELEASE);
+  return printer_watch.count;
+}
+
+void onstackgo_printer_known(uint32_t index, uintptr_t prints, uintptr_t low, uintptr_t high) {
+  printer.index = index;
+  printer.prints = prints;
+  printer.low = low;
+  printer.high = high;
+  __atomic_store_n(&printer.known, 1u, __ATOMIC_RELEASE);
+}
+
 void onstackgo_traceback(struct onstackgo_traceback_argument *argument) {
   onstack_registers registers = {0, 0, 0, 0, 0};
   uint32_t count = 0, max = (uint32_t)argument->max;
   bool known = true;
+  if (argument->context != 0 && argument->sig_context == 0 && (printer_is_watched(argument) || printer_skips(argument))) {
+    argument->buffer[0] = 0;
+    return;
+  }
   if (argument->context >= CONTEXT_FIRST) {
     const context_place *place = &context_places[argument->context - CONTEXT_FIRST];
     registers.pc = place->pc;

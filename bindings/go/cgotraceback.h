@@ -34,4 +34,19 @@ void onstackgo_traceback(struct onstackgo_traceback_argument *argument);
 void onstackgo_context(struct onstackgo_context_argument *argument);
 void onstackgo_symbolizer(struct onstackgo_symbolizer_argument *argument);
 
+/* ---- which pass of Go's printer asks (traceback.go, learnPrinter) ---- */
+
+/* Words around the buffer of the printer's frame; its return address is one of them. */
+#define ONSTACKGO_PRINTER_BELOW 64
+#define ONSTACKGO_PRINTER_WORDS 128
+
+/* Calls onstackgoPrint from C, and notes what lies around the buffer at the first and at the last question that Go asks
+   meanwhile on this thread. Returns how many there were. One at a time. */
+uint32_t onstackgo_printer_watch(int depth, uintptr_t first[ONSTACKGO_PRINTER_WORDS],
+                                 uintptr_t last[ONSTACKGO_PRINTER_WORDS]);
+
+/* The word `index` of them is the return address `prints` where frames are printed, and another one between `low` and
+   `high` where they are only counted or skipped. Called once. */
+void onstackgo_printer_known(uint32_t index, uintptr_t prints, uintptr_t low, uintptr_t high);
+
 #endif

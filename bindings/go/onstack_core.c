@@ -96,50 +96,32 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/src/base/regular_file.c ---- */
-/* ---- core/src/base/regular_file.h ---- */
-#ifndef ONSTACK_BASE_REGULAR_FILE_H
-#define ONSTACK_BASE_REGULAR_FILE_H
-
+/* ---- core/src/base/loader.c ---- */
+/* ---- core/src/base/loader.h ---- */
 /*
- * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
- * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
- * no regular file. Ordinary threads.
+ * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
+ * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
+ * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
+ * inside dlopen has the same effect, and cannot be seen from here.)
  */
-ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size);
+#ifndef ONSTACK_BASE_LOADER_H
+#define ONSTACK_BASE_LOADER_H
 
+#ifdef __linux__
+#include <link.h>
+
+/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* In the child of a fork. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+/* How often objects were loaded and unloaded so far: the same number, the same objects. 0 where the loader cannot be
+   asked. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_loader_changes(void);
 
-int onstack_regular_file_open(const char *path, uint64_t *size) {
-  struct stat status;
-  if (stat(path, &status) != 0) return -errno;
-  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (descriptor < 0) return -errno;
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
-    close(descriptor); /* replaced between stat and open */
-    return -ENOEXEC;
-  }
-  *size = (uint64_t)status.st_size;
-  return descriptor;
-}
-
-/* ---- core/src/handler/action.c ---- */
-/* ---- core/src/handler/action.h ---- */
-/*
- * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
- * foreign signal is passed on to it. Installed and restored by control/action.c.
- *
- * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
- * restores our pointer), and is then a pass-through.
- */
-#ifndef ONSTACK_HANDLER_ACTION_H
-#define ONSTACK_HANDLER_ACTION_H
+#endif
 
 /* ---- core/src/base/atomics.h ---- */
 /*
@@ -187,6 +169,84 @@ int onstack_regular_file_open(const char *path, uint64_t *size) {
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
 
 #endif
+
+#ifdef __linux__
+static uint32_t loader_inside; /* threads of ours in a call */
+static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
+
+bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
+  if (onstack_load_relaxed(&loader_lost)) return false;
+  onstack_dekker_add(&loader_inside, 1u);
+  dl_iterate_phdr(visit, data);
+  onstack_dekker_sub(&loader_inside, 1u);
+  return true;
+}
+
+void onstack_loader_after_fork(void) {
+  if (onstack_load_relaxed(&loader_inside) == 0) return;
+  onstack_store_relaxed(&loader_lost, 1u);
+  onstack_store_relaxed(&loader_inside, 0u);
+}
+
+static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *changes) {
+  (void)size;
+  *(uint64_t *)changes = (uint64_t)info->dlpi_adds + info->dlpi_subs;
+  return 1;
+}
+
+uint64_t onstack_loader_changes(void) {
+  uint64_t changes = 0;
+  onstack_loader_each(loader_read_counts, &changes);
+  return changes;
+}
+#else
+uint64_t onstack_loader_changes(void) { return 0; }
+#endif
+
+/* ---- core/src/base/regular_file.c ---- */
+/* ---- core/src/base/regular_file.h ---- */
+#ifndef ONSTACK_BASE_REGULAR_FILE_H
+#define ONSTACK_BASE_REGULAR_FILE_H
+
+/*
+ * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
+ * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
+ * no regular file. Ordinary threads.
+ */
+ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int onstack_regular_file_open(const char *path, uint64_t *size) {
+  struct stat status;
+  if (stat(path, &status) != 0) return -errno;
+  if (!S_ISREG(status.st_mode)) return -ENOEXEC;
+  int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (descriptor < 0) return -errno;
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
+    close(descriptor); /* replaced between stat and open */
+    return -ENOEXEC;
+  }
+  *size = (uint64_t)status.st_size;
+  return descriptor;
+}
+
+/* ---- core/src/handler/action.c ---- */
+/* ---- core/src/handler/action.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
+ * foreign signal is passed on to it. Installed and restored by control/action.c.
+ *
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * restores our pointer), and is then a pass-through.
+ */
+#ifndef ONSTACK_HANDLER_ACTION_H
+#define ONSTACK_HANDLER_ACTION_H
 
 /* ---- core/src/base/sys.h ---- */
 /*
@@ -327,15 +387,15 @@ ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector
                            (long)remotes, 0);
 }
 
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. */
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
 struct onstack_kernel_sigaction {
   uint64_t handler;
   uint64_t flags;
-#if defined(__x86_64__)
   uint64_t restorer;
-#endif
   onstack_kernel_sigset mask;
 };
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
 
 ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
                                              struct onstack_kernel_sigaction *old) {
@@ -404,6 +464,13 @@ ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampo
 
 /* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_forget_flights(void);
+
+/*
+ * Calls an owner's handler as the kernel would have: under the mask that it asked for, and on the interrupted stack where it
+ * did not ask for the alternate one. Under a mask of everything. Signal-safe as far as that handler is.
+ */
+ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                          void *context);
 
 /* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
    trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
@@ -636,7 +703,11 @@ static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(cons
     rest.ss_size = left;
   else
     rest.ss_flags = SS_DISABLE;
-  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  if (ours && onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0) < 0) {
+    /* It is too little for this process's signal frames (AMX). */
+    rest.ss_flags = SS_DISABLE;
+    onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  }
   action_deliver(to->found, to->signal, to->info, to->context);
   if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
 }
@@ -683,6 +754,15 @@ static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sig
 #endif
   if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
+}
+
+ONSTACK_HANDLER_APART void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                               void *context) {
+  uint64_t stack = action_stack_for(owner, context, (uint64_t)(uintptr_t)__builtin_frame_address(0));
+  if (stack)
+    action_deliver_on(stack, owner, signal, info, context);
+  else
+    action_deliver(owner, signal, info, context);
 }
 
 static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
@@ -772,7 +852,7 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  * Who ticks: a POSIX timer for each thread, made by raw system calls so that any thread of the process can be given one
  * without its cooperation, from start (all that exist) and later.
  *
- * Clock `cpu`: on the CPU time of the thread. New threads are found by a process-wide timer on the process's CPU time:
+ * Clock `cpu`: on the CPU time of the thread. New threads are found by a timer on the process's CPU time (process_clock.h):
  * its signal goes to a running thread (since Linux 6.4). A thread without a timer gets one then, in the handler, whose first
  * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_owed). A scan takes those that no tick
  * has met for long (consumer.c says why).
@@ -795,13 +875,57 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
 #ifndef ONSTACK_HANDLER_SLOT_H
 #define ONSTACK_HANDLER_SLOT_H
 
+/* ---- core/src/handler/kept.h ---- */
+/*
+ * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
+ * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
+ *
+ * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
+ */
+#ifndef ONSTACK_HANDLER_KEPT_H
+#define ONSTACK_HANDLER_KEPT_H
+
+#define ONSTACK_KEPT_STACKS 128u
+#define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
+#define ONSTACK_KEPT_GO 8192u      /* of the goroutine that waits for the native code, from its stack pointer up */
+
+/* A piece of a stack, as it was. */
+typedef struct onstack_kept_piece {
+  uint64_t low, high;
+} onstack_kept_piece;
+
+typedef struct onstack_kept {
+  uint32_t taken; /* 0 or 1: a handler takes it, the consumer gives it back */
+  uint32_t reserved;
+  onstack_registers registers;
+  onstack_kept_piece native, go;
+  uint64_t g, g_stack[2]; /* the goroutine, and its bounds; 0: none */
+  uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
+  uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
+  uint8_t found[ONSTACK_MAX_DEPTH];
+} onstack_kept;
+
+/* Keeps the stack of these registers, which is the calling thread's. Returns its number in the pool, from 1 on; 0: the pool
+   (which may be NULL) has none, or nothing could be copied. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
+
+/* Gives one back. Consumer only. */
+ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
+
+/* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
+
+#endif
+
 /* ---- core/src/handler/memory.h ---- */
 /*
  * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
  *
- *   probe   a load, but only inside a mapping that the stack pointer of the walked stack, or of another one of this
- *           thread, lies in (bounds from the kernel, kept in the thread's record) and only on a page that was just
- *           probed; everything else by `copy`, or by `pipe` where that is refused.
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
  *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
  *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
  *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
@@ -823,7 +947,8 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
  * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
  *
- * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick). The ids stand
+ * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
+ * the record of a process clock, process_clock.h). The ids stand
  * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
  * tombstones and nothing is ever moved, so the look-up needs no lock.
  *
@@ -876,7 +1001,7 @@ typedef struct onstack_thread {
 typedef struct onstack_thread_table {
   onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
   uint32_t *tids;          /* 0: free */
-  onstack_thread *process; /* the record that the process-wide tick's cookie names */
+  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
 } onstack_thread_table;
 
 /* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
@@ -887,9 +1012,18 @@ ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
 /* The part of a slot. Start only. */
 ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
 
-/* If `value` is a cookie of this copy: true, with its record, slot and generation. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_from_cookie(uint64_t value, onstack_thread **record, uint32_t *slot,
-                                                 uint32_t *generation);
+/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
+
+/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
+typedef struct onstack_thread_tick {
+  onstack_thread *record; /* NULL: the number is no cookie of this copy */
+  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
+  uint32_t generation;
+} onstack_thread_tick;
+
+/* Signal-safe. */
+ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
 
 static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
   return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
@@ -976,6 +1110,31 @@ ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t 
 
 #endif
 
+/* ---- core/src/handler/process_clock.h ---- */
+/*
+ * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal, at the rate of the
+ * fastest. Its signal goes to a running thread; each session takes from the meeting what it is owed (entry.c).
+ *
+ * One for each session would be lost to the others. Timers of one clock expire together, the handler of the first signal
+ * blocks the second, and the kernel hands that one to another thread (kernel/signal.c, retarget_shared_pending): one that
+ * sleeps in poll, as a rule, where nobody is met.
+ *
+ * Control writes (control/process_clock.c), under the control lock; the handler reads. `record` never changes once it is set.
+ */
+#ifndef ONSTACK_HANDLER_PROCESS_CLOCK_H
+#define ONSTACK_HANDLER_PROCESS_CLOCK_H
+
+typedef struct onstack_process_clock {
+  onstack_thread *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
+  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
+  int32_t signal;         /* 0: no session uses it */
+  uint64_t period_ns;
+} onstack_process_clock;
+
+ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
+
+#endif
+
 /* ---- core/src/handler/ring.h ---- */
 /*
  * The sample ring: many producers (signal handlers on any thread), one consumer at a time (drain thread or poll).
@@ -1004,11 +1163,13 @@ typedef struct onstack_ring_entry {
   uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
   int32_t tid;
   uint32_t weight;
-  uint32_t truncation;
+  uint16_t truncation;
+  uint16_t flags; /* ONSTACK_SAMPLE_* */
+  uint32_t turn;  /* of the module map, before the walk (handler/rules.h) */
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
-  uint32_t flags;       /* ONSTACK_SAMPLE_* */
-  uint32_t capacity;    /* frames that there is room for */
+  uint16_t capacity;    /* frames that there is room for */
+  uint16_t kept;        /* the stack that is to be walked again, from 1 on (handler/kept.h); 0: none */
   uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
   uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
@@ -1061,6 +1222,14 @@ ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
 
 /* The oldest filled entry, or NULL. It stays claimed until onstack_ring_release. Consumer only. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_front(onstack_ring *ring);
+
+static inline __attribute__((unused)) uint64_t onstack_ring_position(const onstack_ring *ring,
+                                                                     const onstack_ring_entry *filled) {
+  return filled->mark ^ ring->key;
+}
+
+/* The position behind the entries that are filled by now, without a gap from the front on. Consumer only. */
+ONSTACK_INTERNAL uint64_t onstack_ring_filled(const onstack_ring *ring);
 
 /* Gives the front entry back to the producers. Consumer only. */
 ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);
@@ -1116,6 +1285,7 @@ ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
 typedef struct onstack_counters {
   uint64_t ticks, unattributed;
   uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
+  uint64_t blocked; /* of dropped_stopping */
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
 
@@ -1142,9 +1312,13 @@ typedef struct onstack_slot {
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
+  onstack_process_clock *process_clock; /* that finds its new threads; NULL: none does. Written while not running */
+  uint32_t meets; /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns;            /* of what it has used (onstack_clock_read_process); 0: not known */
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
+  onstack_kept *kept; /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
@@ -1164,9 +1338,13 @@ ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
 /* A number in (0, period]. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
 
-/* The time on the session's clock: the thread's CPU time (of `tid` 0: the process's), or real time. False if the thread is
+/* The time on the session's clock: the thread's CPU time or real time. False if the thread is
    gone, or a filter refuses. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns);
+
+/* The CPU time of the process that samples of the session answer for: all but that of our own threads, unless it samples
+   them. False if a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_clock_read_process(const onstack_slot *slot, uint64_t *ns);
 
 /* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
 ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
@@ -1187,11 +1365,88 @@ ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
-/* Creates the process-wide timer, and starts it. Created before any thread is armed, so that the threads cannot use up
-   what the kernel allows; started after, so that no handler claims a record meanwhile. 0 or -errno. Start only. */
-ONSTACK_INTERNAL int onstack_clock_create_process(onstack_slot *slot);
-ONSTACK_INTERNAL int onstack_clock_start_process(onstack_slot *slot);
-ONSTACK_INTERNAL void onstack_clock_stop_process(onstack_slot *slot);
+/* The timer of a process clock, for control/process_clock.c: made without ticking; set, its first tick after `first`
+   nanoseconds of the process's CPU time; its books as onstack_clock_settle has them, and its id (< 0: it had none), which
+   onstack_clock_end deletes. 0 or -errno. Ordinary threads. */
+ONSTACK_INTERNAL int onstack_clock_create_process(onstack_process_clock *clock);
+ONSTACK_INTERNAL int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first);
+ONSTACK_INTERNAL int32_t onstack_clock_settle_process(onstack_process_clock *clock);
+ONSTACK_INTERNAL void onstack_clock_end(int32_t timer);
+
+/* The process's clock has met a thread that has a timer of its own, `timer`: its next tick keeps away from that one's. Or it
+   has `ended_call`: it was meant for another thread, whose own tick came with it. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call);
+
+/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
+ONSTACK_INTERNAL int onstack_clock_try(int32_t clock, int32_t signal, uint32_t tid);
+
+#endif
+
+/* ---- core/src/handler/own_threads.h ---- */
+/*
+ * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
+ * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
+ *
+ * But a process-wide tick that falls due on a thread which blocks its signal goes to another one, and ends that one's
+ * poll() or pause() with EINTR: an idle program would be woken by our own work. So while one of them works for the
+ * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
+ * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
+ */
+#ifndef ONSTACK_HANDLER_OWN_THREADS_H
+#define ONSTACK_HANDLER_OWN_THREADS_H
+
+#include <signal.h>
+
+#define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
+
+typedef struct onstack_own_thread {
+  int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
+  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/action.c takes the action away) */
+  uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
+} onstack_own_thread;
+
+ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+
+/* What they have used of the process's CPU time, as of the last round of each: no sample answers for that. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_own_cpu_ns;
+
+/* A round of the calling thread, one of ours, is over. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_account(void);
+
+/* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_enter(void);
+/* Somebody is about to make one (1), or has failed to (-1). Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_expect(int32_t more);
+ONSTACK_INTERNAL void onstack_own_leave(void);
+
+/* Signal-safe. */
+ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
+ONSTACK_INTERNAL uint32_t onstack_own_count(void);
+/* With those that are about to be made, and those that have not entered yet. */
+ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
+
+/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
+ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
+ONSTACK_INTERNAL void onstack_own_close(void);
+
+/* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
+typedef struct onstack_own_stand_in {
+  uint64_t handler; /* 0: there is none */
+  uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
+  uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (control/action.c) */
+} onstack_own_stand_in;
+ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
+
+/* In the child of a fork, which has none of them. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_own_after_fork(void);
+
+/* Every signal but libc's own: setuid() sends one to every thread and waits for all of them. What a thread of ours is made
+   with; it inherits its creator's mask, which puts its own back right after. Ordinary threads. */
+static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(void) {
+  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
+  return every;
+}
 
 #endif
 
@@ -1207,15 +1462,19 @@ ONSTACK_INTERNAL void onstack_clock_stop_process(onstack_slot *slot);
 ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
 /* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
-ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
+static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation, uint64_t period_ns) {
   struct onstack_timespec now = {0, 0};
   onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ slot->generation;
+  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   x ^= x >> 31;
-  return x % slot->period_ns + 1;
+  return x % period_ns + 1;
+}
+
+ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
+  return clock_random(record, tid, slot->generation, slot->period_ns);
 }
 
 static ONSTACK_HANDLER struct onstack_timespec clock_timespec(uint64_t nanoseconds) {
@@ -1241,7 +1500,7 @@ static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t 
 /* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
    does, stop leaves our handler (control/action.c). EINVAL: there is no such timer, and its number may be somebody else's
    by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
-static ONSTACK_HANDLER void clock_end(int32_t timer) {
+ONSTACK_HANDLER void onstack_clock_end(int32_t timer) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(timer);
   if (result == 0 || result == -EINVAL) return;
@@ -1251,20 +1510,29 @@ static ONSTACK_HANDLER void clock_end(int32_t timer) {
 
 static ONSTACK_HANDLER void clock_delete(int32_t timer) {
   if (timer == ONSTACK_THREAD_BY_TICKER) return;
-  clock_end(timer);
+  onstack_clock_end(timer);
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
-/* `tid` 0: the process. */
 static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
   if (slot->clock == ONSTACK_CLOCK_WALL) return CLOCK_MONOTONIC;
-  return tid ? onstack_clock_of_thread(tid) : CLOCK_PROCESS_CPUTIME_ID;
+  return onstack_clock_of_thread(tid);
+}
+
+static ONSTACK_HANDLER bool clock_read(int32_t clock, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
+  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return true;
 }
 
 ONSTACK_HANDLER bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, clock_of(slot, tid), (long)&now) < 0) return false;
-  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return clock_read(clock_of(slot, tid), ns);
+}
+
+ONSTACK_HANDLER bool onstack_clock_read_process(const onstack_slot *slot, uint64_t *ns) {
+  if (!clock_read(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
+  if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
   return true;
 }
 
@@ -1279,12 +1547,11 @@ static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
  * time would make them wrong, and between two clocks the caller may wait for a processor. Where a filter refuses to read
  * the clock, it is not known (0).
  */
-static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t timer,
-                                     uint64_t first) {
+static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer, uint64_t first) {
   uint64_t now;
-  const bool known = onstack_clock_read(slot, tid, &now);
+  const bool known = clock_read(clock, &now);
   if (known) first += now;
-  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
+  struct onstack_kernel_itimerspec spec = {clock_timespec(period_ns), clock_timespec(first)};
   if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
@@ -1292,18 +1559,18 @@ static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *r
 }
 
 /* Takes the timer away from the record, and writes down what has been due. */
-static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+static int32_t clock_settle(int32_t clock, uint64_t period_ns, onstack_thread *record) {
   /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
   const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
   const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->first_us);
   uint64_t now;
   if (timer < 0) return timer;
   uint32_t due = ticks;
-  if (first != 0 && onstack_clock_read(slot, tid, &now)) {
+  if (first != 0 && clock_read(clock, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
-    uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
+    uint64_t came = (uint64_t)ticks * period_ns / 1000u;
     int32_t late = (int32_t)((uint32_t)(now / 1000u) - first - (uint32_t)came);
-    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
+    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / period_ns);
   }
   onstack_store_relaxed(&record->due, due);
   onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
@@ -1311,7 +1578,7 @@ static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, ui
 }
 
 void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  const int32_t timer = clock_settle(slot, record, tid);
+  const int32_t timer = clock_settle(clock_of(slot, tid), slot->period_ns, record);
   if (timer >= 0) clock_delete(timer);
 }
 
@@ -1339,7 +1606,8 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
-  if (clock_set(slot, record, tid, timer, onstack_clock_random(slot, record, tid)) < 0) {
+  const uint64_t first = onstack_clock_random(slot, record, tid);
+  if (clock_set(clock_of(slot, tid), slot->period_ns, record, timer, first) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
     clock_forget_ticks(record);
     onstack_clock_disarm(record);
@@ -1366,8 +1634,8 @@ ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thre
   return true;
 }
 
-/* A filter may let timers be made but not set, or not deleted: that is to be known before one ticks that nobody stops. */
-static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
+/* A filter may let timers be made but not set, or not deleted. */
+int onstack_clock_try(int32_t clock, int32_t signal, uint32_t tid) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int32_t timer = -1;
   int result = clock_create(clock, signal, tid, 0, &timer);
@@ -1378,28 +1646,54 @@ static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
 }
 
 /* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
-int onstack_clock_create_process(onstack_slot *slot) {
+int onstack_clock_create_process(onstack_process_clock *clock) {
   int32_t timer = -1;
-  onstack_publish(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
-  if (slot->clock == ONSTACK_CLOCK_WALL) /* none is needed, but the answer is */
-    return clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
-  uint64_t cookie = onstack_thread_cookie(slot->threads.process, slot->generation);
-  int result = clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
-  if (result == 0) result = clock_create(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0, cookie, &timer);
-  onstack_publish(&slot->threads.process->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
+  const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
+  clock_forget_ticks(clock->record); /* of who had it before: a start may end before this one is set */
+  const int result = clock_create(CLOCK_PROCESS_CPUTIME_ID, clock->signal, 0, cookie, &timer);
+  onstack_publish(&clock->record->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
   return result;
 }
 
-int onstack_clock_start_process(onstack_slot *slot) {
-  if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
-  onstack_thread *process = slot->threads.process;
-  clock_forget_ticks(process);
-  return clock_set(slot, process, 0, onstack_load_relaxed(&process->timer), slot->period_ns);
+int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first) {
+  clock_forget_ticks(clock->record);
+  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer), first);
 }
 
-void onstack_clock_stop_process(onstack_slot *slot) {
-  const int32_t timer = clock_settle(slot, slot->threads.process, 0);
-  if (timer >= 0) clock_end(timer);
+int32_t onstack_clock_settle_process(onstack_process_clock *clock) {
+  return clock_settle(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record);
+}
+
+static ONSTACK_HANDLER void clock_move_process(onstack_process_clock *clock, uint64_t period_ns, uint64_t first) {
+  const int32_t timer = onstack_load_relaxed(&clock->record->timer);
+  uint64_t now;
+  if (timer < 0 || !clock_read(CLOCK_PROCESS_CPUTIME_ID, &now)) return;
+  struct onstack_kernel_itimerspec spec = {clock_timespec(period_ns), clock_timespec(now + first)};
+  clock_forget_ticks(clock->record);
+  onstack_store_relaxed(&clock->record->first_us, (uint32_t)((now + first) / 1000u) | 1u);
+  onstack_sys_timer_settime(timer, TIMER_ABSTIME, &spec); /* stop waits for us before it deletes the timer */
+}
+
+/*
+ * Both expire at a tick of the kernel, and at the same one whenever they are nearer to each other than two of these are: with
+ * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
+ * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
+ * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
+ * entry_owed). With rates near the kernel's, or several threads at work, they meet all the same.
+ */
+ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call) {
+  const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);
+  struct onstack_kernel_itimerspec spec;
+  if (period_ns == 0) return;
+  if (ended_call) {
+    clock_move_process(clock, period_ns, period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
+    return;
+  }
+  if (onstack_sys_timer_gettime(timer, &spec) < 0) return;
+  const uint64_t left = ((uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds) % period_ns;
+  if (left >= period_ns / 4 && left < period_ns - period_ns / 4) return; /* they are */
+  const uint64_t first = (left + period_ns / 2) % period_ns;
+  clock_move_process(clock, period_ns, first < period_ns / 2 ? first + period_ns : first);
 }
 
 /* ---- core/src/handler/code_map.c ---- */
@@ -1436,7 +1730,7 @@ typedef struct onstack_code_range {
   uint64_t high;
 } onstack_code_range;
 
-/* Where Go's function table lies (runtime/symtab.go): loaded read-only memory that stays as long as the process. */
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
 typedef struct onstack_go_functions {
   const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
   const uint8_t *functions; /* records (_func) */
@@ -1467,7 +1761,7 @@ typedef struct onstack_go_layout {
 } onstack_go_layout;
 
 typedef struct onstack_go_runtime {
-  onstack_code_range text;
+  onstack_code_range text; /* high 0: the entry describes nothing (control/go_runtime.c) */
   onstack_go_functions functions;
   onstack_code_range span; /* from the first special to the last: most Go code lies outside */
   uint32_t special_count;
@@ -1480,7 +1774,7 @@ typedef struct onstack_code_map {
   uint32_t turn;  /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
   uint32_t count;
   uint32_t stale; /* a walk met a return address that no range holds: look again */
-  uint32_t go_count; /* entries of `go` that may be read; they are only ever added (publish / observe) */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
 } onstack_code_map;
@@ -1540,8 +1834,11 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
 
 ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  for (uint32_t i = 0; i < runtimes; i++)
-    if (code_range_holds(&onstack_code.go[i].text, address)) return &onstack_code.go[i];
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_code_range *text = &onstack_code.go[i].text;
+    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
+    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
+  }
   return NULL;
 }
 
@@ -1655,59 +1952,33 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 
 #endif
 
-/* ---- core/src/handler/own_threads.h ---- */
+/* ---- core/src/handler/nesting.h ---- */
 /*
- * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
- * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
+ * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
+ * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
+ * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
+ * gets EINTR.
  *
- * But a process-wide tick that falls due on a thread which blocks its signal goes to another one, and ends that one's
- * poll() or pause() with EINTR: an idle program would be woken by our own work. So while one of them works for the
- * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
- * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
+ * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
+ * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
+ * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner
+ * that is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process: control/nesting.c
+ * says where they do.
  */
-#ifndef ONSTACK_HANDLER_OWN_THREADS_H
-#define ONSTACK_HANDLER_OWN_THREADS_H
+#ifndef ONSTACK_HANDLER_NESTING_H
+#define ONSTACK_HANDLER_NESTING_H
 
-#include <signal.h>
+typedef struct onstack_nesting {
+  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
+  uint32_t watch; /* this process may be one where ours is open */
+  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
+} onstack_nesting;
 
-#define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
+ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
 
-typedef struct onstack_own_thread {
-  int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
-  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/action.c takes the action away) */
-} onstack_own_thread;
-
-ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
-
-/* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
-ONSTACK_INTERNAL void onstack_own_enter(void);
-ONSTACK_INTERNAL void onstack_own_leave(void);
-
-/* Signal-safe. */
-ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
-ONSTACK_INTERNAL uint32_t onstack_own_count(void);
-
-/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
-ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
-ONSTACK_INTERNAL void onstack_own_close(void);
-
-/* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
-typedef struct onstack_own_stand_in {
-  uint64_t handler; /* 0: there is none */
-  uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
-} onstack_own_stand_in;
-ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
-
-/* In the child of a fork, which has none of them. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_own_after_fork(void);
-
-/* Every signal but libc's own: setuid() sends one to every thread and waits for all of them. What a thread of ours is made
-   with; it inherits its creator's mask, which puts its own back right after. Ordinary threads. */
-static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(void) {
-  onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
-  for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
-  return every;
-}
+/* With `watch`: the first that the handler does. Blocks the signal, and answers the context of the code that was interrupted
+   when the signals of this moment came. Signal-safe. */
+ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, void *context);
 
 #endif
 
@@ -1716,6 +1987,7 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 #ifndef ONSTACK_HANDLER_REGISTERS_H
 #define ONSTACK_HANDLER_REGISTERS_H
 
+#include <errno.h>
 #include <ucontext.h>
 
 static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
@@ -1735,6 +2007,141 @@ static inline __attribute__((always_inline, unused)) void onstack_registers_from
 #endif
 }
 
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+#if defined(__x86_64__)
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  return context->uc_mcontext.pc;
+#endif
+}
+
+/* The signal has ended a system call of the interrupted code, which does not begin again by itself (signal(7)). */
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+#if defined(__x86_64__)
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+#elif defined(__aarch64__)
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+#endif
+}
+
+/*
+ * Of code that is at the first instruction of a signal handler: the context that it was given, if it lies where the kernel
+ * puts it. NULL: it does not. x86_64: behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe); aarch64:
+ * behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe).
+ */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+#if defined(__x86_64__)
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+#elif defined(__aarch64__)
+  const uint64_t third = context->uc_mcontext.regs[2], place = context->uc_mcontext.sp + 128;
+#endif
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+#endif
+
+/* ---- core/src/handler/rules.h ---- */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (control/rule_*.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (control/modules.c).
+ */
+#ifndef ONSTACK_HANDLER_RULES_H
+#define ONSTACK_HANDLER_RULES_H
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+#define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
+                                   code that is described is free to use the register for anything */
+
+#define ONSTACK_CFA_REGISTER 10u /* the register of the DWARF number `after` + offset: known for the first frame only
+                                    (x86_64: OpenSSL's RSA, gcc's realigning prologues; aarch64: alike) */
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* the low 16 bits */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes; /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                  /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint16_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the turn of the map from which on it has been here, and nothing else */
+} onstack_module;
+
+#define ONSTACK_MODULES 1024u
+
+typedef struct onstack_module_map {
+  uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
+  uint32_t count;
+  uint32_t added; /* the last turn that brought new ones */
+  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+typedef enum onstack_modules_answer {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
+} onstack_modules_answer;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last);
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
 #endif
 
 #include <sys/prctl.h>
@@ -1745,24 +2152,15 @@ ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
 
-typedef struct entry_tick {
-  onstack_slot *slot;
-  onstack_thread *record; /* of the thread, or the slot's process record */
-  uint32_t generation;
-} entry_tick;
+ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 /*
  * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
-static ONSTACK_HANDLER bool entry_recognize(const siginfo_t *info, entry_tick *tick) {
-  uint32_t index;
-  if (info->si_code != SI_TIMER) return false;
-  if (!onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr, &tick->record, &index,
-                                  &tick->generation))
-    return false;
-  tick->slot = &onstack_slots[index];
-  return true;
+static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
+  if (info->si_code != SI_TIMER) return (onstack_thread_tick){NULL, 0, 0};
+  return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
 }
 
 static ONSTACK_HANDLER uint64_t entry_now_ns(const onstack_slot *slot) {
@@ -1806,6 +2204,7 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
                        onstack_ring_found(&slot->ring, entry)};
   onstack_walk_result result = slot->unwinder->run(&walk);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
   if (memory.asked) {
     onstack_store_relaxed(&slot->wanted, 1u);
     entry_wake_drain(slot);
@@ -1845,9 +2244,10 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->tid = (int32_t)tid;
   entry->weight = weight;
   entry->flags = 0;
+  entry->turn = onstack_observe(&onstack_modules.turn) & ~1u; /* before the walk reads any of it; odd: of the one before */
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
-  entry->truncation = result.truncation;
+  entry->truncation = (uint16_t)result.truncation;
   onstack_ring_settle(&slot->ring, entry);
   if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
   if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
@@ -1903,75 +2303,112 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 }
 
 /*
- * How many ticks a thread without a timer stands for when a process tick meets it: those of the process (this one and its
- * overruns too) that no sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has
- * been met before), and those that this tick brings.
+ * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
+ * sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
+ * those that this tick brings.
  *
- * One for each meeting would be right if process ticks came at random. They come each T of the process's CPU time: a thread
- * alone is met half a T after its birth on average and would be half a T too heavy (lives of 20 ms: 12 %, measured), and
- * beside others it depends on which processor looks at its timers first. What is owed is also what the timers of threads
- * that have ended did not come to tell (after their last kernel tick), and what threads used that no tick has met. So the
- * sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
+ * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
+ * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
+ * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. What is owed is also what
+ * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
+ * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
  *
- * In 32 bits, like the process's ticks. Two handlers that ask at the same time may both take the same tick; the next pays.
+ * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
-  const uint32_t due = onstack_load_relaxed(&slot->threads.process->ticks);
-  const int32_t owed = (int32_t)(due - (uint32_t)onstack_load_relaxed(&slot->counters.ticks));
-  const uint64_t most = entry_ticks_of(info) + age_ns / slot->period_ns;
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
+  const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
+  const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
+  const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
+  uint64_t cpu_ns;
+  if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
+  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
+  const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
+  const int64_t owed = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
   if (owed <= 0) return 0;
   return (uint64_t)owed < most ? (uint64_t)owed : most;
 }
 
-/* The process tick: finds threads without a timer. */
-static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo_t *info, ucontext_t *context) {
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
+   has; < 0: none. */
+static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
-  entry_count_own(slot->threads.process, info);
-  uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (!entry_has_room(slot, context)) {
-    const uint32_t weight = armed ? 0 : entry_count_ticks(slot, entry_owed(slot, info, 0));
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-    return;
-  }
-  if (armed && !onstack_clock_revive(slot, record, tid)) return;
+  const int32_t timer = record ? onstack_load_relaxed(&record->timer) : ONSTACK_THREAD_UNARMED;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return ONSTACK_THREAD_UNARMED;
+  const bool has_room = entry_has_room(slot, context);
+  if (timer >= 0 && !has_room) return ONSTACK_THREAD_UNARMED; /* nor for a call by who asks */
+  if (timer >= 0 && !onstack_clock_revive(slot, record, tid)) return timer;
   uint64_t age_ns = 0;
-  if (!record && !onstack_dekker_load(&slot->scanning)) {
+  if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
     if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
   }
   uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
-  if (weight == 0) return;
+  if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+  if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   entry_record(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
+  return ONSTACK_THREAD_UNARMED;
 }
 
-static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, const siginfo_t *info,
-                                          ucontext_t *context) {
-  onstack_slot *slot = tick->slot;
-  onstack_dekker_add(&tick->record->busy, 1u); /* before the look at the state; see slot.h */
-  uint32_t state = onstack_dekker_load(&slot->state);
-  bool current = ((slot->generation ^ tick->generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
-                 onstack_load_relaxed(&tick->record->timer) == info->si_timerid;
-  if (state == ONSTACK_SLOT_RUNNING && current) {
-    if (tick->record == slot->threads.process)
-      entry_process_tick(slot, info, context);
-    else
-      entry_thread_tick(slot, tick->record, info, context);
-  } else if (state == ONSTACK_SLOT_STOPPING && current && tick->record != slot->threads.process) {
+static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info,
+                                                     ucontext_t *context) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  int32_t timer = ONSTACK_THREAD_UNARMED;
+  entry_count_own(clock->record, info);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
+    onstack_dekker_add(&slot->threads.process->busy, 1u); /* before the look at the state; see slot.h */
+    /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
+       above, with another clock. */
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
+        onstack_load_relaxed(&slot->process_clock) == clock)
+      timer = entry_meet(slot, tid, info, context);
+    onstack_dekker_sub(&slot->threads.process->busy, 1u);
+  }
+  if (timer >= 0) onstack_clock_keep_apart(clock, timer, onstack_registers_ended_call(context));
+}
+
+static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
+  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
+         onstack_load_relaxed(&tick.record->timer) == info->si_timerid;
+}
+
+/* True if it was a tick of a session that runs, or has not counted its last ones yet. */
+static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_thread_tick tick, const siginfo_t *info,
+                                               ucontext_t *context) {
+  const uint32_t state = onstack_dekker_load(&slot->state);
+  if (!entry_is_current(slot->generation, tick, info)) return false;
+  if (state == ONSTACK_SLOT_RUNNING) {
+    entry_thread_tick(slot, tick.record, info, context);
+  } else if (state == ONSTACK_SLOT_STOPPING) {
     const uint64_t ticks = entry_ticks_of(info);
     onstack_add_relaxed(&slot->counters.ticks, ticks);
     onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
-    entry_count_own(tick->record, info);
+    entry_count_own(tick.record, info);
   } else {
-    onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+    return false;
   }
-  onstack_dekker_sub(&tick->record->busy, 1u);
+  return true;
+}
+
+/* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
+static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+  bool taken;
+  onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
+  if (tick.slot < ONSTACK_MAX_SESSIONS) {
+    taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
+  } else {
+    onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+    taken = entry_is_current(onstack_dekker_load(&clock->generation), tick, info); /* against its end */
+    if (taken) entry_process_tick(clock, info, context);
+  }
+  if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  onstack_dekker_sub(&tick.record->busy, 1u);
 }
 
 /*
@@ -1985,36 +2422,34 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
 #define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
 #if defined(__x86_64__)
-#define ENTRY_JUMP(number) "endbr64\nmovl $" #number ", %ecx\njmp onstack_handler_entry\n"
+#define ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
 #elif defined(__aarch64__)
-#define ENTRY_JUMP(number) "hint #34\nmov w3, #" #number "\nb onstack_handler_entry\n" /* bti c */
+#define ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n" /* bti c */
 #endif
-#define ENTRY_TRAMPOLINE(number)                                                                                       \
-  ".balign 64\n.quad onstack_copy_self - .\n.quad " #number "\n.ascii \"" ONSTACK_COPY_MARK "\"\n"                       \
-  ".type onstack_trampoline_" #number ", %function\nonstack_trampoline_" #number ":\n"                                 \
-  ".cfi_startproc\n" ENTRY_JUMP(number) ".cfi_endproc\n"                                                              \
-  ".size onstack_trampoline_" #number ", . - onstack_trampoline_" #number "\n"
-/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. */
-__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE(0) ENTRY_SCOPE("onstack_handler_trampoline")
-        ".set onstack_handler_trampoline, onstack_trampoline_0\n"
-        ENTRY_TRAMPOLINE(1) ENTRY_TRAMPOLINE(2) ENTRY_TRAMPOLINE(3) ENTRY_TRAMPOLINE(4)
-        ENTRY_TRAMPOLINE(5) ENTRY_TRAMPOLINE(6) ENTRY_TRAMPOLINE(7) ENTRY_TRAMPOLINE(8) ENTRY_TRAMPOLINE(9)
-        ENTRY_TRAMPOLINE(10) ENTRY_TRAMPOLINE(11) ENTRY_TRAMPOLINE(12) ENTRY_TRAMPOLINE(13) ENTRY_TRAMPOLINE(14)
-        ENTRY_TRAMPOLINE(15) ".popsection\n");
+/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
+   them: written out, they are a longer string than C promises to take. */
+__asm__(".pushsection .text\n"
+        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+        ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
+        ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
+        ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
+        ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
+        ".endr\n" ENTRY_SCOPE("onstack_handler_trampoline")
+        ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
-/* Flat, so that the entry below stays the only caller of what it calls, which is then no frame more on the signal stack. */
-__attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
-  entry_tick tick;
-  if (!entry_recognize(info, &tick)) return false;
-  entry_tick_of(&tick, signal, info, context);
+ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (!tick.record) return false;
+  entry_tick_of(tick, signal, info, context);
   return true;
 }
 
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
                                                                  uint32_t trampoline) {
-  entry_tick tick;
-  if (entry_recognize(info, &tick))
-    entry_tick_of(&tick, signal, info, context);
+  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, context);
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (tick.record)
+    entry_tick_of(tick, signal, info, context);
   else
     onstack_action_forward(signal, info, context, trampoline);
 }
@@ -2179,6 +2614,10 @@ typedef struct onstack_go_point {
  */
 ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
 
+/* The g of the goroutine that waits for what this thread does on g0's stack, C code most often, and where; 0: none, or not
+   known. In the same way. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
+
 #if defined(__aarch64__)
 /* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
    thread is in C. 0: not known. Signal-safe. */
@@ -2278,7 +2717,9 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
   return true;
 }
 
-ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+/* *waits: the goroutine's g, 0 for none. */
+static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
+                                            onstack_go_point *at) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, curg, curg_m, stack[2];
   if (!layout->known) return false;
@@ -2286,6 +2727,7 @@ ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go
   if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
   if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
   *at = (onstack_go_point){0, 0, 0};
+  *waits = curg;
   if (curg == 0) return true;
   if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
   if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
@@ -2293,6 +2735,16 @@ ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go
   if (!go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
 #endif
   return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
+}
+
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+  uint64_t waits;
+  return go_find_waiting(memory, go, &waits, at);
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+  uint64_t waits;
+  return go_find_waiting(memory, go, &waits, at) ? waits : 0;
 }
 
 #if defined(__aarch64__)
@@ -2304,6 +2756,73 @@ ONSTACK_HANDLER uint64_t onstack_go_system_sp(onstack_memory *memory, const onst
   return go_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
 }
 #endif
+
+/* ---- core/src/handler/kept.c ---- */
+
+/* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
+#define KEPT_BELOW 64u
+
+/* As much as can be read without a gap. */
+static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
+  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  return (onstack_kept_piece){low, got > 0 ? low + (uint64_t)got : low};
+}
+
+/* The goroutine that called the interrupted native code, by the thread's g (handler/go_stack.h). */
+static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
+  const uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  onstack_memory memory = {.reader = &onstack_reader_copy, .copy_works = true};
+  onstack_go_point waits;
+  for (uint32_t i = 0; i < runtimes && kept->g == 0; i++) {
+    const uint64_t g = onstack_go_waiting(&memory, &onstack_code.go[i], &waits);
+    if (g == 0 || !onstack_memory_copy_pair(g, kept->g_stack)) continue;
+    const uint64_t low = (waits.sp - KEPT_BELOW) & ~(uint64_t)15, size = kept->g_stack[1] - low;
+    kept->go = kept_copy(low, size < ONSTACK_KEPT_GO ? size : ONSTACK_KEPT_GO, kept->go_bytes);
+    kept->g = g;
+  }
+}
+
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
+  for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
+    uint32_t expected = 0;
+    onstack_kept *kept = &pool[i];
+    if (onstack_load_relaxed(&kept->taken) != 0 || !onstack_cas(&kept->taken, &expected, 1u)) continue;
+    kept->registers = *registers;
+    kept->g = 0;
+    kept->go.low = kept->go.high = 0;
+    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
+    kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
+    if (kept->native.high == kept->native.low) {
+      onstack_kept_release(kept);
+      return 0;
+    }
+    kept_copy_goroutine(kept);
+    return i + 1;
+  }
+  return 0;
+}
+
+ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
+
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
+                                            uint64_t words[2]) {
+  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
+  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - piece->low));
+  words[0] = from[0];
+  words[1] = from[1];
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]) {
+  if (kept->g != 0 && address == kept->g) {
+    words[0] = kept->g_stack[0];
+    words[1] = kept->g_stack[1];
+    return true;
+  }
+  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, address, words);
+}
 
 /* ---- core/src/handler/labels.c ---- */
 
@@ -2684,14 +3203,6 @@ static ONSTACK_HANDLER bool probe_pages(const onstack_memory *memory, uint64_t l
   return true;
 }
 
-/* In the mapping of another stack of this thread, as safe as the one that is walked. Go's g is in the heap that its
-   goroutine's stack comes from, which Go never unmaps. */
-static ONSTACK_HANDLER bool probe_is_beside(const onstack_memory *memory, uint64_t address) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
-    if (address >= memory->ranges[i].low && address + 16 <= memory->ranges[i].high) return true;
-  return false;
-}
-
 /* Neither in the proven part nor right above it. */
 static ONSTACK_HANDLER bool probe_is_elsewhere(const onstack_memory *memory, uint64_t page) {
   return page > memory->page_high || page < memory->page_low;
@@ -2706,21 +3217,19 @@ static ONSTACK_HANDLER void probe_turn(onstack_memory *memory) {
 }
 
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  bool walked = address >= memory->low && address + 16 <= memory->high;
-  if (!walked && !probe_is_beside(memory, address))
+  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
+  if (address < memory->low || address + 16 > memory->high)
     return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
   uint64_t low = address & ~(ONSTACK_PAGE - 1);
   uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
-  if (walked && probe_is_elsewhere(memory, low)) probe_turn(memory);
+  if (probe_is_elsewhere(memory, low)) probe_turn(memory);
   if (!probe_pages(memory, low, high)) return false;
-  if (walked) {
-    /* Frames go up the stack: let the proven part grow when the new page touches it. */
-    if (probe_is_elsewhere(memory, low)) {
-      memory->page_low = low;
-      memory->page_high = high;
-    } else if (high > memory->page_high) {
-      memory->page_high = high;
-    }
+  /* Frames go up the stack: let the proven part grow when the new page touches it. */
+  if (probe_is_elsewhere(memory, low)) {
+    memory->page_low = low;
+    memory->page_high = high;
+  } else if (high > memory->page_high) {
+    memory->page_high = high;
   }
   words[0] = *(const volatile uint64_t *)(uintptr_t)address;
   words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
@@ -2729,20 +3238,67 @@ static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t add
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
 
-/* ---- core/src/handler/own_threads.c ---- */
+/* ---- core/src/handler/nesting.c ---- */
 
 #include <signal.h>
 
+ONSTACK_INTERNAL_DEFINE onstack_nesting onstack_nesting_state;
+
+#define NESTING_FRAMES 16u /* more are not looked through: there are fewer timers of one thread, and it ends */
+
+/*
+ * The context of the frame below, if this one interrupted a handler of ours at its first instruction. There the registers
+ * are as the kernel has set them: its frame at the stack pointer, and the third argument leads into that very frame. An owner
+ * that calls ours like a function, with whatever arguments, has no such frame there.
+ */
+static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
+  const uint64_t pc = onstack_registers_pc(context);
+  if (onstack_trampoline_at(&onstack_copy_self, pc) >= ONSTACK_TRAMPOLINES) return NULL;
+  return onstack_registers_first_context(context);
+}
+
+ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
+  ucontext_t *context = from, *below;
+  const uint64_t stack = context->uc_stack.ss_size;
+  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
+  /* Two that write at once may lose the smaller one, until its thread's next tick. */
+  if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
+  if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
+  const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
+  return context;
+}
+
+/* ---- core/src/handler/own_threads.c ---- */
+
+#include <signal.h>
+#include <time.h>
+
 ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
 ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
+
+static int32_t own_expected; /* threads that have not entered yet */
+
+static uint64_t own_cpu_ns(void) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
 
 void onstack_own_enter(void) {
   int32_t self = onstack_sys_gettid();
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
     int32_t expected = 0;
-    if (onstack_cas(&onstack_own_threads[i].tid, &expected, self)) return;
+    if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
+    onstack_own_threads[i].cpu_ns = own_cpu_ns();
+    onstack_own_expect(-1);
+    return;
   }
 }
+
+void onstack_own_expect(int32_t more) { onstack_add_relaxed(&own_expected, more); }
 
 static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
@@ -2750,8 +3306,17 @@ static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
   return NULL;
 }
 
+void onstack_own_account(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own) return;
+  const uint64_t now = own_cpu_ns();
+  onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
+  own->cpu_ns = now;
+}
+
 void onstack_own_leave(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
+  onstack_own_account();
   if (own) onstack_publish(&own->tid, 0);
 }
 
@@ -2761,6 +3326,10 @@ uint32_t onstack_own_count(void) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
   return count;
+}
+
+uint32_t onstack_own_count_expected(void) {
+  return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected);
 }
 
 void onstack_own_open(int32_t signal) {
@@ -2785,7 +3354,8 @@ void onstack_own_close(void) {
 }
 
 void onstack_own_after_fork(void) {
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0};
+  onstack_store_relaxed(&own_expected, 0);
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
 }
 
 /* ---- core/src/handler/proof.c ---- */
@@ -2853,7 +3423,8 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
 /*
  * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
  * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
- * value and the epoch. A torn or outdated entry does not check and is a miss.
+ * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
+ * entry may lie here for as long as the process lives, and what it names is unmapped.
  *
  * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
  * may still use the old epoch and the old table, one that begins later can do neither.
@@ -2874,29 +3445,34 @@ typedef struct onstack_pc_entry {
 ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
 ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
 
+/* The factors are odd: no two epochs and no two values give the same product. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
+  return epoch * 0xd1b54a32d192ed03u;
+}
+
 static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value,
-                                                                             uint64_t epoch) {
-  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ (epoch << 48);
+                                                                             uint64_t seal) {
+  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
 }
 
 static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
   return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
 }
 
-/* The value remembered for a PC in this epoch; 0: none. Signal-safe. */
+/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc,
-                                                                                                uint64_t epoch) {
+                                                                                                uint64_t seal) {
   const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
   uint64_t value = onstack_load_relaxed(&entry->value);
-  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, epoch) ? value : 0;
+  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
 }
 
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc,
                                                                                               uint64_t value,
-                                                                                              uint64_t epoch) {
+                                                                                              uint64_t seal) {
   onstack_pc_entry *entry = onstack_pc_entry_of(pc);
   onstack_store_relaxed(&entry->value, value);
-  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, epoch));
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
 }
 
 #endif
@@ -2909,12 +3485,12 @@ typedef struct proof_batch {
 
 /* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
 static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found,
-                                              uint32_t count, uint32_t next, uint64_t epoch) {
+                                              uint32_t count, uint32_t next, uint64_t seal) {
   batch->count = 0;
   for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
     if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
     found[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
-    uint64_t value = onstack_pc_recall(frames[next] - 1, epoch);
+    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
     if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
     batch->frames[batch->count] = next;
     batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
@@ -2922,24 +3498,24 @@ static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t
   return next;
 }
 
-static ONSTACK_HANDLER void proof_note(uint64_t return_address, uint64_t epoch) {
-  uint64_t value = onstack_pc_recall(return_address - 1, epoch);
-  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, epoch);
+static ONSTACK_HANDLER void proof_note(uint64_t return_address, uint64_t seal) {
+  uint64_t value = onstack_pc_recall(return_address - 1, seal);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
 ONSTACK_HANDLER uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/modules.c counts it up before anything is unmapped). */
-  uint64_t epoch = onstack_observe(&onstack_pc_epoch);
+  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   proof_batch batch;
   uint32_t next = 1;
   while (next < count) {
-    next = proof_collect(&batch, frames, found, count, next, epoch);
+    next = proof_collect(&batch, frames, found, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
       uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
       for (uint32_t end = i + got; i < end; i++) {
         if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
-        proof_note(frames[batch.frames[i]], epoch);
+        proof_note(frames[batch.frames[i]], seal);
       }
       i++; /* past the one that could not be read */
     }
@@ -3017,7 +3593,8 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
     ring_mark(ring, skipped, tail);
   }
   onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
-  entry->capacity = ring->depth;
+  entry->capacity = (uint16_t)ring->depth;
+  entry->kept = 0;
   entry->label_bytes = 0;
   *position = tail + gap;
   return entry;
@@ -3025,7 +3602,7 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
 
 ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
   const volatile uint8_t *from = onstack_ring_found(ring, entry);
-  entry->capacity = entry->frame_count;
+  entry->capacity = (uint16_t)entry->frame_count;
   volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
   if (to == from) return;
   for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
@@ -3054,6 +3631,17 @@ onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
   }
 }
 
+uint64_t onstack_ring_filled(const onstack_ring *ring) {
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  uint64_t at = head;
+  while (at - head <= ring->mask) {
+    const onstack_ring_entry *entry = ring_entry_at(ring, at);
+    if (onstack_observe(&entry->mark) != (at ^ ring->key)) break;
+    at += entry->granules & ~ONSTACK_RING_GAP;
+  }
+  return at;
+}
+
 void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
   uint64_t head = onstack_load_relaxed(&ring->head);
   uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
@@ -3061,100 +3649,6 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
 }
 
 /* ---- core/src/handler/rules.c ---- */
-/* ---- core/src/handler/rules.h ---- */
-/*
- * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
- * in ordinary threads (control/rule_*.c), executed quickly here.
- *
- * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
- * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
- * the time off a look-up (tests/bench/tables).
- *
- * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (control/modules.c).
- */
-#ifndef ONSTACK_HANDLER_RULES_H
-#define ONSTACK_HANDLER_RULES_H
-
-/* How the canonical frame address (the caller's SP) is found. */
-#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
-#define ONSTACK_CFA_SP 1u       /* SP + offset */
-#define ONSTACK_CFA_FP 2u       /* FP + offset */
-#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
-#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
-#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
-#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
-#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-#define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
-                                   code that is described is free to use the register for anything */
-
-#define ONSTACK_CFA_REGISTER 10u /* the register of the DWARF number `after` + offset: known for the first frame only
-                                    (x86_64: OpenSSL's RSA, gcc's realigning prologues; aarch64: alike) */
-
-/* Where a register of the caller is. Anything else than these is not representable: no rule. */
-#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
-#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
-/* otherwise: at CFA + 8 * value */
-
-typedef struct onstack_rule {
-  uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
-  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
-  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
-  int16_t bx;         /* saved RBX */
-  int32_t cfa_offset; /* bytes; for PLT the threshold */
-} onstack_rule;
-
-typedef struct onstack_rule_row {
-  uint16_t offset; /* the low 16 bits */
-  uint16_t rule;
-} onstack_rule_row;
-
-#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
-
-typedef struct onstack_rule_table {
-  uint32_t chunk_count;
-  uint32_t row_count;
-  uint32_t rule_count;
-  uint32_t bytes; /* of the whole mapping, for statistics and for the end */
-  const uint32_t *first_row; /* chunk_count + 1 */
-  const onstack_rule_row *rows;
-  const onstack_rule *rules;
-} onstack_rule_table;
-
-/* What is loaded where. */
-typedef struct onstack_module {
-  uint64_t low; /* executable part of the object */
-  uint64_t high;
-  uint64_t base;                  /* what offsets in the table are relative to */
-  const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint32_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
-  uint32_t pending;                /* its rules have not been derived yet */
-} onstack_module;
-
-#define ONSTACK_MODULES 1024u
-
-typedef struct onstack_module_map {
-  uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
-  uint32_t count;
-  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
-} onstack_module_map;
-
-ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
-
-/* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_modules_find(uint64_t address, onstack_module *last);
-
-/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
-
-/* The rule of an offset in a table; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
-
-#endif
 
 ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
 ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
@@ -3178,12 +3672,12 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
   return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
 }
 
-/* Copies the module that holds `address` to *out; false if there is none, or the map is being written. */
-static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *out) {
+/* Copies the module that holds `address` to *out. */
+static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
   uint32_t turn = onstack_observe(&onstack_modules.turn); /* pairs with the publish at the end of the rewrite */
   uint32_t count = onstack_load_relaxed(&onstack_modules.count);
   uint32_t low = 0, high = count;
-  if (turn & 1 || count > ONSTACK_MODULES) return false;
+  if (turn & 1 || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
@@ -3191,28 +3685,28 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
     else
       high = middle;
   }
-  if (low >= count) return false;
-  const onstack_module *module = &onstack_modules.modules[low];
+  const onstack_module *module = &onstack_modules.modules[low < ONSTACK_MODULES ? low : 0];
   onstack_module copy;
   copy.low = onstack_load_relaxed(&module->low);
   copy.high = onstack_load_relaxed(&module->high);
   copy.base = onstack_load_relaxed(&module->base);
   copy.table = onstack_load_relaxed(&module->table);
+  copy.since = onstack_load_relaxed(&module->since);
   copy.number = onstack_load_relaxed(&module->number);
   copy.pending = onstack_load_relaxed(&module->pending);
   onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return false;
-  if (address - copy.low >= copy.high - copy.low) return false;
+  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return ONSTACK_MODULES_CHANGING;
+  if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
   *out = copy;
-  return true;
+  return ONSTACK_MODULE_HERE;
 }
 
-ONSTACK_HANDLER bool onstack_modules_find(uint64_t address, onstack_module *last) {
-  return address - last->low < last->high - last->low || rules_find_module(address, last);
+ONSTACK_HANDLER onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last) {
+  return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
 }
 
 ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
-  if (!onstack_modules_find(address, last)) return NULL;
+  if (onstack_modules_find(address, last) != ONSTACK_MODULE_HERE) return NULL;
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }
 
@@ -3220,9 +3714,11 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack
 
 _Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
 
-/* Records of all slots and, behind them, their thread ids. One more record a slot: the process tick's. */
+/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
+   record a slot, and the thread ids. */
 typedef struct thread_region {
   onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
   onstack_thread process[ONSTACK_MAX_SESSIONS];
   uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
 } thread_region;
@@ -3239,18 +3735,20 @@ void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
   table->tids = thread_region_base->tids[slot];
 }
 
-ONSTACK_HANDLER bool onstack_thread_from_cookie(uint64_t value, onstack_thread **record, uint32_t *slot,
-                                                uint32_t *generation) {
+onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
+
+ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
   const thread_region *region = onstack_observe(&thread_region_base);
   const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
-  if (!region) return false;
+  onstack_thread_tick tick = {NULL, 0, 0};
+  if (!region) return tick;
   uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
-  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return false;
+  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
   uint64_t index = offset / sizeof(onstack_thread);
-  *record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
-  *generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
-  *slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : index - records);
-  return true;
+  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
+  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
+  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
+  return tick;
 }
 
 /* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
@@ -3397,6 +3895,13 @@ ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, u
 /* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_traceback_climb(onstack_registers *registers);
 
+/* Around all that reads tables which may be retired. Signal-safe. */
+ONSTACK_INTERNAL void onstack_traceback_enter(void);
+ONSTACK_INTERNAL void onstack_traceback_leave(void);
+
+/* In the child of a fork: walks of other threads are not under way here, and would keep retired tables for ever. */
+ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
+
 /* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
 static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
   onstack_fence_dekker();
@@ -3406,6 +3911,17 @@ static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
 #endif
 
 ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
+
+/* Before any table is looked up; see control/modules.c. */
+ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
+
+/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
+ONSTACK_HANDLER void onstack_traceback_leave(void) {
+  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
+  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
+}
+
+void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceback.inside, 0u); }
 
 /* A thread pointer further up than this is not taken for the top of this stack. */
 #define TRACEBACK_STACK ((uint64_t)256 << 20)
@@ -3449,7 +3965,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
   onstack_memory memory;
   uint32_t taken = 0;
   if (capacity == 0) return 0;
-  onstack_dekker_add(&onstack_traceback.inside, 1u); /* before any table is looked up; see control/modules.c */
+  onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
     traceback_memory(&memory, from->sp);
     uint8_t found[TRACEBACK_DEPTH];
@@ -3462,7 +3978,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
     if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
       onstack_store_relaxed(&onstack_traceback.stale, 1u);
   }
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return taken;
 }
 
@@ -3492,13 +4008,13 @@ static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_re
 ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
   onstack_module module = {.low = 0};
   bool climbed = false;
-  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
     const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
     if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
     climbed = rule && traceback_apply(rule, registers);
   }
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return climbed;
 }
 
@@ -3535,7 +4051,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go).
+ * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go), but not in
+ *   generated code.
  *
  * Go on amd64: asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return
  * address (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's
@@ -3653,6 +4170,12 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_
   return ONSTACK_TRUNCATED_NOT;
 }
 
+/* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
+static ONSTACK_HANDLER bool fp_is_generated(uint64_t address) {
+  onstack_module module = {.low = 0};
+  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
+}
+
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
   fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - FP_BELOW};
@@ -3695,6 +4218,8 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
+  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && fp_is_generated(walk->frames[count - 1] - 1))
+    why = ONSTACK_TRUNCATED_STACK_SWITCH;
   return (onstack_walk_result){count, why};
 }
 
@@ -3718,7 +4243,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/go_stack.h, the treatments in handler/code_map.h)
- *   generated code   and all in modules without any .eh_frame: frame pointers
+ *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
+ *                    there is more above (handler/rules_generated.h)
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
@@ -3730,10 +4256,24 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-/* ---- core/src/handler/rules_go.h ---- */
-/* The part of unwinder_rules.c for Go code; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_RULES_GO_H
-#define ONSTACK_HANDLER_RULES_GO_H
+/* ---- core/src/handler/rules_generated.h ---- */
+/*
+ * The part of unwinder_rules.c for the outermost frame of generated code; included there and nowhere else.
+ *
+ * A chain of frame pointers that ends in code of no module is not the root: somebody called that code. wazero
+ * (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
+ * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
+ * abi_entry_amd64.s):
+ *
+ *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
+ *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
+ *
+ * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
+ * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ */
+#ifndef ONSTACK_HANDLER_RULES_GENERATED_H
+#define ONSTACK_HANDLER_RULES_GENERATED_H
 
 /* ---- core/src/handler/rules_native.h ---- */
 /* The part of unwinder_rules.c for code that .eh_frame describes; included there and nowhere else. */
@@ -3781,7 +4321,7 @@ typedef struct rules_cursor {
   bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
   bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
   bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
-  uint64_t epoch; /* of the PC cache, for the whole walk */
+  uint64_t seal; /* of the PC cache's epoch, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
   uint32_t treatment; /* of pc, where `go` */
@@ -3973,6 +4513,62 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
 }
 
 #endif
+
+/* A return address in code that belongs to no module. */
+static ONSTACK_HANDLER bool rules_is_generated(rules_cursor *cursor) {
+  if (cursor->go || cursor->rule || cursor->described || cursor->exact) return false;
+  return onstack_modules_find(cursor->pc - 1, &cursor->module) != ONSTACK_MODULE_HERE;
+}
+
+#if defined(__x86_64__)
+#define RULES_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
+#define RULES_GUEST_CANDIDATES 8u /* that are followed */
+
+/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
+   signal stack is small. */
+static ONSTACK_HANDLER bool rules_leave_guest(rules_cursor *cursor, uint64_t context, uint64_t pair[2]) {
+  if (!onstack_memory_read_pair(cursor->memory, context + 16, pair)) return false;
+  const uint64_t fp = pair[0], sp = pair[1];
+  if (sp & 7 || !onstack_memory_read_pair(cursor->memory, sp + 16, pair)) return false;
+  if (pair[0] != context && pair[1] != context) return false;
+  if (!onstack_memory_read_pair(cursor->memory, sp, pair)) return false;
+  if (!onstack_code_find_go(pair[0] - 1) || !rules_enter_stack(cursor, sp)) return false;
+  cursor->pc = pair[0];
+  cursor->sp = sp + 8;
+  cursor->fp = fp;
+  return true;
+}
+
+/* Above the outermost frame of generated code, with SP behind its return address. `low`: where the walk began. */
+static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
+  const uint64_t top = cursor->sp;
+  uint64_t last = 0, pair[2];
+  uint32_t followed = 0;
+  for (uint32_t i = 3; i < RULES_GUEST_WORDS && followed < RULES_GUEST_CANDIDATES; i++) {
+    const uint64_t at = top - 8 * (uint64_t)i;
+    if (at < low || !onstack_memory_read_pair(cursor->memory, at, pair)) break;
+    const uint64_t word = pair[0];
+    if (word == last || word & 7 || !onstack_address_plausible(word) || word - low < top - low) continue;
+    last = word;
+    followed++;
+    if (rules_leave_guest(cursor, word, pair)) return RULES_STEP_OK;
+  }
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+#else
+static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
+  (void)cursor;
+  (void)low;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+#endif
+
+#endif
+
+/* ---- core/src/handler/rules_go.h ---- */
+/* The part of unwinder_rules.c for Go code; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_RULES_GO_H
+#define ONSTACK_HANDLER_RULES_GO_H
 
 /* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cursor) {
@@ -4554,6 +5150,7 @@ static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
 static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstack_walk *walk, uint32_t count) {
   const rules_window window = rules_window_of(cursor->memory);
   const uint32_t before = count;
+  const uint64_t seal = cursor->seal;
   uint64_t value = rules_hot_value(cursor);
   rules_hot at = {cursor->pc, cursor->sp, cursor->fp, cursor->bx};
   while (value != 0 && count < walk->capacity) {
@@ -4561,7 +5158,7 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
     bool native = value >= RULES_PACKED;
     if (native ? !rules_hot_native((const onstack_rule *)(uintptr_t)value, window, &next) : !rules_hot_go(window, &next))
       break;
-    uint64_t found = onstack_pc_recall(next.pc - 1, cursor->epoch);
+    uint64_t found = onstack_pc_recall(next.pc - 1, seal);
     /* Unknown, to be marked, or to be left in ways of its own. */
     if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
     if (walk->found) walk->found[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
@@ -4597,19 +5194,21 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
     cursor->treatment = onstack_code_go_treatment(cursor->go, address);
     return rules_pack_go(cursor);
   }
-  cursor->rule = onstack_rules_find(address, &cursor->module);
+  const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
+  const bool held = answer == ONSTACK_MODULE_HERE;
+  if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
-  bool held = address - cursor->module.low < cursor->module.high - cursor->module.low;
   cursor->described = held && cursor->module.table;
-  cursor->pending = held && cursor->module.pending;
+  cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
+  if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
   return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
 }
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
-  uint64_t value = onstack_pc_recall(address, cursor->epoch);
+  uint64_t value = onstack_pc_recall(address, cursor->seal);
   if (value) {
     rules_unpack(cursor, value);
   } else {
@@ -4617,9 +5216,9 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
     if (!value) return false;
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
     if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
-    /* An address that is code only because the map is being written at this moment is not remembered. */
+    /* What is so only because a map is being written at this moment is not remembered. */
     if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
-      onstack_pc_remember(address, value, cursor->epoch);
+      onstack_pc_remember(address, value, cursor->seal);
   }
   cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
   return true;
@@ -4638,14 +5237,15 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
 }
 
 /* One frame up; *how: by what (ONSTACK_BY_*). */
-static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const onstack_walk *walk, uint8_t *how) {
   if (cursor->go) {
     *how = ONSTACK_BY_GO;
     return rules_step_go(cursor);
   }
   *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (cursor->pending) return ONSTACK_TRUNCATED_NO_RULE;
+  if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
+  if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
   return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
 }
 
@@ -4662,7 +5262,8 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->scheduled = false;
   cursor->by_table = false;
   cursor->fp_unknown = false;
-  cursor->epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
+  /* Before any rule is looked up; pairs with control/modules.c. */
+  cursor->seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   cursor->module.low = cursor->module.high = 0;
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
@@ -4680,7 +5281,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   rules_locate(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
-    why = rules_step(&cursor, &how);
+    why = rules_step(&cursor, walk, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
     if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
@@ -4734,6 +5335,11 @@ ONSTACK_INTERNAL void onstack_action_release(int signal);
  */
 ONSTACK_INTERNAL void onstack_action_tend(int signal);
 
+/* The handler that the stand-in stands for has changed (onstack_own_stands_in): the installed action restarts system calls
+   if that one does. Where another thread holds the lock for long, the next look does it. Signal-safe with every signal
+   blocked. */
+ONSTACK_INTERNAL void onstack_action_follow_host(int signal);
+
 /* A second has passed: earlier returns to the top are forgiven. */
 ONSTACK_INTERNAL void onstack_action_calm(int signal);
 
@@ -4781,13 +5387,27 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 #define ONSTACK_CONTROL_INSTALL_H
 
 /*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART) and every signal blocked. `*installed` is the
+ * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
+ * SA_NODEFER its own. `*installed` is the
  * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
  * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
  * Returns 0 or -errno, and then nothing has changed.
  */
 ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
                                      struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
+
+#endif
+
+/* ---- core/src/control/nesting.h ---- */
+/* Whether our handler may be installed with its own signal open (handler/nesting.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_NESTING_H
+#define ONSTACK_CONTROL_NESTING_H
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
 
 #endif
 
@@ -4840,6 +5460,9 @@ static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
+
+#define ACTION_FOLLOW_TRIES 100
 
 typedef struct action_owner {
   uint32_t sessions; /* that use it */
@@ -4955,6 +5578,21 @@ static struct onstack_kernel_sigaction *action_change_begin(onstack_action *acti
   return &action->replaced[trampoline].action;
 }
 
+/* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
+static bool action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool action_may_be_open(int signal, const action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
                           const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
@@ -4962,8 +5600,11 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
   struct onstack_kernel_sigaction ours;
   int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
-  if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
+  if (action_restarts(below)) flags |= SA_RESTART;
+  if (action_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
   struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
   int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
   if (result < 0) return result;
@@ -5085,14 +5726,21 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   return result;
 }
 
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+static bool action_is_outdated(int signal, const action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         action_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
+
 /* One more session: SA_ONSTACK is what all get when one wants it. Where a newer owner stands, the next look does it. */
 static void action_join(int signal, action_owner *owner, bool on_stack) {
   struct onstack_kernel_sigaction now;
-  owner->sessions++;
-  if (!on_stack || owner->on_stack) return;
   onstack_copy *locked = onstack_copies_lock(true);
-  owner->on_stack = true;
-  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_same(&now, &onstack_actions[signal].ours))
+  owner->sessions++;
+  owner->on_stack |= on_stack;
+  if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+      action_is_same(&now, &onstack_actions[signal].ours))
     action_rise(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
@@ -5122,11 +5770,45 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   return result;
 }
 
+/* The stand-in itself, or ours above it, with the flag that it has to have now. */
+static void action_follow_host(int signal, const struct onstack_kernel_sigaction *now, bool ours) {
+  onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction to = *now;
+  const struct onstack_kernel_sigaction *below = ours ? &action->below[action->current].levels[0]->action : now;
+  if (onstack_own_stands_in.handler == 0 || below->handler != onstack_own_stands_in.handler) return;
+  action_set_restart(&to, action_restarts(below));
+  if (to.flags == now->flags) return;
+  if (ours) action->ours = to;
+  action_exchange(signal, &to, now);
+}
+
+void onstack_action_follow_host(int signal) {
+  const struct timespec pause = {0, 50000};
+  struct onstack_kernel_sigaction now;
+  onstack_copy *locked = onstack_copies_lock(false);
+  /* Who holds it may be the thread that this signal handler has interrupted. */
+  for (int i = 0; i < ACTION_FOLLOW_TRIES && !locked; i++) {
+    nanosleep(&pause, NULL);
+    locked = onstack_copies_lock(false);
+  }
+  if (!locked) return;
+  const onstack_action *action = &onstack_actions[signal];
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0)
+    action_follow_host(signal, &now, action_owners[signal].sessions > 0 && action_is_same(&now, &action->ours));
+  onstack_copies_unlock(locked);
+}
+
 static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (action_is_same(&now, &onstack_actions[signal].ours)) return;
+  if (action_is_same(&now, &onstack_actions[signal].ours)) {
+    if (action_is_outdated(signal, owner))
+      action_rise(signal, owner, onstack_actions[signal].current, now);
+    else
+      action_follow_host(signal, &now, true);
+    return;
+  }
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
@@ -5156,10 +5838,12 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
   return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
+   stand-in stands for may be another handler by now. */
 static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
   const onstack_found *found = onstack_action_below(signal, trampoline, 0);
   struct onstack_kernel_sigaction heir = found->action;
+  if (!action_is_nobody(&heir)) action_set_restart(&heir, action_restarts(&heir));
   if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
   return heir;
 }
@@ -5242,6 +5926,8 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
   if (!copy) return false;
   onstack_action *theirs = onstack_copy_action(copy, signal);
   struct onstack_kernel_sigaction heir = theirs->ours;
+  heir.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  heir.mask |= ONSTACK_SIGBIT(signal);
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
   heir.handler = onstack_trampoline_address(copy, chosen);
   onstack_trampoline_use(theirs, chosen);
@@ -6152,6 +6838,9 @@ ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
 /* True if a Go runtime is in the process, as of the last refresh. Any thread. */
 ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
 
+/* True if the program itself is Go's, and not just a library in it. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
+
 #endif
 
 /* ---- core/src/control/memory_map.h ---- */
@@ -6162,6 +6851,8 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
 typedef struct onstack_mapping {
   uint64_t low;
   uint64_t high;
+  uint64_t offset;  /* in its file */
+  const char *path; /* for the call; "" where there is none, and cut when it is very long */
   bool readable, writable, executable, shared;
   bool anonymous; /* inode 0: memory, stack, heap, [vdso] */
 } onstack_mapping;
@@ -6471,7 +7162,8 @@ const char *onstack_strerror(int code) {
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
   case ONSTACK_E_CLOCK:
     return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING";
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
+           "wall clock, /proc must show this PID namespace: mount it again";
   default:
     return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
   }
@@ -6498,6 +7190,19 @@ ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
  * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
  */
 ONSTACK_INTERNAL void onstack_fork_mend(void);
+
+#endif
+
+/* ---- core/src/control/moment.h ---- */
+#ifndef ONSTACK_CONTROL_MOMENT_H
+#define ONSTACK_CONTROL_MOMENT_H
+
+/*
+ * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
+ * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
+ * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ */
+ONSTACK_INTERNAL void onstack_moment(uint32_t round);
 
 #endif
 
@@ -6569,15 +7274,32 @@ ONSTACK_INTERNAL void onstack_slots_after_fork(void);
 
 #endif
 
+/* ---- core/src/control/wiped_word.h ---- */
+/*
+ * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
+ * CLONE_NEWPID) the child of a process 1 is process 1 again.
+ */
+#ifndef ONSTACK_CONTROL_WIPED_WORD_H
+#define ONSTACK_CONTROL_WIPED_WORD_H
+
+/*
+ * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
+ * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
+ */
+ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
+
+#endif
+
 #include <pthread.h>
-#include <sched.h>
-#include <sys/mman.h>
 
 /*
  * What the threads that are inside fork() now have left: the mask of before, and their id, which is another one in the
  * child. A table rather than thread-local storage, whose first use in a loaded library may allocate. The key is
  * pthread_self(), which is the same in parent and child. More than this many forks at the same instant leave their
  * signal unblocked: correct, only exposed to the restarts that fork_before describes; and their children do not follow.
+ *
+ * A signal handler may interrupt fork() and fork as well. Then a thread has several entries, and what ends first is the
+ * innermost. That holds in the child of the inner one too, which goes on in the middle of the outer.
  */
 #define FORK_THREADS 64
 
@@ -6585,34 +7307,36 @@ typedef struct fork_entry {
   uintptr_t thread; /* 0: free */
   uint64_t mask;
   int32_t tid;
+  uint32_t depth; /* forks of this thread that this one interrupted, and 1 */
 } fork_entry;
 
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
 
-/*
- * The mark is in a page that the kernel clears in every child with a memory of its own, whoever made it and how; a vfork
- * child, which shares ours, keeps it and is none. NULL: the kernel is older than 4.14, and only fork() is noticed.
- */
+/* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
+   noticed. Published once, known already: starts on other threads look at it without the lock. */
 #define FORK_FRESH 0u   /* a child that nobody has put in order yet */
 #define FORK_MENDING 1u
 #define FORK_KNOWN 2u
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* linux/mman.h */
-#endif
-#define FORK_PAGE ((size_t)4096)
 
-static uint32_t *fork_mark; /* published once, its page known already: starts on other threads look at it without the lock */
+static uint32_t *fork_mark;
 
 static void fork_make_mark(void) {
-  void *page = mmap(NULL, FORK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return;
-  if (madvise(page, FORK_PAGE, MADV_WIPEONFORK) != 0) {
-    munmap(page, FORK_PAGE);
-    return;
+  uint32_t *mark = onstack_wiped_word();
+  if (!mark) return;
+  onstack_store_relaxed(mark, FORK_KNOWN);
+  onstack_publish(&fork_mark, mark);
+}
+
+/* The innermost fork that this thread is in; NULL: none that is known. */
+static fork_entry *fork_find(void) {
+  uintptr_t self = (uintptr_t)pthread_self();
+  fork_entry *found = NULL;
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    fork_entry *entry = &fork_entries[i];
+    if (onstack_observe(&entry->thread) == self && (!found || entry->depth > found->depth)) found = entry;
   }
-  onstack_store_relaxed((uint32_t *)page, FORK_KNOWN);
-  onstack_publish(&fork_mark, (uint32_t *)page);
+  return found;
 }
 
 /*
@@ -6621,20 +7345,16 @@ static void fork_make_mark(void) {
  */
 static void fork_before(void) {
   uintptr_t self = (uintptr_t)pthread_self();
+  const fork_entry *outer = fork_find();
+  const uint32_t depth = outer ? outer->depth + 1 : 1;
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     uintptr_t expected = 0;
     if (!onstack_cas(&fork_entries[i].thread, &expected, self)) continue;
+    fork_entries[i].depth = depth;
     fork_entries[i].tid = onstack_sys_gettid();
     onstack_action_block(&fork_entries[i].mask);
     return;
   }
-}
-
-static fork_entry *fork_find(void) {
-  uintptr_t self = (uintptr_t)pthread_self();
-  for (uint32_t i = 0; i < FORK_THREADS; i++)
-    if (onstack_observe(&fork_entries[i].thread) == self) return &fork_entries[i];
-  return NULL;
 }
 
 static void fork_parent(void) {
@@ -6648,9 +7368,14 @@ static void fork_parent(void) {
 /* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
    there; 0: not known, and its labels are lost. */
 static void fork_clean(int32_t parent_tid) {
-  for (uint32_t i = 0; i < FORK_THREADS; i++) fork_entries[i].thread = 0; /* the other forking threads are not here */
+  const uintptr_t self = (uintptr_t)pthread_self();
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
+    fork_entries[i].tid = onstack_sys_gettid();
+  }
   onstack_action_after_fork();
   onstack_slots_after_fork();
+  onstack_traceback_after_fork();
   onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
@@ -6659,9 +7384,11 @@ static void fork_clean(int32_t parent_tid) {
 static void fork_child(void) {
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
+  int32_t parent_tid = entry ? entry->tid : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(entry->tid);
-  fork_clean(entry ? entry->tid : 0);
+  bool follows = entry && !onstack_slots_in_sink(parent_tid);
+  if (entry) entry->thread = 0;
+  fork_clean(parent_tid);
   if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
@@ -6672,7 +7399,7 @@ void onstack_fork_mend(void) {
   if (onstack_cas(mark, &expected, FORK_MENDING))
     fork_clean(0);
   else
-    while (onstack_observe(mark) != FORK_KNOWN) sched_yield();
+    for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
@@ -6701,9 +7428,40 @@ ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
 
 #endif
 
+/* ---- core/src/control/memory_fetch.h ---- */
+/* Copies of loaded objects' memory, which another thread may unmap at any instant. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_MEMORY_FETCH_H
+#define ONSTACK_CONTROL_MEMORY_FETCH_H
+
+/*
+ * The bytes from `address` on, as far as they can be read; answers how many those are. The kernel copies, so nothing
+ * faults. Where it refuses the call altogether (seccomp, qemu-user) they are loaded: then an unmapping in this very moment
+ * can hurt.
+ */
+ONSTACK_INTERNAL size_t onstack_memory_fetch(uint64_t address, void *out, size_t size);
+
+#endif
+
 #include <string.h>
 
 #if defined(__x86_64__)
+
+/* A copy of a function's code, which may be unmapped at any instant. Empty where it cannot be had, or is implausibly long:
+   no function that is looked at has more than some hundred bytes. */
+#define LAYOUT_CODE_BYTES 2048u
+
+typedef struct layout_code {
+  uint64_t address; /* of bytes[0], as loaded */
+  const uint8_t *end;
+  uint8_t bytes[LAYOUT_CODE_BYTES];
+} layout_code;
+
+static void layout_fetch(layout_code *code, const onstack_code_range *body) {
+  const uint64_t size = body->high - body->low;
+  const bool had = size <= sizeof(code->bytes) && onstack_memory_fetch(body->low, code->bytes, size) == size;
+  code->address = body->low;
+  code->end = code->bytes + (had ? size : 0);
+}
 
 /* Instructions with holes: -1 stands for any byte. */
 #define LAYOUT_ANY (-1)
@@ -6726,7 +7484,8 @@ static uint64_t layout_signed(const uint8_t *at) {
  * The load of g (get_tls, g(DI)) in the three forms that linkers make of it: local, relaxed, through the GOT (a shared
  * library: the loader has put the offset there). Returns what follows; NULL: something else.
  */
-static const uint8_t *layout_tls(const uint8_t *at, const uint8_t *end, uint64_t *offset) {
+static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
+  const uint8_t *at = code->bytes, *end = code->end;
   static const int16_t local[] = {0x64, 0x48, 0x8b, 0x3c, 0x25, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY};
   static const int16_t relaxed[] = {0x48,       0xc7, 0xc1, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
                                     LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
@@ -6741,8 +7500,8 @@ static const uint8_t *layout_tls(const uint8_t *at, const uint8_t *end, uint64_t
     return at + ONSTACK_COUNT_OF(relaxed);
   }
   if (!layout_matches(at, end, got, ONSTACK_COUNT_OF(got))) return NULL;
-  memcpy(offset, at + 7 + layout_signed(at + 3), sizeof(*offset));
-  return at + ONSTACK_COUNT_OF(got);
+  const uint64_t entry = code->address + 7 + layout_signed(at + 3);
+  return onstack_memory_fetch(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
 }
 
 /*
@@ -6750,11 +7509,11 @@ static const uint8_t *layout_tls(const uint8_t *at, const uint8_t *end, uint64_t
  *   mov g_m(%rdi),%rbx; mov (%rsp),%rax; mov %rax,sched_pc(%rdi); lea 8(%rsp),%rax; mov %rax,sched_sp(%rdi)
  * and soon m.g0, which is m's first word: mov (%rbx),%rsi; cmp %rsi,%rdi.
  */
-static bool layout_read_morestack(onstack_go_layout *layout, const uint8_t *at, const uint8_t *end) {
+static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *code) {
   static const int16_t saves[] = {0x48, 0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x47,
                                   LAYOUT_ANY, 0x48, 0x8d, 0x44, 0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
   static const int16_t compares[] = {0x48, 0x8b, 0x33, 0x48, 0x39, 0xf7};
-  at = layout_tls(at, end, &layout->tls_g);
+  const uint8_t *at = layout_tls(code, &layout->tls_g), *end = code->end;
   if (!at || !layout_matches(at, end, saves, ONSTACK_COUNT_OF(saves))) return false;
   layout->g_m = at[3];
   layout->sched_pc = at[11];
@@ -6766,11 +7525,11 @@ static bool layout_read_morestack(onstack_go_layout *layout, const uint8_t *at, 
 }
 
 /* systemstack: mov (%rbx),%rdx; cmp %rdx,%rax; je; cmp m_curg(%rbx),%rax; jne. */
-static bool layout_read_systemstack(onstack_go_layout *layout, const uint8_t *at, const uint8_t *end) {
+static bool layout_read_systemstack(onstack_go_layout *layout, const layout_code *code) {
   static const int16_t compares[] = {0x48, 0x8b, 0x13,       0x48,       0x39,       0xd0,       0x74, LAYOUT_ANY,
                                      0x48, 0x3b, 0x83,       LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
-  for (; at < end; at++) {
-    if (!layout_matches(at, end, compares, ONSTACK_COUNT_OF(compares))) continue;
+  for (const uint8_t *at = code->bytes; at < code->end; at++) {
+    if (!layout_matches(at, code->end, compares, ONSTACK_COUNT_OF(compares))) continue;
     layout->m_curg = (uint32_t)layout_signed(at + 11);
     return layout->m_curg < 4096 && layout->m_curg % 8 == 0;
   }
@@ -6781,39 +7540,39 @@ static bool layout_read_systemstack(onstack_go_layout *layout, const uint8_t *at
  * The offset behind the one instruction that loads SP from g.sched: mov disp8(reg),%rsp, or in gogo mov (%rbx),%rsp
  * (REX.W, 8B, ModRM with register 4; RSP and R12 as a base would need a SIB byte). 0: none, or several.
  */
-static uint32_t layout_switch(const uint8_t *code, const uint8_t *end) {
+static uint32_t layout_switch(const layout_code *code) {
   uint32_t found = 0;
-  for (const uint8_t *at = code; end - at >= 4; at++) {
+  for (const uint8_t *at = code->bytes; code->end - at >= 4; at++) {
     bool displaced = (at[2] & 0xf8) == 0x60 && at[2] != 0x64;
     if ((at[0] & 0xfe) != 0x48 || at[1] != 0x8b || !(displaced || at[2] == 0x23)) continue;
     if (found) return 0;
-    found = (uint32_t)(at - code) + (displaced ? 4 : 3);
+    found = (uint32_t)(at - code->bytes) + (displaced ? 4 : 3);
   }
   return found;
 }
 
 /* asmcgocall: the offset of the call that follows its last store, mov %rdi,(%rsp); call. 0: none. */
-static uint32_t layout_call(const uint8_t *code, const uint8_t *end) {
+static uint32_t layout_call(const layout_code *code) {
   static const int16_t stores[] = {0x48, 0x89, 0x3c, 0x24, 0xe8};
-  for (const uint8_t *at = code; at < end; at++)
-    if (layout_matches(at, end, stores, ONSTACK_COUNT_OF(stores))) return (uint32_t)(at - code) + 4;
+  for (const uint8_t *at = code->bytes; at < code->end; at++)
+    if (layout_matches(at, code->end, stores, ONSTACK_COUNT_OF(stores))) return (uint32_t)(at - code->bytes) + 4;
   return 0;
 }
 
 void onstack_go_layout_read(onstack_go_runtime *go) {
   onstack_go_layout layout = {0};
+  layout_code code;
   bool grows = false, switches = false;
   /* A name may have two bodies: the wrapper for the other calling convention does not match. */
   for (uint32_t i = 0; i < go->special_count; i++) {
     onstack_go_special *special = &go->specials[i];
-    const uint8_t *code = (const uint8_t *)(uintptr_t)special->body.low;
-    const uint8_t *end = (const uint8_t *)(uintptr_t)special->body.high;
+    layout_fetch(&code, &special->body);
     if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
         special->treatment == ONSTACK_GO_RESUMES)
-      special->switch_at = layout_switch(code, end);
-    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(code, end);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, code, end);
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, code, end);
+      special->switch_at = layout_switch(&code);
+    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
+    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
+    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;
@@ -6827,22 +7586,25 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
  * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
 
-#include <string.h>
-
 #if defined(__aarch64__)
 
+/* A copy of a function's code, which may be unmapped at any instant. */
+#define LAYOUT_CODE_WORDS 1024u
+
 typedef struct layout_code {
-  const uint32_t *words;
+  uint64_t address; /* of words[0], as loaded */
   uint32_t count;
+  uint32_t words[LAYOUT_CODE_WORDS];
 } layout_code;
 
 #define LAYOUT_OFFSET 0x003ffc00u /* the scaled offset of ldr and str, in words of eight bytes */
 
-/* The code of a body; nothing where it is no whole words. */
-static layout_code layout_words(const onstack_code_range *body) {
-  layout_code none = {NULL, 0};
-  if (body->low & 3 || body->high - body->low > 4096) return none;
-  return (layout_code){(const uint32_t *)(uintptr_t)body->low, (uint32_t)(body->high - body->low) / 4};
+/* `size` bytes of code from `address` on; nothing where they are no whole words, too many, or cannot be had. */
+static void layout_fetch(layout_code *code, uint64_t address, uint64_t size) {
+  code->address = address;
+  code->count = 0;
+  if (address & 3 || size > sizeof(code->words) || onstack_memory_fetch(address, code->words, size) != size) return;
+  code->count = (uint32_t)size / 4;
 }
 
 static uint32_t layout_offset(uint32_t word) { return ((word & LAYOUT_OFFSET) >> 10) * 8; }
@@ -6851,24 +7613,24 @@ static uint32_t layout_offset(uint32_t word) { return ((word & LAYOUT_OFFSET) >>
 static bool layout_moves_sp(uint32_t word) { return (word & 0xfffffc1fu) == 0x9100001fu && word != 0x910003ffu; }
 
 /* Finds words in a row, those with `holes` set but for their offset. Returns the index of the first; count: none. */
-static uint32_t layout_find(layout_code code, const uint32_t *words, const bool *holes, uint32_t count) {
-  for (uint32_t i = 0; i + count <= code.count; i++) {
+static uint32_t layout_find(const layout_code *code, const uint32_t *words, const bool *holes, uint32_t count) {
+  for (uint32_t i = 0; i + count <= code->count; i++) {
     uint32_t same = 0;
-    while (same < count && ((code.words[i + same] ^ words[same]) & ~(holes[same] ? LAYOUT_OFFSET : 0u)) == 0) same++;
+    while (same < count && ((code->words[i + same] ^ words[same]) & ~(holes[same] ? LAYOUT_OFFSET : 0u)) == 0) same++;
     if (same == count) return i;
   }
-  return code.count;
+  return code->count;
 }
 
 /*
  * The TLS offset of g, out of save_g: mrs x0, tpidr_el0; <x27 = offset>; str x28, [x0, x27]. Linkers write the middle as
  * movz and movk, or as a load of what the loader has put into the GOT: adrp, ldr.
  */
-static bool layout_read_tls(const uint32_t *at, uint32_t count, uint64_t *offset) {
+static bool layout_read_tls(const layout_code *code, uint64_t *offset) {
   uint64_t value = 0;
   bool found = false;
-  for (uint32_t i = 0; i < count; i++) {
-    uint32_t word = at[i];
+  for (uint32_t i = 0; i < code->count; i++) {
+    uint32_t word = code->words[i];
     if (word == 0xf83b681cu) {
       *offset = value;
       return found && value < (uint64_t)1 << 32 && value % 8 == 0;
@@ -6880,9 +7642,9 @@ static bool layout_read_tls(const uint32_t *at, uint32_t count, uint64_t *offset
       found = true;
     } else if ((word & 0x9f00001fu) == 0x9000001bu) { /* adrp x27 */
       int64_t pages = (int64_t)((uint64_t)(word >> 5 & 0x7ffff) << 45) >> 43 | (int64_t)(word >> 29 & 3);
-      value = ((uint64_t)(uintptr_t)(at + i) & ~(uint64_t)4095) + (uint64_t)pages * 4096;
+      value = ((code->address + i * 4) & ~(uint64_t)4095) + (uint64_t)pages * 4096;
     } else if ((word & 0xffc003ffu) == 0xf940037bu) { /* ldr x27, [x27, #n] */
-      memcpy(&value, (const void *)(uintptr_t)(value + layout_offset(word)), sizeof(value));
+      if (onstack_memory_fetch(value + layout_offset(word), &value, sizeof(value)) != sizeof(value)) return false;
       found = true;
     }
   }
@@ -6890,9 +7652,10 @@ static bool layout_read_tls(const uint32_t *at, uint32_t count, uint64_t *offset
 }
 
 /* Where a bl leads to; 0: it is none, or out of this runtime's text (a linker's veneer). */
-static uint64_t layout_target(const onstack_go_runtime *go, const uint32_t *at) {
-  if ((*at & 0xfc000000u) != 0x94000000u) return 0;
-  uint64_t target = (uint64_t)(uintptr_t)at + (uint64_t)((int64_t)((uint64_t)*at << 38) >> 36);
+static uint64_t layout_target(const onstack_go_runtime *go, const layout_code *code, uint32_t at) {
+  const uint32_t word = code->words[at];
+  if ((word & 0xfc000000u) != 0x94000000u) return 0;
+  uint64_t target = code->address + at * 4 + (uint64_t)((int64_t)((uint64_t)word << 38) >> 36);
   return target >= go->text.low && target < go->text.high ? target : 0;
 }
 
@@ -6902,7 +7665,7 @@ static uint64_t layout_target(const onstack_go_runtime *go, const uint32_t *at) 
  *   mov x0, sp; str x0, [x28, #sched_sp]; str x29, [x28, #sched_bp]; str x30, [x28, #sched_pc]; str x3, [x28, #sched_lr]
  *   ldr x28, [x8]; bl save_g
  */
-static bool layout_read_morestack(const onstack_go_runtime *go, layout_code code, onstack_go_layout *layout) {
+static bool layout_read_morestack(const onstack_go_runtime *go, const layout_code *code, onstack_go_layout *layout) {
   static const uint32_t begins[] = {0xf9400388u, 0xf9400104u};
   static const uint32_t saves[] = {0x910003e0u, 0xf9000380u, 0xf900039du, 0xf900039eu, 0xf9000383u};
   static const uint32_t leaves[] = {0xf940011cu};
@@ -6910,23 +7673,24 @@ static bool layout_read_morestack(const onstack_go_runtime *go, layout_code code
   uint32_t begin = layout_find(code, begins, first, 2);
   uint32_t save = layout_find(code, saves, stores, 5);
   uint32_t leave = layout_find(code, leaves, none, 1);
-  if (begin != 0 || save == code.count || leave < save || leave + 1 >= code.count) return false;
-  layout->g_m = layout_offset(code.words[0]);
-  layout->sched_sp = layout_offset(code.words[save + 1]);
-  layout->sched_pc = layout_offset(code.words[save + 3]);
-  layout->sched_lr = layout_offset(code.words[save + 4]);
-  uint64_t save_g = layout_target(go, code.words + leave + 1);
-  return save_g != 0 && save_g % 4 == 0 && go->text.high - save_g >= 64 &&
-         layout_read_tls((const uint32_t *)(uintptr_t)save_g, 16, &layout->tls_g);
+  if (begin != 0 || save == code->count || leave < save || leave + 1 >= code->count) return false;
+  layout->g_m = layout_offset(code->words[0]);
+  layout->sched_sp = layout_offset(code->words[save + 1]);
+  layout->sched_pc = layout_offset(code->words[save + 3]);
+  layout->sched_lr = layout_offset(code->words[save + 4]);
+  uint64_t save_g = layout_target(go, code, leave + 1);
+  layout_code saves_g;
+  layout_fetch(&saves_g, save_g, save_g != 0 && go->text.high - save_g >= 64 ? 64 : 0);
+  return layout_read_tls(&saves_g, &layout->tls_g);
 }
 
 /* systemstack: ldr x5, [x4]; cmp x28, x5; b.eq; ldr x6, [x4, #m_curg]; cmp x28, x6. */
-static bool layout_read_systemstack(layout_code code, onstack_go_layout *layout) {
+static bool layout_read_systemstack(const layout_code *code, onstack_go_layout *layout) {
   static const uint32_t loads[] = {0xf9400086u, 0xeb1c00dfu};
   static const bool holes[] = {true, false};
   uint32_t at = layout_find(code, loads, holes, 2);
-  if (at == code.count) return false;
-  layout->m_curg = layout_offset(code.words[at]);
+  if (at == code->count) return false;
+  layout->m_curg = layout_offset(code->words[at]);
   return true;
 }
 
@@ -6934,20 +7698,20 @@ static bool layout_read_systemstack(layout_code code, onstack_go_layout *layout)
  * The offset behind the one instruction that moves to another stack. Without any it is the body's length: SP stays
  * (morestack_noctxt jumps to morestack). 0: several.
  */
-static uint32_t layout_switch(layout_code code) {
+static uint32_t layout_switch(const layout_code *code) {
   uint32_t found = 0;
-  for (uint32_t i = 0; i < code.count; i++) {
-    if (!layout_moves_sp(code.words[i])) continue;
+  for (uint32_t i = 0; i < code->count; i++) {
+    if (!layout_moves_sp(code->words[i])) continue;
     if (found) return 0;
     found = (i + 1) * 4;
   }
-  return found ? found : code.count * 4;
+  return found ? found : code->count * 4;
 }
 
 /* Where a way of asmcgocall ends that has come back at `back`: behind ldur x29, [sp, #-8]. */
-static uint32_t layout_relinked(layout_code code, uint32_t back) {
-  for (uint32_t i = back + 1; i < code.count && i < back + 4; i++)
-    if (code.words[i] == 0xf85f83fdu) return i + 1;
+static uint32_t layout_relinked(const layout_code *code, uint32_t back) {
+  for (uint32_t i = back + 1; i < code->count && i < back + 4; i++)
+    if (code->words[i] == 0xf85f83fdu) return i + 1;
   return back + 1;
 }
 
@@ -6955,14 +7719,14 @@ static uint32_t layout_relinked(layout_code code, uint32_t back) {
  * asmcgocall has two ways: mov sp, xN; ...; blr x1; ...; mov sp, xN; ...; ldur x29, [sp, #-8]. Outside of these ranges
  * it is a function like any other. The first replaces the body, the second becomes a special of its own.
  */
-static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *special, layout_code code) {
+static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *special, const layout_code *code) {
   uint64_t low = special->body.low;
   uint32_t opens = 0, calls = 0;
   bool open = false, first = true;
   special->treatment = ONSTACK_GO_PLAIN; /* the wrapper, which stays on its stack */
-  for (uint32_t i = 0; i < code.count; i++) {
-    if (code.words[i] == 0xd63f0020u) calls = i;
-    if (!layout_moves_sp(code.words[i])) continue;
+  for (uint32_t i = 0; i < code->count; i++) {
+    if (code->words[i] == 0xd63f0020u) calls = i;
+    if (!layout_moves_sp(code->words[i])) continue;
     if (first) special->treatment = ONSTACK_GO_BY_G;
     if (!open) {
       opens = i;
@@ -6980,24 +7744,163 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
 
 void onstack_go_layout_read(onstack_go_runtime *go) {
   onstack_go_layout layout = {0};
+  layout_code code;
   bool grows = false, switches = false;
   /* A name may have two bodies: the wrapper for the other calling convention does not match. */
   uint32_t count = go->special_count;
   for (uint32_t i = 0; i < count; i++) {
     onstack_go_special *special = &go->specials[i];
-    layout_code code = layout_words(&special->body);
+    layout_fetch(&code, special->body.low, special->body.high - special->body.low);
     if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
         special->treatment == ONSTACK_GO_RESUMES)
-      special->switch_at = layout_switch(code);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, code, &layout) || grows;
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(code, &layout) || switches;
-    if (special->treatment == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, code);
+      special->switch_at = layout_switch(&code);
+    if (special->treatment == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, &code, &layout) || grows;
+    if (special->treatment == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(&code, &layout) || switches;
+    if (special->treatment == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;
 }
 
 #endif
+
+/* ---- core/src/control/go_objects.c ---- */
+/* ---- core/src/control/go_objects.h ---- */
+/* The loaded objects, and where each has Go's sections by its file's section headers. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_GO_OBJECTS_H
+#define ONSTACK_CONTROL_GO_OBJECTS_H
+
+#define ONSTACK_GO_OBJECTS 512u
+#define ONSTACK_GO_SEGMENTS 12u /* linkers write four to six */
+
+typedef struct onstack_go_object {
+  uint64_t bias;
+  uint32_t segment_count;
+  onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
+  bool is_program; /* the first one: it alone stays mapped whatever happens */
+  char path[512];  /* "" for the program */
+} onstack_go_object;
+
+typedef struct onstack_go_object_list {
+  onstack_go_object *objects; /* the caller's, ONSTACK_GO_OBJECTS of them */
+  uint32_t count;
+  uint64_t adds, subs; /* what the loader has ever loaded and unloaded */
+} onstack_go_object_list;
+
+typedef struct onstack_go_sections {
+  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
+  uint64_t module, module_size;
+  uint64_t text_low, text_high;   /* section .text, a bound for what the table says */
+} onstack_go_sections;
+
+/* Fills in the loader's counts alone; false where the loader cannot be asked. */
+ONSTACK_INTERNAL bool onstack_go_objects_count(onstack_go_object_list *list);
+
+/* Fills in the objects, those behind the last that has room left out. */
+ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
+
+/* True if the object has Go's function table. Reads its file, which may be another one by now. */
+ONSTACK_INTERNAL bool onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
+
+/* True if all of it lies in one loaded segment. */
+ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size);
+
+#endif
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+static int go_read_counts(struct dl_phdr_info *info, size_t size, void *data) {
+  onstack_go_object_list *list = data;
+  (void)size;
+  list->adds = info->dlpi_adds;
+  list->subs = info->dlpi_subs;
+  return 1;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
+  onstack_go_object_list *list = data;
+  go_read_counts(info, size, data);
+  if (list->count == ONSTACK_GO_OBJECTS) return 1;
+  onstack_go_object *object = &list->objects[list->count];
+  object->bias = info->dlpi_addr;
+  object->segment_count = 0;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == ONSTACK_GO_SEGMENTS) continue;
+    uint64_t low = info->dlpi_addr + segment->p_vaddr;
+    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
+  }
+  object->is_program = list->count == 0;
+  object->path[0] = 0;
+  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
+  list->count++;
+  return 0;
+}
+
+static bool go_read_at(int file, void *out, size_t size, uint64_t offset) {
+  return offset <= INT64_MAX && pread(file, out, size, (off_t)offset) == (ssize_t)size;
+}
+
+static void go_note_section(onstack_go_sections *sections, const char *name, const Elf64_Shdr *section, uint64_t bias) {
+  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
+    sections->pclntab = bias + section->sh_addr;
+    sections->pclntab_size = section->sh_size;
+  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
+    sections->module = bias + section->sh_addr;
+    sections->module_size = section->sh_size;
+  } else if (strcmp(name, ".text") == 0) {
+    sections->text_low = bias + section->sh_addr;
+    sections->text_high = bias + section->sh_addr + section->sh_size;
+  }
+}
+
+static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, onstack_go_sections *sections) {
+  Elf64_Shdr names, section;
+  char name[32];
+  if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum) return;
+  if (!go_read_at(file, &names, sizeof(names), header->e_shoff + (uint64_t)header->e_shstrndx * sizeof(names))) return;
+  for (uint32_t i = 0; i < header->e_shnum; i++) {
+    if (!go_read_at(file, &section, sizeof(section), header->e_shoff + (uint64_t)i * sizeof(section))) return;
+    if (!(section.sh_flags & SHF_ALLOC)) continue;
+    memset(name, 0, sizeof(name));
+    if (names.sh_offset > INT64_MAX ||
+        pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
+      continue;
+    go_note_section(sections, name, &section, bias);
+  }
+}
+
+bool onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections) {
+  Elf64_Ehdr header;
+  memset(sections, 0, sizeof(*sections));
+  uint64_t size;
+  int file = onstack_regular_file_open(object->path[0] ? object->path : "/proc/self/exe", &size);
+  if (file < 0) return false;
+  if (go_read_at(file, &header, sizeof(header), 0) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+      header.e_ident[EI_CLASS] == ELFCLASS64)
+    go_read_sections(file, &header, object->bias, sections);
+  close(file);
+  return sections->pclntab != 0;
+}
+
+bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size) {
+  for (uint32_t i = 0; i < object->segment_count; i++) {
+    const onstack_code_range *segment = &object->segments[i];
+    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
+  }
+  return false;
+}
+
+bool onstack_go_objects_count(onstack_go_object_list *list) { return onstack_loader_each(go_read_counts, list); }
+
+void onstack_go_objects_list(onstack_go_object_list *list) {
+  list->count = 0;
+  onstack_loader_each(go_copy_object, list);
+}
 
 /* ---- core/src/control/go_pclntab.c ---- */
 /* ---- core/src/control/go_pclntab.h ---- */
@@ -7058,7 +7961,8 @@ bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t
   table->functions = pclntab_word(bytes + 64);
   table->quantum = bytes[6];
   /* functab: function_count pairs of 32-bit offsets and one more offset, the end of text. */
-  return table->names < size && table->pc_values < size && table->function_count <= UINT32_MAX && table->functions < size && table->function_count > 0 &&
+  return table->names < size && table->pc_values < size && table->function_count <= UINT32_MAX &&
+         table->functions >= GO_PCLNTAB_HEADER && table->functions < size && table->function_count > 0 &&
          table->function_count <= (size - table->functions) / 8 &&
          table->function_count * 8 + 4 <= size - table->functions;
 }
@@ -7083,457 +7987,6 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 }
 
 /* ---- core/src/control/go_runtime.c ---- */
-
-/* ---- core/src/control/loader.h ---- */
-/*
- * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
- * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
- * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
- * inside dlopen has the same effect, and cannot be seen from here.)
- */
-#ifndef ONSTACK_CONTROL_LOADER_H
-#define ONSTACK_CONTROL_LOADER_H
-
-#include <link.h>
-
-/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
-
-/* In the child of a fork. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
-
-#endif
-
-#include <elf.h>
-#include <link.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-/* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
-#define GO_MODULE_PCTAB 10
-#define GO_MODULE_PCLNTABLE 13
-#define GO_MODULE_TEXT 22
-#define GO_MODULE_ETEXT 23
-
-#define GO_SEGMENTS 12 /* linkers write four to six */
-
-typedef struct go_object {
-  uint64_t bias;
-  uint32_t segment_count;
-  onstack_code_range segments[GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
-  char path[512];     /* "" for the main executable */
-} go_object;
-
-typedef struct go_sections {
-  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
-  uint64_t module, module_size;
-  uint64_t text_low, text_high;   /* section .text, a bound for what the table says */
-} go_sections;
-
-#define GO_OBJECTS 512
-
-typedef struct go_object_list {
-  go_object *objects;
-  uint32_t count;
-  uint64_t adds, subs;
-} go_object_list;
-
-static uint64_t go_seen_adds, go_seen_subs; /* under the map lock */
-static bool go_seen_any;
-
-/* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
-   at again, so many times, until it can be read. */
-#define GO_LOOKS 50u
-static uint32_t go_looks;
-
-static int go_read_counts(struct dl_phdr_info *info, size_t size, void *data) {
-  go_object_list *list = data;
-  (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
-  return 1;
-}
-
-/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
-static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
-  go_object_list *list = data;
-  go_read_counts(info, size, data);
-  if (list->count == GO_OBJECTS) return 1;
-  go_object *object = &list->objects[list->count];
-  object->bias = info->dlpi_addr;
-  object->segment_count = 0;
-  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_R) || object->segment_count == GO_SEGMENTS) continue;
-    uint64_t low = info->dlpi_addr + segment->p_vaddr;
-    object->segments[object->segment_count++] = (onstack_code_range){low, low + segment->p_memsz};
-  }
-  object->path[0] = 0;
-  if (info->dlpi_name && strlen(info->dlpi_name) < sizeof(object->path)) strcpy(object->path, info->dlpi_name);
-  list->count++;
-  return 0;
-}
-
-static bool go_read_at(int file, void *out, size_t size, uint64_t offset) {
-  return offset <= INT64_MAX && pread(file, out, size, (off_t)offset) == (ssize_t)size;
-}
-
-static void go_note_section(go_sections *sections, const char *name, const Elf64_Shdr *section, uint64_t bias) {
-  if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
-    sections->pclntab = bias + section->sh_addr;
-    sections->pclntab_size = section->sh_size;
-  } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
-    sections->module = bias + section->sh_addr;
-    sections->module_size = section->sh_size;
-  } else if (strcmp(name, ".text") == 0) {
-    sections->text_low = bias + section->sh_addr;
-    sections->text_high = bias + section->sh_addr + section->sh_size;
-  }
-}
-
-static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, go_sections *sections) {
-  Elf64_Shdr names, section;
-  char name[32];
-  if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum) return;
-  if (!go_read_at(file, &names, sizeof(names), header->e_shoff + (uint64_t)header->e_shstrndx * sizeof(names))) return;
-  for (uint32_t i = 0; i < header->e_shnum; i++) {
-    if (!go_read_at(file, &section, sizeof(section), header->e_shoff + (uint64_t)i * sizeof(section))) return;
-    if (!(section.sh_flags & SHF_ALLOC)) continue;
-    memset(name, 0, sizeof(name));
-    if (names.sh_offset > INT64_MAX ||
-        pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
-      continue;
-    go_note_section(sections, name, &section, bias);
-  }
-}
-
-static bool go_find_sections(const go_object *object, go_sections *sections) {
-  Elf64_Ehdr header;
-  memset(sections, 0, sizeof(*sections));
-  uint64_t size;
-  int file = onstack_regular_file_open(object->path[0] ? object->path : "/proc/self/exe", &size);
-  if (file < 0) return false;
-  if (go_read_at(file, &header, sizeof(header), 0) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-      header.e_ident[EI_CLASS] == ELFCLASS64)
-    go_read_sections(file, &header, object->bias, sections);
-  close(file);
-  return sections->pclntab != 0;
-}
-
-/* The file may have been replaced since it was loaded: only addresses inside one loaded segment are looked at. */
-static bool go_is_loaded(const go_object *object, uint64_t address, uint64_t size) {
-  for (uint32_t i = 0; i < object->segment_count; i++) {
-    const onstack_code_range *segment = &object->segments[i];
-    if (address >= segment->low && address <= segment->high && size <= segment->high - address) return true;
-  }
-  return false;
-}
-
-/*
- * Functions that run on another stack than their caller. Those of the second kind begin with push rbp; mov rbp, rsp, so
- * their record stays on the caller's stack and the saved frame pointer leads back to it (runtime/asm_amd64.s,
- * runtime/sys_linux_amd64.s).
- */
-static const struct {
-  const char *name;
-  uint32_t treatment;
-} go_special_names[] = {
-    {"runtime.asmcgocall", ONSTACK_GO_BY_G},      {"runtime.systemstack", ONSTACK_GO_BY_FP},
-    {"runtime.cgocallback", ONSTACK_GO_BY_FP},    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
-    {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
-    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
-    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
-    {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
-    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
-    {"runtime.debugCallV2", ONSTACK_GO_EXACT},
-    {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
-    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
-    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
-    {"asancall", ONSTACK_GO_LOST},                {"msancall", ONSTACK_GO_LOST},
-    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
-#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
-    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
-#endif
-    {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
-};
-
-static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
-  onstack_go_runtime *go = data;
-  if (low < go->text.low || high > go->text.high) return; /* its code will be read */
-  if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
-    if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
-    go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
-    if (go->span.high == 0 || low < go->span.low) go->span.low = low;
-    if (high > go->span.high) go->span.high = high;
-    return;
-  }
-}
-
-/* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
-static bool go_find_text(const go_object *object, const go_sections *sections, onstack_go_pclntab *table,
-                         onstack_code_range *text) {
-  const uint64_t *module = (const uint64_t *)(uintptr_t)sections->module;
-  if (sections->module && sections->module % 8 == 0 && sections->module_size >= (GO_MODULE_ETEXT + 1) * 8 &&
-      go_is_loaded(object, sections->module, sections->module_size) && module[0] == sections->pclntab &&
-      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
-      module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
-    table->text = module[GO_MODULE_TEXT];
-    *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
-  } else {
-    uint32_t end;
-    memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
-    *text = (onstack_code_range){table->text, table->text + end};
-  }
-  return text->low < text->high && go_is_loaded(object, text->low, text->high - text->low);
-}
-
-/* False: it has Go's tables, but they could not be read. */
-static bool go_inspect_object(const go_object *object) {
-  go_sections sections;
-  onstack_go_pclntab table;
-  onstack_go_runtime go;
-  uint32_t count = onstack_code.go_count;
-  if (!go_find_sections(object, &sections)) return true;
-  for (uint32_t i = 0; i < count; i++)
-    if (go_is_loaded(object, onstack_code.go[i].text.low, 1)) return true;
-  memset(&go, 0, sizeof(go));
-  if (count == ONSTACK_GO_RUNTIMES || !go_is_loaded(object, sections.pclntab, sections.pclntab_size)) return true;
-  if (!onstack_go_pclntab_open(&table, (const void *)(uintptr_t)sections.pclntab, sections.pclntab_size)) return false;
-  if (!go_find_text(object, &sections, &table, &go.text)) return false;
-  go.functions = (onstack_go_functions){table.base + table.functions,
-                                        table.base + table.functions,
-                                        table.base + table.pc_values,
-                                        table.base + table.size,
-                                        table.text,
-                                        (uint32_t)table.function_count,
-                                        table.quantum};
-  onstack_go_pclntab_each(&table, go_note_function, &go);
-  onstack_go_layout_read(&go);
-  onstack_code.go[count] = go;
-  onstack_publish(&onstack_code.go_count, count + 1); /* pairs with the observe in handler/code_map.c */
-  /* What a handler remembers of this code is from before: described by nothing. */
-  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
-  return true;
-}
-
-void onstack_go_runtime_refresh(void) {
-  go_object_list list = {.objects = NULL};
-  if (!onstack_loader_each(go_read_counts, &list)) return;
-  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
-  /* Go shared libraries are never unloaded (the runtime does not support it), so entries stay good. */
-  list.objects = malloc(GO_OBJECTS * sizeof(go_object));
-  if (!list.objects) return;
-  onstack_loader_each(go_copy_object, &list);
-  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
-  bool settled = true;
-  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
-  go_seen_any = settled || ++go_looks >= GO_LOOKS;
-  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
-  go_seen_adds = list.adds;
-  go_seen_subs = list.subs;
-  free(list.objects);
-}
-
-bool onstack_go_runtime_is_present(void) { return onstack_observe(&onstack_code.go_count) > 0; }
-
-/* ---- core/src/control/install.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-
-/*
- * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
- * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
- * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
- * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
- */
-static struct onstack_kernel_sigaction install_model;
-static bool install_has_model;
-
-static const uint64_t install_flags =
-    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
-
-static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
-  struct onstack_kernel_sigaction made = install_model;
-  made.handler = handler;
-  made.flags = flags | (install_model.flags & ~install_flags);
-  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
-  return made;
-}
-
-static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                         struct onstack_kernel_sigaction *was) {
-  struct sigaction first = {.sa_flags = flags}, old;
-  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
-  sigfillset(&first.sa_mask);
-  if (sigaction(signal, &first, &old) != 0) return -errno;
-  int result = onstack_sys_sigaction(signal, NULL, &install_model);
-  if (result < 0) return result;
-  install_has_model = true;
-  *was = *now;
-  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
-  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
-    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
-                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
-  return 0;
-}
-
-int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
-  struct onstack_kernel_sigaction between;
-  const bool first = !install_has_model;
-  int result = first ? install_first(signal, handler, flags, now, was) : 0;
-  if (result < 0) return result;
-  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~(onstack_kernel_sigset)0);
-  /* To where it is wanted, not by way of a variable: handlers read it there already. */
-  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
-  if (result == 0 && first && between.handler != handler) *was = between;
-  return result;
-}
-
-/* ---- core/src/control/loader.c ---- */
-
-static uint32_t loader_inside; /* threads of ours in a call */
-static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
-
-bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data) {
-  if (onstack_load_relaxed(&loader_lost)) return false;
-  onstack_dekker_add(&loader_inside, 1u);
-  dl_iterate_phdr(visit, data);
-  onstack_dekker_sub(&loader_inside, 1u);
-  return true;
-}
-
-void onstack_loader_after_fork(void) {
-  if (onstack_load_relaxed(&loader_inside) == 0) return;
-  onstack_store_relaxed(&loader_lost, 1u);
-  onstack_store_relaxed(&loader_inside, 0u);
-}
-
-/* ---- core/src/control/memory_map.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-
-/* "low-high rwxp offset major:minor inode path": what we need stands in the first ~70 bytes of a line. */
-typedef struct map_parser {
-  char line[96];
-  uint32_t length;
-  void (*visit)(void *data, const onstack_mapping *mapping);
-  void *data;
-} map_parser;
-
-static bool map_parse_hex(const char **at, uint64_t *out) {
-  uint64_t value = 0;
-  const char *begin = *at;
-  for (;; (*at)++) {
-    char c = **at;
-    if (c >= '0' && c <= '9')
-      value = value << 4 | (uint64_t)(c - '0');
-    else if (c >= 'a' && c <= 'f')
-      value = value << 4 | (uint64_t)(c - 'a' + 10);
-    else
-      break;
-  }
-  *out = value;
-  return *at != begin && *at - begin <= 16;
-}
-
-static bool map_skip_field(const char **at) {
-  while (**at && **at != ' ') (*at)++;
-  while (**at == ' ') (*at)++;
-  return **at != 0;
-}
-
-static void map_parse_line(map_parser *parser) {
-  onstack_mapping mapping;
-  const char *at = parser->line;
-  parser->line[parser->length] = 0;
-  if (!map_parse_hex(&at, &mapping.low) || *at++ != '-' || !map_parse_hex(&at, &mapping.high) || *at++ != ' ') return;
-  for (uint32_t i = 0; i < 4; i++)
-    if (!at[i]) return;
-  mapping.readable = at[0] == 'r';
-  mapping.writable = at[1] == 'w';
-  mapping.executable = at[2] == 'x';
-  mapping.shared = at[3] == 's';
-  if (!map_skip_field(&at) || !map_skip_field(&at) || !map_skip_field(&at)) return; /* now at the inode */
-  mapping.anonymous = at[0] == '0' && (at[1] == ' ' || at[1] == 0);
-  parser->visit(parser->data, &mapping);
-}
-
-/* Returns the bytes read, or -errno. */
-static long map_read(const char *path, map_parser *parser) {
-  char buffer[4096];
-  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0), got, total = 0;
-  if (file < 0) return file;
-  for (;;) {
-    got = onstack_sys_call3(SYS_read, file, (long)buffer, sizeof(buffer));
-    if (got == -EINTR) continue;
-    if (got <= 0) break;
-    total += got;
-    for (long i = 0; i < got; i++) {
-      if (buffer[i] == '\n') {
-        map_parse_line(parser);
-        parser->length = 0;
-      } else if (parser->length < sizeof(parser->line) - 1) {
-        parser->line[parser->length++] = buffer[i];
-      }
-    }
-  }
-  onstack_sys_call1(SYS_close, file);
-  return got < 0 ? got : total;
-}
-
-int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
-  map_parser parser = {.length = 0, .visit = visit, .data = data};
-  long got = map_read("/proc/self/maps", &parser);
-  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
-  if (got == 0) got = map_read("/proc/thread-self/maps", &parser);
-  return got < 0 ? (int)got : 0;
-}
-
-/* ---- core/src/control/modules.c ---- */
-/* ---- core/src/control/modules.h ---- */
-/*
- * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
- * all functions take the map lock by themselves unless they say otherwise.
- */
-#ifndef ONSTACK_CONTROL_MODULES_H
-#define ONSTACK_CONTROL_MODULES_H
-
-/*
- * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
- * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
- */
-ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
-
-/* The path behind onstack_module.number; "" for 0. Lives for ever. */
-ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
-
-/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
-ONSTACK_INTERNAL void onstack_modules_after_fork(void);
-
-#endif
-
-/* ---- core/src/control/rule_table.h ---- */
-/* .eh_frame of one module -> a compact rule table (handler/rules.h). Ordinary threads; allocates. */
-#ifndef ONSTACK_CONTROL_RULE_TABLE_H
-#define ONSTACK_CONTROL_RULE_TABLE_H
-
-/*
- * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
- * hostile one could make the index as large as the address space. At most 4 GiB.
- * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
- */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base,
-                                                                     uint64_t high);
-
-ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
-
-#endif
 
 /* ---- core/src/control/threads.h ---- */
 /* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
@@ -7612,6 +8065,495 @@ ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
 
 #endif
 
+#include <stdlib.h>
+#include <string.h>
+
+/* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
+#define GO_MODULE_PCTAB 10
+#define GO_MODULE_PCLNTABLE 13
+#define GO_MODULE_TEXT 22
+#define GO_MODULE_ETEXT 23
+
+/*
+ * What belongs to an entry of onstack_code.go. Go marks its libraries as never to be unloaded, but one whose dlopen fails
+ * (a symbol is missing) is listed for a moment like any other, and unmapped. So all but the program itself are read by
+ * copies, handlers get a copy of the tables that is ours, and an entry whose object is gone is retired.
+ *
+ * Free: !used. Live: used, and text.high is not 0. Retired: used, and text.high is 0; free when no handler can have it.
+ * Written in this order, so that the child of a fork at any instant finds one of the three, and loses a copy at worst.
+ */
+#define GO_WITNESS 128u
+
+typedef struct go_entry {
+  bool used;
+  bool is_library; /* built to be one (c-archive, c-shared), though it may lie in the program's file */
+  uint8_t *copy; /* NULL: the program's own tables, where they lie */
+  uint64_t bias;
+  uint64_t pclntab, functab_end; /* loaded addresses */
+  uint8_t witness[GO_WITNESS];
+} go_entry;
+
+static go_entry go_entries[ONSTACK_GO_RUNTIMES]; /* this and what follows: under the map lock */
+static uint64_t go_seen_adds, go_seen_subs;
+static bool go_seen_any;
+
+/* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
+   at again, so many times, until it can be read. */
+#define GO_LOOKS 50u
+static uint32_t go_looks;
+
+/*
+ * Functions that run on another stack than their caller. Those of the second kind begin with push rbp; mov rbp, rsp, so
+ * their record stays on the caller's stack and the saved frame pointer leads back to it (runtime/asm_amd64.s,
+ * runtime/sys_linux_amd64.s).
+ */
+static const struct {
+  const char *name;
+  uint32_t treatment;
+} go_special_names[] = {
+    {"runtime.asmcgocall", ONSTACK_GO_BY_G},      {"runtime.systemstack", ONSTACK_GO_BY_FP},
+    {"runtime.cgocallback", ONSTACK_GO_BY_FP},    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
+    {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
+    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
+    {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
+    {"runtime.debugCallV2", ONSTACK_GO_EXACT},
+    {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
+    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
+    {"asancall", ONSTACK_GO_LOST},                {"msancall", ONSTACK_GO_LOST},
+    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
+#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
+    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
+#endif
+    {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
+};
+
+static bool go_notes_library; /* of the table that is being looked through; under the map lock */
+
+static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
+  onstack_go_runtime *go = data;
+  /* The entry of Go as a library (runtime/rt0_linux_amd64.s and its like) is linked into nothing else. */
+  if (strncmp(name, "_rt0_", 5) == 0 && strstr(name, "_linux_lib")) go_notes_library = true;
+  if (low < go->text.low || high > go->text.high) return; /* its code will be read */
+  if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
+    if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
+    go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
+    if (go->span.high == 0 || low < go->span.low) go->span.low = low;
+    if (high > go->span.high) go->span.high = high;
+    return;
+  }
+}
+
+/* What tells objects apart that lie at the same place one after the other: the table's header has the number of functions
+   and where its parts begin, the last functions' entries move with all code before them. Both lie in the table. */
+static size_t go_fetch_witness(const go_entry *entry, uint8_t out[GO_WITNESS]) {
+  size_t got = onstack_memory_fetch(entry->pclntab, out, GO_WITNESS / 2);
+  return got + onstack_memory_fetch(entry->functab_end - GO_WITNESS / 2, out + GO_WITNESS / 2, GO_WITNESS / 2);
+}
+
+static bool go_is_same(const go_entry *entry) {
+  uint8_t now[GO_WITNESS];
+  return go_fetch_witness(entry, now) == GO_WITNESS && memcmp(now, entry->witness, GO_WITNESS) == 0;
+}
+
+static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_code.go[index].text.high) != 0; }
+
+static bool go_is_there(const go_entry *entry, const onstack_go_object_list *list) {
+  for (uint32_t i = 0; i < list->count; i++) {
+    const onstack_go_object *object = &list->objects[i];
+    if (object->bias == entry->bias &&
+        onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+      return go_is_same(entry);
+  }
+  return list->count == ONSTACK_GO_OBJECTS; /* behind the end of the list: perhaps */
+}
+
+static void go_retire(uint32_t index) {
+  onstack_go_runtime *go = &onstack_code.go[index];
+  onstack_store_relaxed(&go->layout.g_labels, 0u);
+  onstack_publish(&go->text.high, (uint64_t)0);
+  /* After the range: a handler with the new epoch finds nothing of it. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+}
+
+static void go_retire_missing(const onstack_go_object_list *list) {
+  for (uint32_t i = 0; i < onstack_code.go_count; i++)
+    if (go_entries[i].copy && go_is_live(i) && !go_is_there(&go_entries[i], list)) go_retire(i);
+}
+
+/* Gives back what is retired, once every handler that may have found it has left. */
+static void go_free_retired(void) {
+  bool idle = false;
+  for (uint32_t i = 0; i < onstack_code.go_count; i++) {
+    go_entry *entry = &go_entries[i];
+    if (!entry->used || go_is_live(i)) continue;
+    if (!idle && (onstack_traceback_is_busy() || !onstack_threads_all_idle())) return;
+    idle = true;
+    uint8_t *copy = entry->copy;
+    entry->copy = NULL; /* the child of a fork in between gives up the copy, where it would free it a second time */
+    onstack_fence_publish();
+    entry->used = false;
+    free(copy);
+  }
+}
+
+/* The index of an entry that nobody uses; ONSTACK_GO_RUNTIMES: none, *soon if one is about to be. */
+static uint32_t go_free_entry(bool *soon) {
+  *soon = false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) {
+    if (!go_entries[i].used) return i;
+    *soon = *soon || !go_is_live(i);
+  }
+  return ONSTACK_GO_RUNTIMES;
+}
+
+/* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
+static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections,
+                         onstack_go_pclntab *table, onstack_code_range *text) {
+  uint64_t module[GO_MODULE_ETEXT + 1];
+  if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
+      onstack_go_object_holds(object, sections->module, sections->module_size) &&
+      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) &&
+      module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
+    table->text = module[GO_MODULE_TEXT];
+    *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
+  } else {
+    uint32_t end;
+    memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
+    *text = (onstack_code_range){table->text, table->text + end};
+  }
+  return text->low < text->high && onstack_go_object_holds(object, text->low, text->high - text->low);
+}
+
+/* What handlers need of a copied table lies behind the names, which are half of it: the copy becomes that part. */
+static uint8_t *go_keep_tail(uint8_t *copy, const onstack_go_pclntab *table, onstack_go_functions *functions) {
+  uint64_t from = table->pc_values < table->functions ? table->pc_values : table->functions;
+  memmove(copy, copy + from, table->size - from);
+  uint8_t *kept = realloc(copy, table->size - from);
+  if (!kept) kept = copy;
+  functions->functab = functions->functions = kept + (table->functions - from);
+  functions->pctab = kept + (table->pc_values - from);
+  functions->end = kept + (table->size - from);
+  return kept;
+}
+
+/* The entry of a table that was opened; `copy` is the table's memory, NULL: it stays where it is. False: it cannot be. */
+static bool go_enter(uint32_t index, const onstack_go_object *object, const onstack_go_sections *sections,
+                     onstack_go_pclntab *table, uint8_t *copy) {
+  onstack_go_runtime go;
+  memset(&go, 0, sizeof(go));
+  if (!go_find_text(object, sections, table, &go.text)) return false;
+  go.functions = (onstack_go_functions){table->base + table->functions,
+                                        table->base + table->functions,
+                                        table->base + table->pc_values,
+                                        table->base + table->size,
+                                        table->text,
+                                        (uint32_t)table->function_count,
+                                        table->quantum};
+  go_notes_library = false;
+  onstack_go_pclntab_each(table, go_note_function, &go);
+  onstack_go_layout_read(&go);
+  const uint64_t functab_end = table->functions + table->function_count * 8 + 4;
+  go_entry entry = {true, go_notes_library, NULL, object->bias, sections->pclntab, sections->pclntab + functab_end, {0}};
+  memcpy(entry.witness, table->base, GO_WITNESS / 2);
+  memcpy(entry.witness + GO_WITNESS / 2, table->base + functab_end - GO_WITNESS / 2, GO_WITNESS / 2);
+  if (copy) entry.copy = go_keep_tail(copy, table, &go.functions);
+  const uint64_t high = go.text.high;
+  go.text.high = 0;
+  go_entries[index] = entry;
+  onstack_code.go[index] = go; /* of a free entry nobody looks at more than text.high, which stays 0 */
+  if (index >= onstack_code.go_count) onstack_publish(&onstack_code.go_count, index + 1);
+  onstack_publish(&onstack_code.go[index].text.high, high); /* both pair with the observes in handler/code_map.c */
+  /* What a handler remembers of this code is from before: described by nothing. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  return true;
+}
+
+/* False: it has Go's tables, but they could not be read. */
+static bool go_inspect_object(const onstack_go_object *object) {
+  onstack_go_sections sections;
+  onstack_go_pclntab table;
+  bool soon;
+  if (!onstack_go_object_sections(object, &sections)) return true;
+  for (uint32_t i = 0; i < onstack_code.go_count; i++)
+    if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
+  const uint32_t index = go_free_entry(&soon);
+  if (index == ONSTACK_GO_RUNTIMES) return !soon;
+  if (!onstack_go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
+  const size_t size = sections.pclntab_size;
+  const void *base = (const void *)(uintptr_t)sections.pclntab;
+  uint8_t *copy = NULL;
+  if (!object->is_program) {
+    if (!(base = copy = malloc(size))) return false;
+    if (onstack_memory_fetch(sections.pclntab, copy, size) != size) {
+      free(copy);
+      return false;
+    }
+  }
+  if (onstack_go_pclntab_open(&table, base, size) && go_enter(index, object, &sections, &table, copy)) return true;
+  free(copy);
+  return false;
+}
+
+void onstack_go_runtime_refresh(void) {
+  onstack_go_object_list list = {.objects = NULL};
+  go_free_retired();
+  if (!onstack_go_objects_count(&list)) return;
+  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
+  list.objects = malloc(ONSTACK_GO_OBJECTS * sizeof(onstack_go_object));
+  if (!list.objects) return;
+  onstack_go_objects_list(&list);
+  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
+  go_retire_missing(&list);
+  bool settled = true;
+  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
+  go_seen_any = settled || ++go_looks >= GO_LOOKS;
+  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
+  go_seen_adds = list.adds;
+  go_seen_subs = list.subs;
+  free(list.objects);
+}
+
+bool onstack_go_runtime_is_present(void) {
+  const uint32_t count = onstack_observe(&onstack_code.go_count);
+  for (uint32_t i = 0; i < count; i++)
+    if (go_is_live(i)) return true;
+  return false;
+}
+
+bool onstack_go_runtime_is_program(void) {
+  const uint32_t count = onstack_observe(&onstack_code.go_count);
+  for (uint32_t i = 0; i < count; i++)
+    if (go_is_live(i) && !go_entries[i].copy && !go_entries[i].is_library) return true;
+  return false;
+}
+
+/* ---- core/src/control/install.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+
+/*
+ * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
+ * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
+ * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
+ * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
+ */
+static struct onstack_kernel_sigaction install_model;
+static bool install_has_model;
+
+static const uint64_t install_flags =
+    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
+
+static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
+  struct onstack_kernel_sigaction made = install_model;
+  made.handler = handler;
+  made.flags = flags | (install_model.flags & ~install_flags);
+  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
+  return made;
+}
+
+static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                         struct onstack_kernel_sigaction *was) {
+  struct sigaction first = {.sa_flags = flags}, old;
+  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
+  sigfillset(&first.sa_mask);
+  if (sigaction(signal, &first, &old) != 0) return -errno;
+  int result = onstack_sys_sigaction(signal, NULL, &install_model);
+  if (result < 0) return result;
+  install_has_model = true;
+  *was = *now;
+  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
+  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
+    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
+                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
+  return 0;
+}
+
+int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
+  struct onstack_kernel_sigaction between;
+  const bool first = !install_has_model;
+  int result = first ? install_first(signal, handler, flags, now, was) : 0;
+  if (result < 0) return result;
+  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
+  return result;
+}
+
+/* ---- core/src/control/memory_fetch.c ---- */
+
+#include <string.h>
+
+static long fetch_copy(uint64_t address, void *out, size_t size) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+}
+
+size_t onstack_memory_fetch(uint64_t address, void *out, size_t size) {
+  uint8_t known = 0, copy;
+  long got = fetch_copy(address, out, size);
+  if (got >= 0) return (size_t)got;
+  /* Nothing is readable there, or nothing can be read this way: what lies on our own stack tells the two apart. */
+  if (fetch_copy((uint64_t)(uintptr_t)&known, &copy, 1) == 1) return 0;
+  memcpy(out, (const void *)(uintptr_t)address, size);
+  return size;
+}
+
+/* ---- core/src/control/memory_map.c ---- */
+
+#include <errno.h>
+#include <fcntl.h>
+
+/* "low-high rwxp offset major:minor inode path" */
+typedef struct map_parser {
+  char line[512];
+  uint32_t length;
+  void (*visit)(void *data, const onstack_mapping *mapping);
+  void *data;
+} map_parser;
+
+static bool map_parse_hex(const char **at, uint64_t *out) {
+  uint64_t value = 0;
+  const char *begin = *at;
+  for (;; (*at)++) {
+    char c = **at;
+    if (c >= '0' && c <= '9')
+      value = value << 4 | (uint64_t)(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      value = value << 4 | (uint64_t)(c - 'a' + 10);
+    else
+      break;
+  }
+  *out = value;
+  return *at != begin && *at - begin <= 16;
+}
+
+static bool map_skip_field(const char **at) {
+  while (**at && **at != ' ') (*at)++;
+  while (**at == ' ') (*at)++;
+  return **at != 0;
+}
+
+static void map_parse_line(map_parser *parser) {
+  onstack_mapping mapping;
+  const char *at = parser->line;
+  parser->line[parser->length] = 0;
+  if (!map_parse_hex(&at, &mapping.low) || *at++ != '-' || !map_parse_hex(&at, &mapping.high) || *at++ != ' ') return;
+  for (uint32_t i = 0; i < 4; i++)
+    if (!at[i]) return;
+  mapping.readable = at[0] == 'r';
+  mapping.writable = at[1] == 'w';
+  mapping.executable = at[2] == 'x';
+  mapping.shared = at[3] == 's';
+  if (!map_skip_field(&at) || !map_parse_hex(&at, &mapping.offset)) return;
+  if (!map_skip_field(&at) || !map_skip_field(&at)) return; /* now at the inode */
+  mapping.anonymous = at[0] == '0' && (at[1] == ' ' || at[1] == 0);
+  mapping.path = map_skip_field(&at) ? at : "";
+  parser->visit(parser->data, &mapping);
+}
+
+/* Returns the bytes read, or -errno. */
+static long map_read(const char *path, map_parser *parser) {
+  char buffer[4096];
+  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0), got, total = 0;
+  if (file < 0) return file;
+  for (;;) {
+    got = onstack_sys_call3(SYS_read, file, (long)buffer, sizeof(buffer));
+    if (got == -EINTR) continue;
+    if (got <= 0) break;
+    total += got;
+    for (long i = 0; i < got; i++) {
+      if (buffer[i] == '\n') {
+        map_parse_line(parser);
+        parser->length = 0;
+      } else if (parser->length < sizeof(parser->line) - 1) {
+        parser->line[parser->length++] = buffer[i];
+      }
+    }
+  }
+  onstack_sys_call1(SYS_close, file);
+  return got < 0 ? got : total;
+}
+
+int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+  map_parser parser = {.length = 0, .visit = visit, .data = data};
+  long got = map_read("/proc/self/maps", &parser);
+  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  if (got == 0) got = map_read("/proc/thread-self/maps", &parser);
+  return got < 0 ? (int)got : 0;
+}
+
+/* ---- core/src/control/modules.c ---- */
+/* ---- core/src/control/modules.h ---- */
+/*
+ * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
+ * all functions take the map lock by themselves unless they say otherwise.
+ */
+#ifndef ONSTACK_CONTROL_MODULES_H
+#define ONSTACK_CONTROL_MODULES_H
+
+/*
+ * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
+ */
+ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
+ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
+
+/* The path behind onstack_module.number; "" for 0. Lives for ever. */
+ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
+
+/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
+ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+#endif
+
+/* ---- core/src/control/other_objects.h ---- */
+/*
+ * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
+ * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
+ */
+#ifndef ONSTACK_CONTROL_OTHER_OBJECTS_H
+#define ONSTACK_CONTROL_OTHER_OBJECTS_H
+
+#include <link.h>
+
+/*
+ * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
+ * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
+ */
+ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
+
+#endif
+
+/* ---- core/src/control/rule_table.h ---- */
+/* .eh_frame of one module -> a compact rule table (handler/rules.h). Ordinary threads; allocates. */
+#ifndef ONSTACK_CONTROL_RULE_TABLE_H
+#define ONSTACK_CONTROL_RULE_TABLE_H
+
+/*
+ * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
+ * hostile one could make the index as large as the address space. At most 4 GiB.
+ * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
+ */
+ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base,
+                                                                     uint64_t high);
+
+ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
+
+#endif
+
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
@@ -7623,9 +8565,9 @@ typedef struct module_entry {
   onstack_module module;
   uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
   uint64_t section_end;    /* of the segment that holds it */
-  uint64_t fingerprint;    /* of the header's first bytes: tells two objects at one address apart */
+  uint32_t place;          /* in the loader's list */
   const char *name;        /* in the list's `names`, for the time of one look */
-  bool tried;
+  bool tried, published;
 } module_entry;
 
 #define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
@@ -7635,12 +8577,15 @@ typedef struct module_list {
   char *names; /* copies of what the loader calls them, for the time of one look */
   size_t names_used;
   uint32_t count;
+  uint32_t length; /* of the loader's list, which names objects without code too */
   uint64_t adds, subs;
 } module_list;
 
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
+static bool modules_added; /* objects, since the map was published */
+static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
 static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
@@ -7690,46 +8635,22 @@ static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   list->adds = info->dlpi_adds;
   list->subs = info->dlpi_subs;
-  if (list->count == ONSTACK_MODULES) return 1;
+  list->length++;
+  if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
   memset(entry, 0, sizeof(*entry));
+  entry->place = list->length - 1;
   module_note_segments(entry, info);
   entry->name = module_copy_name(list, info->dlpi_name);
   if (entry->module.high != 0) list->count++;
   return 0;
 }
 
-/*
- * Copies loaded memory that may be unmapped by a dlclose at any instant. Returns the bytes copied. Where the kernel
- * refuses the call altogether (seccomp), a plain copy: then only a dlclose in this very moment can hurt.
- */
-static size_t module_read(uint64_t address, void *out, size_t size) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
-  long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-  if (got >= 0) return (size_t)got;
-  uint8_t byte = 0;
-  remote.base = (uint64_t)(uintptr_t)&byte;
-  local.base = (uint64_t)(uintptr_t)out;
-  local.length = remote.length = 1;
-  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 1) return 0;
-  memcpy(out, (const void *)(uintptr_t)address, size);
-  return size;
-}
-
-static uint64_t module_fingerprint(const module_entry *entry) {
-  uint8_t bytes[256];
-  size_t size = entry->section_end - entry->section_header;
-  size_t got = module_read(entry->section_header, bytes, size < sizeof(bytes) ? size : sizeof(bytes));
-  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-  for (size_t i = 0; i < got; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
 /* .eh_frame's address from its header (LSB 10.6.2): version 1, then the encoding, which linkers write as pcrel sdata4. */
 static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
-  if (module_read(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
+  if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
   if (head[0] != 1 || head[1] != 0x1b) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
@@ -7748,7 +8669,7 @@ static const onstack_rule_table *module_derive(const module_entry *entry) {
   size_t size = module_section_size(entry, &address);
   uint8_t *copy = size ? malloc(size) : NULL;
   if (!copy) return NULL;
-  onstack_cfi_section section = {.bytes = copy, .size = module_read(address, copy, size), .address = address};
+  onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
   const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
   free(copy);
   return table;
@@ -7763,25 +8684,32 @@ static int module_compare(const void *left, const void *right) {
 
 static void modules_publish(void) {
   uint32_t count = 0;
-  onstack_store_relaxed(&onstack_modules.turn, onstack_modules.turn + 1); /* odd: a walk meanwhile finds no rules */
+  const uint32_t next = onstack_modules.turn + 2;
+  onstack_store_relaxed(&onstack_modules.turn, next - 1); /* odd: a walk meanwhile cannot tell */
   onstack_fence_publish();
   for (uint32_t i = 0; i < modules_known.count; i++) {
-    const module_entry *entry = &modules_known.entries[i];
-    const onstack_module *from = &entry->module;
+    module_entry *entry = &modules_known.entries[i];
+    onstack_module *from = &entry->module;
+    if (!entry->published) from->since = next;
+    entry->published = true;
     onstack_module *to = &onstack_modules.modules[count];
     if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
     onstack_store_relaxed(&to->low, from->low);
     onstack_store_relaxed(&to->high, from->high);
     onstack_store_relaxed(&to->base, from->base);
     onstack_store_relaxed(&to->table, from->table);
+    onstack_store_relaxed(&to->since, from->since);
     onstack_store_relaxed(&to->number, from->number);
-    onstack_store_relaxed(&to->pending, (uint32_t)(entry->section_header && !entry->tried));
+    onstack_store_relaxed(&to->pending, (uint16_t)(entry->section_header && !entry->tried));
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
-  onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
-  /* After the map: a handler with the new epoch finds only what the new map names. */
+  if (modules_added) onstack_store_relaxed(&onstack_modules.added, next);
+  modules_added = false;
+  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
+     has the new epoch as well, and remembers nothing of before. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  onstack_publish(&onstack_modules.turn, next);
 }
 
 static void modules_retire(const onstack_rule_table *table) {
@@ -7791,7 +8719,19 @@ static void modules_retire(const onstack_rule_table *table) {
 
 static bool module_is_same(const module_entry *a, const module_entry *b) {
   return a->module.low == b->module.low && a->module.high == b->module.high && a->module.base == b->module.base &&
-         a->section_header == b->section_header && a->fingerprint == b->fingerprint;
+         a->section_header == b->section_header;
+}
+
+/*
+ * How many of the loader's objects are certainly those of the last look. Loaders append, and count what they append
+ * (glibc, elf/dl-object.c, _dl_add_to_namespace_list; musl unloads nothing): with n of them loaded since, whatever is not
+ * among the last n has been there all the time. Nothing else tells: another library may come to lie where one was, with
+ * the same extents, and go again before anybody looks.
+ */
+static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
+  if (fresh->subs == old->subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
+  const uint64_t loaded = fresh->adds - old->adds;
+  return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
 }
 
 /* The program itself has no name with the loader. */
@@ -7815,14 +8755,17 @@ static uint32_t module_number(const char *path) {
 /* Takes the new list over, with the tables of the objects that are in both. */
 static void modules_take_over(module_list *fresh) {
   module_list old = modules_known;
+  const uint32_t unmoved = modules_unmoved(&old, fresh);
+  onstack_publish(&modules_moving, true);
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
     char buffer[4096];
-    entry->module.number = module_number(module_path(entry, i == 0, buffer));
+    entry->module.number = (uint16_t)module_number(module_path(entry, i == 0, buffer));
     entry->name = NULL;
-    if (entry->section_header) entry->fingerprint = module_fingerprint(entry);
-    for (uint32_t k = 0; k < old.count; k++) {
+    for (uint32_t k = 0; k < old.count && entry->place < unmoved; k++) {
       if (!module_is_same(entry, &old.entries[k])) continue;
+      entry->module.since = old.entries[k].module.since;
+      entry->published = old.entries[k].published;
       entry->module.table = old.entries[k].module.table;
       entry->tried = old.entries[k].tried;
       old.entries[k].module.table = NULL;
@@ -7832,7 +8775,9 @@ static void modules_take_over(module_list *fresh) {
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
+  modules_added = fresh->adds != old.adds;
   modules_publish();
+  onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
   free(old.entries);
 }
@@ -7846,6 +8791,35 @@ static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
   return 1;
 }
 
+typedef struct module_others {
+  module_list *list;
+  uint32_t named; /* entries that the loader told of */
+} module_others;
+
+static void module_add_other(void *data, struct dl_phdr_info *object) {
+  const module_others *others = data;
+  module_list *list = others->list;
+  const uint32_t before = list->count;
+  object->dlpi_adds = list->adds;
+  object->dlpi_subs = list->subs;
+  module_copy(object, sizeof(*object), list);
+  for (uint32_t i = 0; i < others->named && list->count > before; i++)
+    if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
+}
+
+/*
+ * The loader's counters are those of all namespaces (glibc, elf/dl-object.c), its list is that of our own: with more loaded
+ * than listed there are others.
+ */
+static void modules_add_others(module_list *fresh) {
+  const int64_t loaded = (int64_t)(fresh->adds - fresh->subs);
+  if (loaded <= (int64_t)fresh->length) return;
+  module_others others = {fresh, fresh->count};
+  const uint32_t length = fresh->length;
+  onstack_other_objects_each(onstack_memory_fetch, module_add_other, &others);
+  fresh->length = length;
+}
+
 static void modules_look(void) {
   module_list now = {0};
   if (!onstack_loader_each(module_peek, &now)) return;
@@ -7854,6 +8828,7 @@ static void modules_look(void) {
   if (!fresh.entries) return;
   fresh.names = malloc(MODULES_NAME_BYTES);
   onstack_loader_each(module_copy, &fresh);
+  modules_add_others(&fresh);
   modules_take_over(&fresh);
   free(fresh.names);
 }
@@ -7891,6 +8866,32 @@ static void modules_free_retired(void) {
   }
 }
 
+/* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
+   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
+   another one by now. */
+static bool module_try(module_entry *entry) {
+  const uint64_t adds = modules_known.adds, subs = modules_known.subs;
+  entry->module.table = module_derive(entry);
+  entry->tried = true;
+  modules_look();
+  return modules_known.adds == adds && modules_known.subs == subs;
+}
+
+bool onstack_modules_derive(uint64_t address) {
+  bool found = false;
+  pthread_mutex_lock(&modules_lock);
+  for (uint32_t i = 0; i < modules_known.count && !found; i++) {
+    module_entry *entry = &modules_known.entries[i];
+    if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
+    found = true;
+    if (entry->tried || !entry->section_header) continue;
+    found = module_try(entry); /* or it has gone, and its neighbour stands here */
+    modules_publish();
+  }
+  pthread_mutex_unlock(&modules_lock);
+  return found;
+}
+
 bool onstack_modules_refresh(size_t budget_bytes) {
   size_t size = 0, spent = 0;
   module_entry *entry = NULL;
@@ -7898,10 +8899,9 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   pthread_mutex_lock(&modules_lock);
   modules_look();
   while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
-    entry->module.table = module_derive(entry);
-    entry->tried = true;
     spent += size + 1;
     derived = true;
+    if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
   bool missing = entry != NULL;
   if (derived) modules_publish();
@@ -7912,12 +8912,77 @@ bool onstack_modules_refresh(size_t budget_bytes) {
 
 void onstack_modules_after_fork(void) {
   modules_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (onstack_modules.turn & 1) {
+  if (onstack_modules.turn & 1 || modules_moving) {
     onstack_modules.count = 0;
-    onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
+    onstack_publish(&onstack_modules.turn, (onstack_modules.turn | 1u) + 1u);
+    modules_moving = false;
     modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
   }
 }
+
+/* ---- core/src/control/moment.c ---- */
+
+#include <sched.h>
+#include <time.h>
+
+#define MOMENT_OFFERS 64u
+#define MOMENT_NS 50000
+
+void onstack_moment(uint32_t round) {
+  const struct timespec pause = {0, MOMENT_NS};
+  if (round < MOMENT_OFFERS)
+    sched_yield();
+  else
+    nanosleep(&pause, NULL);
+}
+
+/* ---- core/src/control/nesting.c ---- */
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/utsname.h>
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51 /* linux/auxvec.h */
+#endif
+
+#define NESTING_GO_STACK 32768u  /* of a thread of Go (runtime/os_linux.go, mpreinit) */
+#define NESTING_GO_HANDLER 8192u /* what Go's own handler may need below the last frame */
+#define NESTING_FRAME 4096u      /* where the kernel does not say: without AMX no processor has more (kernels before 5.14) */
+/* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
+#define NESTING_OTHERS 3u
+#define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
+
+/*
+ * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
+ * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
+ * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
+ * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal
+ * while sessions came and went gets one of each at once.
+ *
+ * The first look finds no stack known yet: a thread of Go's with ticks comes first.
+ */
+static bool nesting_timers_leave_nothing(void) {
+  static int known; /* 1: yes, -1: no. Under the control lock */
+  struct utsname system;
+  unsigned major = 0, minor = 0;
+  if (known == 0 && (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)) known = -1;
+  if (known == 0) known = major > 6 || (major == 6 && minor >= 13) ? 1 : -1;
+  return known > 0;
+}
+
+bool onstack_nesting_fits(int signal, uint32_t sessions) {
+  const unsigned long told = getauxval(AT_MINSIGSTKSZ);
+  const uint64_t frame = (told ? told : NESTING_FRAME) + NESTING_RED_ZONE;
+  const uint64_t room = (sessions + NESTING_OTHERS) * frame + NESTING_GO_HANDLER;
+  if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
+  onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
+  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
+  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal);
+}
+
+void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
 
 /* ---- core/src/control/options.c ---- */
 
@@ -8047,6 +9112,73 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   return 0;
 }
 
+/* ---- core/src/control/other_objects.c ---- */
+
+#include <string.h>
+
+#define OTHER_SEGMENTS 32u /* linkers write about ten */
+
+typedef struct other_search {
+  size_t (*read)(uint64_t address, void *out, size_t size);
+  void (*visit)(void *data, struct dl_phdr_info *object);
+  void *data;
+  uint64_t low; /* where a file's first page was mapped last, and nothing of it has been visited yet; 0: none */
+  char path[512];
+} other_search;
+
+/* The segment at the file's beginning, which the program header is in. */
+static const ElfW(Phdr) *other_first(const ElfW(Phdr) *segments, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0) return &segments[i];
+  return NULL;
+}
+
+/* Is code mapped where the program header wants it? A file that somebody only reads has none there. */
+static bool other_is_here(const ElfW(Phdr) *segments, uint32_t count, uint64_t bias, const onstack_mapping *code) {
+  for (uint32_t i = 0; i < count; i++) {
+    const uint64_t low = bias + segments[i].p_vaddr;
+    if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X && low >= code->low &&
+        low + segments[i].p_filesz <= code->high)
+      return true;
+  }
+  return false;
+}
+
+static void other_inspect(other_search *search, const onstack_mapping *code) {
+  ElfW(Ehdr) header;
+  ElfW(Phdr) segments[OTHER_SEGMENTS];
+  if (search->read(search->low, &header, sizeof(header)) != sizeof(header)) return;
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return;
+  if (header.e_phentsize != sizeof(segments[0]) || header.e_phnum > OTHER_SEGMENTS) return;
+  const size_t size = header.e_phnum * sizeof(segments[0]);
+  if (search->read(search->low + header.e_phoff, segments, size) != size) return;
+  const ElfW(Phdr) *first = other_first(segments, header.e_phnum);
+  if (!first) return;
+  struct dl_phdr_info object = {.dlpi_addr = search->low - (first->p_vaddr & ~(uint64_t)4095),
+                                .dlpi_name = search->path,
+                                .dlpi_phdr = segments,
+                                .dlpi_phnum = header.e_phnum};
+  if (other_is_here(segments, header.e_phnum, object.dlpi_addr, code)) search->visit(search->data, &object);
+}
+
+static void other_look_at(void *data, const onstack_mapping *mapping) {
+  other_search *search = data;
+  if (mapping->anonymous) return;
+  if (mapping->offset == 0 && mapping->readable) {
+    search->low = mapping->low;
+    strncpy(search->path, mapping->path, sizeof(search->path) - 1);
+  }
+  if (!mapping->executable || search->low == 0) return;
+  other_inspect(search, mapping);
+  search->low = 0;
+}
+
+void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                void (*visit)(void *data, struct dl_phdr_info *object), void *data) {
+  other_search search = {.read = read, .visit = visit, .data = data, .path = ""};
+  onstack_memory_map_each(other_look_at, &search);
+}
+
 /* ---- core/src/control/own_threads.c ---- */
 
 /* ---- core/src/base/clock_ns.h ---- */
@@ -8107,6 +9239,135 @@ void onstack_pin_self(void) {
   pinned = true;
   if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
     dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+}
+
+/* ---- core/src/control/process_clock.c ---- */
+/* ---- core/src/control/process_clock.h ---- */
+/* Sessions come to the process clock of their signal and leave it (handler/process_clock.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_PROCESS_CLOCK_H
+#define ONSTACK_CONTROL_PROCESS_CLOCK_H
+
+/* Gives the slot a process clock, which does not tick for it yet: before any thread is armed, so that the threads cannot use
+   up what the kernel allows. A session on real time needs none, but learns as well whether timers can be had. 0 or -errno,
+   and then nothing is left. */
+ONSTACK_INTERNAL int onstack_process_clock_join(onstack_slot *slot);
+
+/* From here on it ticks for the slot, as often as the fastest of its sessions wants. After the threads are armed, so that no
+   handler claims a record meanwhile. 0 or -errno. */
+ONSTACK_INTERNAL int onstack_process_clock_start(onstack_slot *slot);
+
+/* The slot is not running any more. The last one takes the timer away, and has waited for its handlers. */
+ONSTACK_INTERNAL void onstack_process_clock_leave(onstack_slot *slot);
+
+/* A tick of the clock that the slot has left may still be on its way to any thread. */
+ONSTACK_INTERNAL bool onstack_process_clock_owes(const onstack_slot *slot);
+
+/* In the child of a fork, which has no timers. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_process_clocks_after_fork(void);
+
+#endif
+
+#include <time.h>
+
+/* Sessions of a clock other than this one, and the shortest of their periods. */
+static uint32_t process_clock_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
+  uint32_t others = 0;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (slot == self || slot->process_clock != clock) continue;
+    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
+  }
+  return others;
+}
+
+/* That of the signal, or a free one: there are as many as sessions. */
+static onstack_process_clock *process_clock_find(int32_t signal) {
+  onstack_process_clock *found = NULL;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_process_clock *clock = &onstack_process_clocks[i];
+    if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
+    if (clock->signal == signal) return clock;
+    if (clock->signal == 0 && !found) found = clock;
+  }
+  return found;
+}
+
+static int process_clock_make(onstack_process_clock *clock, int32_t signal) {
+  clock->signal = signal;
+  clock->period_ns = 0; /* it does not tick yet */
+  const int result = onstack_clock_create_process(clock);
+  if (result < 0) clock->signal = 0;
+  return result;
+}
+
+int onstack_process_clock_join(onstack_slot *slot) {
+  if (slot->clock == ONSTACK_CLOCK_WALL)
+    return onstack_clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
+  int result = onstack_clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
+  if (result < 0) return result;
+  onstack_process_clock *clock = process_clock_find(slot->signal);
+  if (clock->signal == 0) result = process_clock_make(clock, slot->signal);
+  if (result == 0) slot->process_clock = clock;
+  return result;
+}
+
+/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
+static void process_clock_wait(const onstack_process_clock *clock) {
+  const struct timespec pause = {0, 50000};
+  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
+}
+
+/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
+static int process_clock_set(onstack_process_clock *clock, uint64_t period_ns) {
+  if (clock->period_ns == period_ns) return 0;
+  onstack_dekker_store(&clock->period_ns, period_ns);
+  process_clock_wait(clock); /* one that knows the old period may be setting it */
+  return onstack_clock_set_process(clock, period_ns);
+}
+
+int onstack_process_clock_start(onstack_slot *slot) {
+  onstack_process_clock *clock = slot->process_clock;
+  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
+  if (!clock) return 0;
+  process_clock_others(clock, slot, &others_ns);
+  uint64_t now_ns;
+  /* What the timers that were armed first have told already is accounted for. */
+  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
+  slot->process_start_ns = onstack_clock_read_process(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
+  onstack_publish(&slot->meets, 1u);
+  return process_clock_set(clock, others_ns < period_ns ? others_ns : period_ns);
+}
+
+static void process_clock_end(onstack_process_clock *clock) {
+  onstack_dekker_store(&clock->generation, clock->generation + 1u);
+  process_clock_wait(clock); /* one that has seen the generation before may be setting the timer */
+  const int32_t timer = onstack_clock_settle_process(clock);
+  if (timer >= 0) onstack_clock_end(timer);
+  clock->signal = 0;
+}
+
+void onstack_process_clock_leave(onstack_slot *slot) {
+  onstack_process_clock *clock = slot->process_clock;
+  uint64_t period_ns = 0;
+  if (!clock || clock->signal == 0) return;
+  if (process_clock_others(clock, slot, &period_ns) == 0)
+    process_clock_end(clock);
+  else
+    process_clock_set(clock, period_ns);
+}
+
+bool onstack_process_clock_owes(const onstack_slot *slot) {
+  return slot->process_clock && onstack_clock_missing(slot->process_clock->record) > 0;
+}
+
+void onstack_process_clocks_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_process_clock *clock = &onstack_process_clocks[i];
+    clock->signal = 0;
+    if (!clock->record) continue;
+    clock->record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+    clock->record->busy = 0;
+  }
 }
 
 /* ---- core/src/control/rule_table.c ---- */
@@ -8321,6 +9582,28 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
 
 /* ---- core/src/control/slots.c ---- */
 
+/* ---- core/src/control/task_list.h ---- */
+/* The kernel's list of the process's threads. */
+#ifndef ONSTACK_CONTROL_TASK_LIST_H
+#define ONSTACK_CONTROL_TASK_LIST_H
+
+/*
+ * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
+ * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
+ *
+ * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
+ * allocator without atfork handlers (a sanitizer's) taken for ever.
+ */
+ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
+
+/*
+ * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
+ * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
+ */
+ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
+
+#endif
+
 /* ---- core/src/control/ticker.h ---- */
 /*
  * The clock's stand-in where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at
@@ -8385,6 +9668,9 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
 #endif
 
+/* Behind the ring: zero pages are a pool of which nothing is taken. */
+#define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
+
 typedef struct slot_memory {
   void *memory;
   size_t bytes;
@@ -8419,7 +9705,7 @@ static int slots_prepare(void) {
 }
 
 static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
-  size_t bytes = settings->buffer_bytes;
+  size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
@@ -8427,6 +9713,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
+  bytes = settings->buffer_bytes;
   madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
@@ -8454,6 +9741,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
   slot->own_threads = settings->own_threads;
+  slot->process_clock = NULL;
+  slot->process_start_ns = 0;
+  slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
@@ -8461,6 +9751,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
+  const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
+  const slot_memory *memory = &slot_memories[index];
+  slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes);
 }
@@ -8487,12 +9780,13 @@ static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_counters *counters = &slot->counters;
   int result = onstack_threads_arm_all(slot, settings);
   if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
   const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return result == 0 && silent ? ONSTACK_E_CLOCK : result;
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_clock_create_process(slot);
+  int result = onstack_process_clock_join(slot);
   /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
   if (result == -EAGAIN) return ONSTACK_E_CLOCK;
   /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
@@ -8501,15 +9795,16 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
-    onstack_clock_stop_process(slot);
+    onstack_process_clock_leave(slot);
+    slot->process_clock = NULL;
     return result;
   }
   onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. In a child of
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
      fork there is one, which the process tick finds, or the consumer's first scan. */
   result = settings->resumed ? 0 : slot_arm(slot, settings);
-  if (result == 0) result = onstack_clock_start_process(slot);
+  if (result == 0) result = onstack_process_clock_start(slot);
   if (result < 0) onstack_slot_quiet(slot, settings);
   return result;
 }
@@ -8517,12 +9812,13 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
-  onstack_clock_stop_process(slot);
+  onstack_process_clock_leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
+  slot->process_clock = NULL;
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
@@ -8555,12 +9851,13 @@ void onstack_slots_after_fork(void) {
       record->turn &= ~1u;
       onstack_thread_release(&slot->threads, record);
     }
-    slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
+    slot->process_clock = NULL;
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
+  onstack_process_clocks_after_fork();
   onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;
@@ -8572,21 +9869,6 @@ void onstack_slots_after_fork(void) {
 }
 
 /* ---- core/src/control/task_list.c ---- */
-/* ---- core/src/control/task_list.h ---- */
-/* The kernel's list of the process's threads. */
-#ifndef ONSTACK_CONTROL_TASK_LIST_H
-#define ONSTACK_CONTROL_TASK_LIST_H
-
-/*
- * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
- * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
- *
- * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
- * allocator without atfork handlers (a sanitizer's) taken for ever.
- */
-ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
-
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8628,11 +9910,20 @@ int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) 
   return listed > 0 ? 0 : -ENOENT;
 }
 
+bool onstack_task_list_is_foreign(void) {
+  char path[64]; /* "<process>/task/<thread>" */
+  const long length = onstack_sys_call4(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self", (long)path, sizeof(path) - 1);
+  if (length <= 0) return false; /* a kernel before 3.17, or no /proc */
+  long last = length;
+  path[length] = 0;
+  while (last > 0 && path[last - 1] != '/') last--;
+  return task_id(path + last) != (uint32_t)onstack_sys_gettid();
+}
+
 /* ---- core/src/control/threads.c ---- */
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8776,16 +10067,10 @@ static bool threads_scan_begin(onstack_slot *slot) {
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  struct timespec pause = {0, 50000};
   (void)slot;
   (void)tid;
   /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-  for (uint32_t spins = 0; onstack_dekker_load(&record->busy) != 0; spins++) {
-    if (spins < 64)
-      sched_yield();
-    else
-      nanosleep(&pause, NULL);
-  }
+  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
 }
 
 /* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
@@ -8811,7 +10096,7 @@ uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *set
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
-  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
+  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
 }
 
 static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
@@ -8857,13 +10142,25 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
+/* Whether the thread blocks the signal; negative: nobody can tell. */
+static int threads_blocks(uint32_t tid, int32_t signal) {
+  char text[4096];
+  unsigned long long mask = 0;
+  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
+  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_counters *counters = &onstack_slots[slot->index].counters;
   uint64_t missing = onstack_clock_missing(record);
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
+  if (missing > 0 && threads_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
   /* A process tick may be on its way to any thread. */
-  const bool awaited = missing > 0 || onstack_clock_missing(slot->threads.process) > 0;
+  const bool awaited = missing > 0 || onstack_process_clock_owes(slot);
   onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
 }
 
@@ -8902,22 +10199,13 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
 
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
-static bool threads_blocks(uint32_t tid, int32_t signal) {
-  char text[4096];
-  unsigned long long mask = 0;
-  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *line = strstr(text, "SigBlk:");
-  return !line || sscanf(line, "SigBlk: %llx", &mask) != 1 || (mask & ONSTACK_SIGBIT(signal)) != 0;
-}
-
 /*
  * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
  * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
  */
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
-  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
+  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal) != 0) return;
   onstack_slot *mine = &onstack_slots[slot->index];
   if (threads_scan_begin(mine)) {
     onstack_clock_disarm(record);
@@ -9207,11 +10495,28 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   return NULL;
 }
 
-/* ---- core/src/drain/deliver.c ---- */
-/* ---- core/src/drain/deliver.h ---- */
-/* Ring -> sink. One consumer at a time (the caller's lock). Must not know who calls: drain thread, poll or stop. */
-#ifndef ONSTACK_DRAIN_DELIVER_H
-#define ONSTACK_DRAIN_DELIVER_H
+/* ---- core/src/control/wiped_word.c ---- */
+
+#include <sys/mman.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* linux/mman.h */
+#endif
+#define WIPED_PAGE ((size_t)4096)
+
+uint32_t *onstack_wiped_word(void) {
+  void *page = mmap(NULL, WIPED_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return NULL;
+  if (madvise(page, WIPED_PAGE, MADV_WIPEONFORK) == 0) return page;
+  munmap(page, WIPED_PAGE);
+  return NULL;
+}
+
+/* ---- core/src/drain/again.c ---- */
+/* ---- core/src/drain/again.h ---- */
+/* Walks a stack that was kept (handler/kept.h) when its rules are there. The consumer only. */
+#ifndef ONSTACK_DRAIN_AGAIN_H
+#define ONSTACK_DRAIN_AGAIN_H
 
 /* ---- core/src/drain/tally.h ---- */
 /* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
@@ -9229,12 +10534,91 @@ typedef struct onstack_tally {
   onstack_module last; /* that a frame lay in */
 } onstack_tally;
 
-/* Counts the frames of one entry; `found` is its ONSTACK_BY_* bytes. Consumer only. */
-ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found);
+/* A stack on its way to the sink. */
+typedef struct onstack_walked {
+  uint64_t *frames;
+  uint8_t *found; /* ONSTACK_BY_* */
+  uint32_t count;
+  onstack_truncation truncation;
+} onstack_walked;
+
+/* Counts the frames of one stack. Consumer only. */
+ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack);
 
 ONSTACK_INTERNAL void onstack_tally_release(onstack_tally *tally);
 
 #endif
+
+/* Derives the rules of the module that holds an address; false: nothing to be done there. */
+typedef bool (*onstack_derive)(uint64_t address);
+
+/* Puts what is found into *stack, where that is more; its frames are in *kept then. */
+ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
+                                    onstack_walked *stack);
+
+#endif
+
+/* Modules without rules in one stack that are waited for. */
+#define AGAIN_MODULES 8u
+
+/* One walk's view of a kept stack. */
+typedef struct again_memory {
+  onstack_memory memory;
+  const onstack_kept *kept;
+} again_memory;
+
+static onstack_thread again_nobody; /* asked for bounds; nobody answers */
+
+static bool again_self_test(const void *good, const void *bad) {
+  (void)good;
+  (void)bad;
+  return true;
+}
+
+static bool again_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  return onstack_kept_read(((const again_memory *)(const void *)memory)->kept, address, words);
+}
+
+static const onstack_reader again_reader = {"kept", again_self_test, again_read_pair};
+
+static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *kept) {
+  again_memory view = {.memory = {.reader = &again_reader, .thread = &again_nobody, .copy_works = slot->copy_works},
+                       .kept = kept};
+  view.memory.ranges[0] = (onstack_stack_range){kept->native.low, kept->native.high};
+  view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
+  onstack_memory_enter_stack(&view.memory, kept->registers.sp);
+  const onstack_walk walk = {.registers = &kept->registers,
+                             .memory = &view.memory,
+                             .frames = kept->frames,
+                             .capacity = slot->ring.depth,
+                             .found = kept->found};
+  /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
+  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  const onstack_walk_result result = slot->unwinder->run(&walk);
+  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  return result;
+}
+
+void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive, onstack_walked *stack) {
+  for (uint32_t i = 0; i < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING; i++) {
+    const uint64_t last = stack->frames[stack->count - 1];
+    if (!derive(stack->count > 1 ? last - 1 : last)) return; /* it has gone since: what was kept can be told by nobody */
+    const onstack_walk_result result = again_walk(slot, kept);
+    const bool further = result.frame_count > stack->count || result.truncation == ONSTACK_TRUNCATED_NOT;
+    if (!further || result.frame_count < stack->count) return;
+    /* What was kept ends somewhere; that the stack went on is no fault of it. */
+    const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
+    *stack = (onstack_walked){kept->frames, kept->found, result.frame_count,
+                              ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
+    if (ended) return;
+  }
+}
+
+/* ---- core/src/drain/deliver.c ---- */
+/* ---- core/src/drain/deliver.h ---- */
+/* Ring -> sink. One consumer at a time (the caller's lock). Must not know who calls: drain thread, poll or stop. */
+#ifndef ONSTACK_DRAIN_DELIVER_H
+#define ONSTACK_DRAIN_DELIVER_H
 
 typedef struct onstack_deliver_counters {
   uint64_t recorded; /* ticks */
@@ -9244,16 +10628,25 @@ typedef struct onstack_deliver_counters {
   uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
 } onstack_deliver_counters;
 
-/* Hands at most `max` waiting samples (0: all) to the sink (NULL: throws them away). While the sink runs,
-   slot->sink_tid is the calling thread. Returns the number handed over. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
+typedef struct onstack_delivery {
+  onstack_sink sink; /* NULL: throws samples away */
+  void *data;
+  uint32_t max;          /* samples; 0: all that wait */
+  uint64_t end;          /* none from this position of the ring on: the caller has looked at the loaded objects after
+                            those before it were taken */
+  onstack_derive derive; /* for stacks that were kept */
+} onstack_delivery;
+
+/* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to,
                                           onstack_deliver_counters *counters, onstack_tally *tally);
 
 #endif
 
 #include <string.h>
 
-static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, onstack_sink sink, void *data) {
+static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, const onstack_walked *stack,
+                        const onstack_delivery *to) {
   ONSTACK_STOP_EXCEPTIONS;
   char name[sizeof(entry->thread_name) + 1];
   memcpy(name, entry->thread_name, sizeof(entry->thread_name));
@@ -9264,52 +10657,91 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, ons
       .time_ns = entry->time_ns,
       .period_ns = slot->period_ns,
       .tid = entry->tid,
-      .truncation = entry->truncation,
+      .truncation = stack->truncation,
       .thread_name = name,
-      .frames = entry->frames,
-      .frame_count = entry->frame_count,
+      .frames = stack->frames,
+      .frame_count = stack->count,
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
       .clock = slot->clock,
   };
-  return sink(data, &sample) == 0;
+  return to->sink(to->data, &sample) == 0;
 }
 
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
-static void deliver_prove(onstack_slot *slot, onstack_ring_entry *entry) {
+static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
   if (!slot->copy_works) return;
-  uint32_t believed = onstack_proof_check(entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count);
-  if (believed == entry->frame_count) return;
-  entry->frame_count = believed;
-  entry->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
+  uint32_t believed = onstack_proof_check(stack->frames, stack->found, stack->count);
+  if (believed == stack->count) return;
+  stack->count = believed;
+  stack->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
 }
 
-static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry) {
+/* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
+static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
+  onstack_module module = {.low = 0};
+  const bool grown = (int32_t)(onstack_load_relaxed(&onstack_modules.added) - turn) > 0;
+  for (uint32_t i = 0; i < stack->count; i++) {
+    switch (onstack_modules_find(i == 0 ? stack->frames[0] : stack->frames[i] - 1, &module)) {
+    case ONSTACK_MODULE_HERE:
+      if ((int32_t)(module.since - turn) <= 0) break;
+      return i + 1;
+    case ONSTACK_MODULE_NONE: /* generated code, or what was unloaded: by something else, if anything has been loaded */
+      if (!grown) break;
+      return i + 1;
+    default: return i + 1; /* another session's consumer is writing it */
+    }
+  }
+  return UINT32_MAX;
+}
+
+/* A stack that was walked by an older map than today's. */
+static void deliver_compare(const onstack_slot *slot, uint32_t turn, onstack_walked *stack) {
+  if (!slot->unwinder->needs_rules || turn == onstack_observe(&onstack_modules.turn)) return;
+  const uint32_t believed = deliver_unmoved(stack, turn);
+  if (believed > stack->count) return;
+  stack->count = believed;
+  stack->truncation = ONSTACK_TRUNCATED_PENDING;
+}
+
+static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry,
+                          const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->samples, (uint64_t)1);
-  onstack_add_relaxed(&counters->truncated_by[entry->truncation], (uint64_t)1);
+  onstack_add_relaxed(&counters->truncated_by[stack->truncation], (uint64_t)1);
 }
 
-uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
-                         onstack_deliver_counters *counters, onstack_tally *tally) {
+/* Hands over one sample; false: the sink forked, and this is the child. */
+static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const onstack_delivery *to,
+                          onstack_deliver_counters *counters, onstack_tally *tally) {
+  const uint32_t generation = onstack_load_relaxed(&slot->generation);
+  onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
+  onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
+  if (kept) onstack_again(slot, kept, to->derive, &stack);
+  deliver_compare(slot, entry->turn, &stack);
+  deliver_prove(slot, &stack);
+  /* Before the sink: it may fork, and look at the statistics. */
+  deliver_count(counters, entry, &stack);
+  onstack_tally_add(tally, &stack);
+  const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
+  /* The slot is not ours any more then, its ring is empty or another's. */
+  if (onstack_load_relaxed(&slot->generation) != generation) return false;
+  if (kept) onstack_kept_release(kept);
+  onstack_add_relaxed(&counters->delivered, (uint64_t)1);
+  if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
+  return true;
+}
+
+uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+                         onstack_tally *tally) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
-  /* Without a bound: at most one ring's worth, so that a sink slower than the ticks does not keep us here. */
-  uint32_t bound = max ? max : slot->ring.mask + 1;
-  uint32_t generation = onstack_load_relaxed(&slot->generation);
-  while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
+  while ((to->max == 0 || handed < to->max) && (entry = onstack_ring_front(&slot->ring)) &&
+         onstack_ring_position(&slot->ring, entry) < to->end) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
-      deliver_prove(slot, entry);
-      /* Before the sink: it may fork, and look at the statistics. */
-      deliver_count(counters, entry);
-      onstack_tally_add(tally, entry, onstack_ring_found(&slot->ring, entry));
-      bool taken = !sink || deliver_one(slot, entry, sink, sink_data);
-      /* The sink has forked and this is the child: the slot is not ours any more, its ring is empty or another's. */
-      if (onstack_load_relaxed(&slot->generation) != generation) return handed;
-      onstack_add_relaxed(&counters->delivered, (uint64_t)1);
-      if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
+      if (!deliver_entry(slot, entry, to, counters, tally)) return handed;
       handed++;
     }
     onstack_ring_release(&slot->ring, entry);
@@ -9336,19 +10768,20 @@ static bool tally_grow(onstack_tally *tally, uint32_t number) {
 }
 
 static onstack_tally_row *tally_row(onstack_tally *tally, uint64_t address) {
-  uint32_t number = onstack_modules_find(address, &tally->last) ? tally->last.number : 0;
+  uint32_t number = onstack_modules_find(address, &tally->last) == ONSTACK_MODULE_HERE ? tally->last.number : 0;
   if (number >= tally->count && !tally_grow(tally, number)) return tally->rows;
   return &tally->rows[number];
 }
 
-void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found) {
+void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack) {
+  const uint8_t *found = stack->found;
   tally->last.low = tally->last.high = 0; /* it may have been unloaded since */
-  for (uint32_t i = 0; i < entry->frame_count; i++) {
-    onstack_tally_row *row = tally_row(tally, i == 0 ? entry->frames[0] : entry->frames[i] - 1);
+  for (uint32_t i = 0; i < stack->count; i++) {
+    onstack_tally_row *row = tally_row(tally, i == 0 ? stack->frames[0] : stack->frames[i] - 1);
     if (!row) return;
-    bool last = i + 1 == entry->frame_count;
-    if (last && entry->truncation != ONSTACK_TRUNCATED_NOT)
-      row->lost_by[entry->truncation]++;
+    bool last = i + 1 == stack->count;
+    if (last && stack->truncation != ONSTACK_TRUNCATED_NOT)
+      row->lost_by[stack->truncation]++;
     else if (last)
       row->by[ONSTACK_BY_NOTHING]++;
     else if (found[i] != ONSTACK_BY_NOTHING && found[i] < ONSTACK_COUNT_OF(row->by))
@@ -9410,6 +10843,7 @@ static void *drain_thread_main(void *argument) {
   while (!onstack_observe(&drain->quit)) {
     onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
     struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
+    onstack_own_account();
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
@@ -9422,7 +10856,9 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   onstack_kernel_sigset old;
   drain->quit = drain->ready = 0;
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  onstack_own_expect(1);
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
+  if (result != 0) onstack_own_expect(-1);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;
   while (onstack_observe(&drain->ready) == 0) onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);
@@ -9673,6 +11109,17 @@ typedef struct onstack_elf_file {
  */
 ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
 ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
+/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
+typedef struct onstack_elf_stamp {
+  uint64_t inode;
+  uint64_t bytes;
+  int64_t modified_ns;
+} onstack_elf_stamp;
+
+ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
+/* Whether an open file is still that one. */
+ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
+
 ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
 
 /* Copies `length` bytes at `offset`; false when they are not all inside the image, or cannot be read. */
@@ -9692,6 +11139,7 @@ ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, ui
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
 #define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
@@ -9750,6 +11198,29 @@ void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_i
       return;
     }
   }
+}
+
+static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
+#ifdef __APPLE__
+  const struct timespec *modified = &status->st_mtimespec;
+#else
+  const struct timespec *modified = &status->st_mtim;
+#endif
+  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
+                             .bytes = (uint64_t)status->st_size,
+                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
+}
+
+onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
+}
+
+bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
+  struct stat status;
+  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
+  onstack_elf_stamp now = elf_stamp_make(&status);
+  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }
 
 /* ---- core/src/profile/elf_file.c ---- */
@@ -9934,9 +11405,13 @@ ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, 
  * Which code lies where: the executable mappings of the process, over the life of a profile.
  *
  * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus, in the gaps, what an earlier set knew and is gone (libraries
- * unloaded since): their samples keep their names. Where a new library took the place of an old one, the new one has
- * the addresses.
+ * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
+ * their samples keep their names.
+ *
+ * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
+ * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
+ * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
+ * alias is kept for a file that comes back, as plugins do that take turns.)
  */
 #ifndef ONSTACK_PROFILE_MAPS_H
 #define ONSTACK_PROFILE_MAPS_H
@@ -9970,9 +11445,17 @@ ONSTACK_INTERNAL bool onstack_maps_text_next(char **text, onstack_maps_line *lin
 
 #endif
 
+/* Between what processes have and what kernels have: no machine has code there. */
+#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
+/* The address of what cannot be told: samples from the moment between two files. */
+#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+
 typedef struct onstack_profile_mapping {
   uint64_t start;
   uint64_t limit;
+  uint64_t real;   /* where start lies in the process */
   uint64_t offset; /* file offset of start */
   uint64_t device;
   uint64_t inode;
@@ -9982,10 +11465,12 @@ typedef struct onstack_profile_mapping {
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp; /* of a file without a build id */
   uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
   bool main;                 /* holds the program's entry point */
   bool deleted;
   bool retired;
+  bool latest; /* of aliases: nothing has come into its place yet */
 } onstack_profile_mapping;
 
 typedef struct onstack_profile_maps {
@@ -9993,16 +11478,20 @@ typedef struct onstack_profile_maps {
   onstack_profile_mapping *items; /* sorted by address, disjoint */
   size_t count;
   size_t capacity;
+  size_t alias_first; /* of `items` */
+  size_t alias_count;
+  bool full; /* some of what came into another file's place has no address */
   onstack_profile_arena arena;
 } onstack_profile_maps;
 
 /*
  * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. Where there is no /proc the set is empty.
+ * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
+ * is looked at anew. Where there is no /proc the loader is asked.
  * Returns a set with one reference; NULL when memory is out.
  */
 ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous,
-                                                                 bool keep_retired);
+                                                                 bool keep_retired, bool changed);
 
 /* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
    while (onstack_profile_take under a writer), so counts are atomic. */
@@ -10013,6 +11502,24 @@ ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
 ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
                                                                           uint64_t address);
 
+/* The set's address of a place in the process, by what lies there or lay there last. */
+ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
+
+/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
+   set's. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
+
+/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* Adds a copy; its path is in the set's arena. NULL: no memory. */
+ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                                      const onstack_profile_mapping *mapping,
+                                                                      const char *path, size_t path_length);
+
 /* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
 ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
 
@@ -10021,6 +11528,9 @@ ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_pro
 
 /* The address as the file counts it: virtual for ELF, the offset for other files. */
 ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
+
+/* Where an address of the mapping lies in the process. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
 
 #endif
 
@@ -10067,7 +11577,10 @@ static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping
   if (mapping->main && elf_module_open_path(file, "/proc/thread-self/exe", id) == 0) return 0;
   if (onstack_profile_mapping_is_file(mapping)) {
     if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
-    return elf_module_open_path(file, mapping->path, id);
+    int error = elf_module_open_path(file, mapping->path, id);
+    if (error != 0 || id->length != 0 || onstack_elf_has_stamp(file, &mapping->stamp)) return error;
+    onstack_elf_close(file); /* another file, or written over since it was seen mapped */
+    return -ENOEXEC;
   }
   if (mapping->image == 0) return -ENOENT;
   return onstack_elf_open_memory(file, mapping->image, mapping->image_bytes);
@@ -10419,7 +11932,7 @@ ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
 
 /*
- * Counts a sample. `key` has everything but the frames and counts. *added: the stack was not known before (then it is
+ * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
  * the last of `items`). Errors: -ENOMEM (nothing is counted).
  */
 ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
@@ -10521,6 +12034,8 @@ struct onstack_symbol_table {
   size_t line_count;
   size_t line_capacity;
   onstack_profile_strings strings;
+  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
+  size_t asked_count;
   int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
 };
 
@@ -10551,6 +12066,7 @@ typedef struct onstack_profile_report {
   bool symbolized;
   int64_t start_unix_ns;
   int64_t duration_ns;
+  const char *remarks; /* the caller's */
 } onstack_profile_report;
 
 /*
@@ -10855,7 +12371,7 @@ uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t len
 uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
 
 /* ---- core/src/profile/mapping.c ---- */
-/* What can be asked of one mapping. */
+/* What can be asked of one mapping, and of an address. */
 
 #include <string.h>
 
@@ -10872,6 +12388,32 @@ uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, u
   return address - mapping->start + mapping->offset + mapping->vaddr_difference;
 }
 
+uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address) {
+  return address - mapping->start + mapping->real;
+}
+
+uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real) {
+  for (size_t i = 0; i < maps->alias_count; i++) {
+    const onstack_profile_mapping *alias = &maps->items[maps->alias_first + i];
+    if (alias->latest && real >= alias->real && real - alias->real < alias->limit - alias->start) {
+      return alias->start + (real - alias->real);
+    }
+  }
+  const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
+  return plain != NULL && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
+}
+
+bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real) {
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  *real = address;
+  if (address == ONSTACK_MAPS_UNKNOWN) return false;
+  if (mapping == NULL || mapping->start == mapping->real) {
+    return mapping == NULL || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
+  }
+  *real = onstack_profile_mapping_real(mapping, address);
+  return !mapping->retired;
+}
+
 /* ---- core/src/profile/maps.c ---- */
 
 #include <stdlib.h>
@@ -10879,9 +12421,6 @@ uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, u
 #ifdef __linux__
 #include <sys/auxv.h>
 #endif
-
-/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
-#define ONSTACK_MAPS_RETIRED_LIMIT 4096u
 
 static uint64_t maps_program_entry(void) {
 #ifdef __linux__
@@ -10891,9 +12430,9 @@ static uint64_t maps_program_entry(void) {
 #endif
 }
 
-/* Returns the copy, whose path is in the set's arena, or NULL. */
-static onstack_profile_mapping *maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
-                                            const char *path, size_t path_length) {
+onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                     const onstack_profile_mapping *mapping, const char *path,
+                                                     size_t path_length) {
   void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
   if (items == NULL) return NULL;
   maps->items = items;
@@ -10915,6 +12454,7 @@ static void maps_identify(onstack_profile_mapping *mapping, const onstack_profil
   const onstack_profile_mapping *known = previous == NULL ? NULL : onstack_profile_maps_find(previous, mapping->start);
   if (known != NULL && !known->retired && maps_same(known, mapping)) {
     mapping->build_id = known->build_id;
+    mapping->stamp = known->stamp;
     mapping->vaddr_difference = known->vaddr_difference;
     return;
   }
@@ -10925,6 +12465,8 @@ static void maps_identify(onstack_profile_mapping *mapping, const onstack_profil
   }
   if (!open) return;
   onstack_elf_read_build_id(&image, &mapping->build_id);
+  bool stamped = mapping->build_id.length == 0 && onstack_profile_mapping_is_file(mapping) && !mapping->deleted;
+  if (stamped) mapping->stamp = onstack_elf_stamp_of(mapping->path);
   onstack_elf_code_to_vaddr(&image, mapping->offset, mapping->limit - mapping->start, &mapping->vaddr_difference);
   onstack_elf_close(&image);
 }
@@ -10958,6 +12500,7 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
     maps_track_image(&image, &line);
     if (!line.executable) continue;
     onstack_profile_mapping mapping = {.start = line.start,
+                                       .real = line.start,
                                        .limit = line.limit,
                                        .offset = line.offset,
                                        .device = line.device,
@@ -10966,66 +12509,29 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
                                        .image_bytes = image.bytes,
                                        .main = entry >= line.start && entry < line.limit,
                                        .deleted = line.deleted};
-    onstack_profile_mapping *added = maps_append(maps, &mapping, line.path, line.path_length);
+    onstack_profile_mapping *added = onstack_profile_maps_append(maps, &mapping, line.path, line.path_length);
     if (added == NULL) return false;
     maps_identify(added, previous);
   }
   return true;
 }
 
-/* Adds the part [start, limit) of a mapping that is gone. */
-static bool maps_retire(onstack_profile_maps *maps, const onstack_profile_mapping *gone, uint64_t start,
-                        uint64_t limit) {
-  onstack_profile_mapping part = *gone;
-  part.start = start;
-  part.limit = limit;
-  part.offset = gone->offset + (start - gone->start);
-  part.retired = true;
-  part.image = 0;
-  return maps_append(maps, &part, gone->path, strlen(gone->path)) != NULL;
-}
-
-/*
- * Adds what of `gone` no mapping of now covers. The first `now` items of the set are those of now; those before
- * *cursor lie below everything that is still to come, since both lists are sorted.
- */
-static bool maps_retire_gaps(onstack_profile_maps *maps, size_t now, size_t *cursor,
-                             const onstack_profile_mapping *gone) {
-  uint64_t start = gone->start;
-  while (*cursor < now && maps->items[*cursor].limit <= start) ++*cursor;
-  for (size_t i = *cursor; i < now && start < gone->limit; i++) {
-    uint64_t cover_start = maps->items[i].start, cover_limit = maps->items[i].limit;
-    if (cover_start >= gone->limit) break;
-    if (cover_start > start && !maps_retire(maps, gone, start, cover_start)) return false;
-    start = cover_limit;
-  }
-  return start >= gone->limit || maps_retire(maps, gone, start, gone->limit);
-}
-
-static int maps_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
-}
-
-static bool maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  size_t now = maps->count, cursor = 0;
-  for (size_t i = 0; i < previous->count && maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT; i++) {
-    /* Generated code that is gone has no name to keep. */
-    if (!onstack_profile_mapping_is_file(&previous->items[i])) continue;
-    if (!maps_retire_gaps(maps, now, &cursor, &previous->items[i])) return false;
-  }
-  if (maps->count > now) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
+static bool maps_read_loader(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
+  if (!onstack_profile_maps_ask_loader(maps)) return false;
+  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous);
   return true;
 }
 
-onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired) {
+onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
   if (maps == NULL) return NULL;
   maps->references = 1;
   char *text = NULL;
-  bool good = onstack_maps_text_read(&text) != 0 || maps_read_now(maps, previous, text);
+  const onstack_profile_maps *known = changed ? NULL : previous;
+  int error = onstack_maps_text_read(&text);
+  bool good = error == 0 ? maps_read_now(maps, known, text) : maps_read_loader(maps, known);
   free(text);
-  if (good && previous != NULL && keep_retired) good = maps_unite(maps, previous);
+  if (good && previous != NULL && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
   return NULL;
@@ -11052,6 +12558,97 @@ const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_m
   if (low == maps->count || maps->items[low].start > address) return NULL;
   return &maps->items[low];
 }
+
+/* ---- core/src/profile/maps_loader.c ---- */
+/* What the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries. */
+
+#ifdef __linux__
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+typedef struct loader_scan {
+  onstack_profile_maps *maps;
+  uint64_t page, entry;
+  bool failed;
+} loader_scan;
+
+static const char *loader_path(const struct dl_phdr_info *info) {
+  if (info->dlpi_name != NULL && strncmp(info->dlpi_name, "linux-vdso", 10) == 0) return "[vdso]";
+  if (info->dlpi_name != NULL && info->dlpi_name[0] != '\0') return info->dlpi_name;
+  /* The program has no name there; this is the one that it was started by. */
+  const char *started = (const char *)getauxval(AT_EXECFN);
+  return started != NULL ? started : "";
+}
+
+/* The start of the file in memory, which lies in the first segment. */
+static void loader_find_image(const struct dl_phdr_info *info, onstack_profile_mapping *mapping) {
+  for (size_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || segment->p_offset != 0) continue;
+    mapping->image = info->dlpi_addr + segment->p_vaddr;
+    mapping->image_bytes = segment->p_filesz;
+    return;
+  }
+}
+
+static int loader_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  loader_scan *scan = data;
+  const char *path = loader_path(info);
+  (void)size;
+  for (size_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || (segment->p_flags & PF_X) == 0) continue;
+    uint64_t first = info->dlpi_addr + segment->p_vaddr, inside = first & (scan->page - 1);
+    if (segment->p_offset < inside || segment->p_memsz == 0) continue;
+    onstack_profile_mapping mapping = {.start = first - inside,
+                                       .real = first - inside,
+                                       .limit = (first + segment->p_memsz + scan->page - 1) & ~(scan->page - 1),
+                                       .offset = segment->p_offset - inside};
+    mapping.main = scan->entry >= mapping.start && scan->entry < mapping.limit;
+    loader_find_image(info, &mapping);
+    scan->failed = onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path)) == NULL;
+    if (scan->failed) return 1;
+  }
+  return 0;
+}
+
+static int loader_compare(const void *a, const void *b) {
+  const onstack_profile_mapping *left = a, *right = b;
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+/* Names are as the program gave them: relative ones to its directory of then, which most often is that of now. */
+static bool loader_complete_path(onstack_profile_maps *maps, onstack_profile_mapping *mapping) {
+  if (mapping->path[0] == '/' || strchr(mapping->path, '/') == NULL) return true;
+  char *path = realpath(mapping->path, NULL);
+  if (path == NULL) return true;
+  mapping->path = onstack_profile_arena_text(&maps->arena, path, strlen(path));
+  free(path);
+  return mapping->path != NULL;
+}
+
+bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
+  loader_scan scan = {.maps = maps, .page = (uint64_t)sysconf(_SC_PAGESIZE), .entry = getauxval(AT_ENTRY)};
+  onstack_loader_each(loader_visit, &scan);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), loader_compare);
+  size_t kept = 0;
+  for (size_t i = 0; !scan.failed && i < maps->count; i++) {
+    if (kept > 0 && maps->items[i].start < maps->items[kept - 1].limit) continue; /* no true list has this */
+    maps->items[kept] = maps->items[i];
+    scan.failed = !loader_complete_path(maps, &maps->items[kept++]);
+  }
+  maps->count = kept;
+  return !scan.failed;
+}
+#else
+bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
+  (void)maps;
+  return true;
+}
+#endif
 
 /* ---- core/src/profile/maps_text.c ---- */
 
@@ -11168,6 +12765,187 @@ bool onstack_maps_text_next(char **text, onstack_maps_line *line) {
   return false;
 }
 
+/* ---- core/src/profile/maps_unite.c ---- */
+/* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
+#define ONSTACK_MAPS_RETIRED_LIMIT 4096u
+#define ONSTACK_MAPS_ALIAS_STEP ((uint64_t)4096) /* aliases of neighbours do not touch */
+
+typedef struct unite {
+  onstack_profile_maps *maps; /* the set in the making */
+  const onstack_profile_maps *previous;
+  const onstack_profile_mapping *fresh; /* the mappings of now */
+  size_t fresh_count;
+  bool *back; /* of the previous set's aliases: it lies there again */
+  uint64_t next_alias;
+} unite;
+
+typedef bool (*unite_part)(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit);
+
+static bool unite_is_alias(const onstack_profile_maps *maps, size_t item) {
+  return item >= maps->alias_first && item - maps->alias_first < maps->alias_count;
+}
+
+/* A file whose name is gone has no stamp any more. */
+static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp *b) {
+  return a->inode == 0 || b->inode == 0 ||
+         (a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns);
+}
+
+/* Whether both show the same file at the same place, wherever they begin and end. */
+static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
+  return a->real - a->offset == b->real - b->offset && a->device == b->device && a->inode == b->inode &&
+         a->build_id.length == b->build_id.length &&
+         memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 && unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
+}
+
+static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_mapping *from, uint64_t start,
+                                             uint64_t limit) {
+  onstack_profile_mapping part = *from;
+  part.start = start;
+  part.limit = limit;
+  part.real = onstack_profile_mapping_real(from, start);
+  part.offset = from->offset + (start - from->start);
+  return onstack_profile_maps_append(set->maps, &part, from->path, strlen(from->path));
+}
+
+static bool unite_keep(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
+  return unite_append(set, mapping, start, limit) != NULL;
+}
+
+static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
+  onstack_profile_mapping *part = unite_append(set, gone, start, limit);
+  if (part == NULL) return false;
+  part->retired = true;
+  part->image = 0;
+  return true;
+}
+
+/* The address that the part had when it lay there before, or a new one. */
+static uint64_t unite_alias_address(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
+  const onstack_profile_maps *previous = set->previous;
+  for (size_t i = 0; i < previous->alias_count; i++) {
+    const onstack_profile_mapping *known = &previous->items[previous->alias_first + i];
+    if (known->real != start || known->limit - known->start != limit - start || !unite_same_file(known, mapping)) continue;
+    set->back[i] = true;
+    return known->start;
+  }
+  uint64_t address = set->next_alias;
+  set->next_alias += limit - start + ONSTACK_MAPS_ALIAS_STEP;
+  return address;
+}
+
+static bool unite_alias(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
+  if (set->maps->count >= set->fresh_count + 2 * ONSTACK_MAPS_RETIRED_LIMIT) {
+    set->maps->full = true;
+    return true;
+  }
+  onstack_profile_mapping *part = unite_append(set, mapping, start, limit);
+  if (part == NULL) return false;
+  part->start = unite_alias_address(set, mapping, start, limit);
+  part->limit = part->start + (limit - start);
+  part->latest = true;
+  set->maps->alias_count++;
+  return true;
+}
+
+/* Cuts a mapping of now into what lies where another file was known, and the rest. */
+static bool unite_cut(unite *set, const onstack_profile_mapping *mapping, unite_part other, unite_part rest) {
+  const onstack_profile_maps *previous = set->previous;
+  uint64_t at = mapping->start;
+  for (size_t i = 0; i < previous->count && at < mapping->limit; i++) {
+    const onstack_profile_mapping *known = &previous->items[i];
+    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) || unite_same_file(known, mapping)) continue;
+    if (known->start >= mapping->limit) break;
+    uint64_t start = known->start > at ? known->start : at;
+    uint64_t limit = known->limit < mapping->limit ? known->limit : mapping->limit;
+    if (rest != NULL && start > at && !rest(set, mapping, at, start)) return false;
+    if (other != NULL && !other(set, mapping, start, limit)) return false;
+    at = limit;
+  }
+  return rest == NULL || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
+}
+
+/*
+ * Adds what of `gone` no mapping of now covers. The first `now` items of the set are those of now; those before
+ * *cursor lie below everything that is still to come, since both lists are sorted.
+ */
+static bool unite_gaps(unite *set, size_t now, size_t *cursor, const onstack_profile_mapping *gone) {
+  uint64_t start = gone->start;
+  while (*cursor < now && set->maps->items[*cursor].limit <= start) ++*cursor;
+  for (size_t i = *cursor; i < now && start < gone->limit; i++) {
+    uint64_t cover_start = set->maps->items[i].start, cover_limit = set->maps->items[i].limit;
+    if (cover_start >= gone->limit) break;
+    if (cover_start > start && !unite_retire(set, gone, start, cover_start)) return false;
+    start = cover_limit;
+  }
+  return start >= gone->limit || unite_retire(set, gone, start, gone->limit);
+}
+
+static bool unite_plain(unite *set) {
+  for (size_t i = 0; i < set->fresh_count; i++) {
+    if (!unite_cut(set, &set->fresh[i], NULL, unite_keep)) return false;
+  }
+  size_t now = set->maps->count, cursor = 0;
+  for (size_t i = 0; i < set->previous->count; i++) {
+    if (set->maps->count - now >= ONSTACK_MAPS_RETIRED_LIMIT) break;
+    if (unite_is_alias(set->previous, i)) continue;
+    /* Generated code that is gone has no name to keep. */
+    const onstack_profile_mapping *known = &set->previous->items[i];
+    if (onstack_profile_mapping_is_file(known) && !unite_gaps(set, now, &cursor, known)) return false;
+  }
+  return true;
+}
+
+static bool unite_is_covered(const unite *set, const onstack_profile_mapping *alias) {
+  for (size_t i = 0; i < set->fresh_count; i++) {
+    const onstack_profile_mapping *fresh = &set->fresh[i];
+    if (fresh->start < alias->real + (alias->limit - alias->start) && alias->real < fresh->limit) return true;
+  }
+  return false;
+}
+
+static bool unite_aliases(unite *set) {
+  for (size_t i = 0; i < set->fresh_count; i++) {
+    if (!unite_cut(set, &set->fresh[i], unite_alias, NULL)) return false;
+  }
+  for (size_t i = 0; i < set->previous->alias_count; i++) {
+    const onstack_profile_mapping *known = &set->previous->items[set->previous->alias_first + i];
+    if (set->back[i]) continue;
+    if (!unite_retire(set, known, known->start, known->limit)) return false;
+    set->maps->items[set->maps->count - 1].latest = known->latest && !unite_is_covered(set, known);
+    set->maps->alias_count++;
+  }
+  return true;
+}
+
+static int unite_compare(const void *a, const void *b) {
+  const onstack_profile_mapping *left = a, *right = b;
+  return left->start < right->start ? -1 : left->start > right->start;
+}
+
+bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
+  unite set = {.maps = maps, .previous = previous, .fresh = maps->items, .fresh_count = maps->count};
+  onstack_profile_mapping *fresh = maps->items;
+  set.back = calloc(previous->alias_count + 1, sizeof(*set.back));
+  const onstack_profile_mapping *last =
+      previous->alias_count == 0 ? NULL : &previous->items[previous->alias_first + previous->alias_count - 1];
+  set.next_alias = last == NULL ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
+  maps->items = NULL;
+  maps->count = maps->capacity = 0;
+  maps->full = previous->full;
+  bool good = set.back != NULL && unite_plain(&set) && unite_aliases(&set);
+  if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
+  while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
+  free(set.back);
+  free(fresh);
+  return good;
+}
+
 /* ---- core/src/profile/output.c ---- */
 
 #include <errno.h>
@@ -11217,7 +12995,9 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
  * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
  * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
  *
- * Location numbers: address number + 1; above them the frames without an address (see onstack_pprof_special).
+ * Numbers of each kind are 1, 2, ... without a gap and in the order of the file: some servers refuse a profile otherwise.
+ * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met
+ * them (onstack_pprof_special).
  */
 #ifndef ONSTACK_PROFILE_PPROF_WRITER_H
 #define ONSTACK_PROFILE_PPROF_WRITER_H
@@ -11269,6 +13049,9 @@ typedef struct onstack_pprof_mapping {
   bool has_inlines;
 } onstack_pprof_mapping;
 
+/* A pair takes two NULs at least; two labels are our own. */
+#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
+
 typedef struct onstack_pprof_writer {
   onstack_profile_report *report; /* its strings become the string table */
   onstack_profile_output *output;
@@ -11279,10 +13062,13 @@ typedef struct onstack_pprof_writer {
   size_t function_count;
   size_t function_capacity;
   onstack_profile_hash_index function_index;
-  bool specials[ONSTACK_PPROF_SPECIALS]; /* used by a sample */
+  uint32_t specials[ONSTACK_PPROF_SPECIALS]; /* the special of each place behind the addresses */
+  uint32_t special_count;
+  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
+  uint32_t key_count;
 } onstack_pprof_writer;
 
-/* The number of the location that stands for a frame without an address, and marks it as used. */
+/* The number of the location that stands for a frame without an address, new or known. */
 ONSTACK_INTERNAL uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special);
 
 /* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
@@ -11305,7 +13091,8 @@ enum {
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
-  pprof_profile_period = 12
+  pprof_profile_period = 12,
+  pprof_profile_comment = 13
 };
 
 /* Sessions that share a profile may have periods of their own. */
@@ -11362,11 +13149,22 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   return error;
 }
 
+/* Whether the sample has this key already. Keys that were no text may have become the same: numbers are compared. */
+static bool pprof_has_key(onstack_pprof_writer *writer, uint32_t key) {
+  for (uint32_t i = 0; i < writer->key_count; i++) {
+    if (writer->keys[i] == key) return true;
+  }
+  writer->keys[writer->key_count++] = key;
+  return false;
+}
+
+/* Servers refuse the whole profile for a label without a key, and for two with one key: Go's labels may be either. */
 static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const char *text, int64_t number) {
   onstack_profile_strings *strings = &writer->report->symbols.strings;
   uint32_t key_number, text_number;
   int error = onstack_profile_strings_add_text(strings, key, &key_number);
-  if (error == 0) error = onstack_profile_strings_add_text(strings, text, &text_number);
+  if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
+  error = onstack_profile_strings_add_text(strings, text, &text_number);
   if (error != 0) return error;
   onstack_pprof_add_number(&writer->part, 1, key_number);
   onstack_pprof_add_number(&writer->part, 2, text_number);
@@ -11407,6 +13205,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   onstack_pprof_add_varint(&writer->part, stack->time_ns);
   onstack_pprof_add_part(&writer->message, 2, &writer->part);
   int error = 0;
+  writer->key_count = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
@@ -11418,6 +13217,25 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
   if (error == 0 && view->overflow.samples > 0) error = pprof_write_sample(writer, &view->overflow);
+  return error;
+}
+
+/* A line each; empty ones say nothing. */
+static int pprof_write_remarks(onstack_pprof_writer *writer) {
+  const char *line = writer->report->remarks;
+  int error = 0;
+  while (error == 0 && line != NULL && *line != '\0') {
+    size_t length = strcspn(line, "\n");
+    uint32_t number;
+    error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
+    if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_comment, number);
+    line += length + (line[length] == '\n');
+  }
+  if (error == 0 && writer->part.failed) error = -ENOMEM;
+  if (error == 0 && writer->part.used > 0) {
+    error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
+  }
+  writer->part.used = 0;
   return error;
 }
 
@@ -11438,6 +13256,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
+  if (error == 0) error = pprof_write_remarks(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_pprof_message_release(&writer.message);
   onstack_pprof_message_release(&writer.part);
@@ -11592,17 +13411,21 @@ static onstack_pprof_mapping *pprof_find_mapping(const onstack_pprof_writer *wri
 static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   const onstack_symbol_table *symbols = &writer->report->symbols;
   uint64_t address = symbols->addresses[number];
+  const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
   onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
   onstack_pprof_add_number(&writer->message, 1, (uint64_t)number + 1);
   if (mapping != NULL) onstack_pprof_add_number(&writer->message, 2, mapping->number);
-  onstack_pprof_add_number(&writer->message, 3, address);
+  if (place != NULL) address = onstack_profile_mapping_real(place, address);
+  onstack_pprof_add_number(&writer->message, 3, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
   int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
 
 uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special) {
-  writer->specials[special] = true;
-  return (uint64_t)writer->report->symbols.count + 1 + special;
+  uint32_t place = 0;
+  while (place < writer->special_count && writer->specials[place] != special) place++;
+  if (place == writer->special_count) writer->specials[writer->special_count++] = special;
+  return (uint64_t)writer->report->symbols.count + 1 + place;
 }
 
 static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
@@ -11672,8 +13495,8 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, size_t item) {
   int error = pprof_mapping_strings(writer, mapping, &path, &build_id);
   if (error != 0) return error;
   onstack_pprof_add_number(message, 1, known->number);
-  onstack_pprof_add_number(message, 2, mapping->start);
-  onstack_pprof_add_number(message, 3, mapping->limit);
+  onstack_pprof_add_number(message, 2, mapping->real);
+  onstack_pprof_add_number(message, 3, onstack_profile_mapping_real(mapping, mapping->limit));
   onstack_pprof_add_number(message, 4, mapping->offset);
   onstack_pprof_add_number(message, 5, path);
   onstack_pprof_add_number(message, 6, build_id);
@@ -11705,14 +13528,48 @@ int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
   for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
     error = pprof_write_location(writer, (uint32_t)i);
   }
-  for (uint32_t i = 0; error == 0 && i < ONSTACK_PPROF_SPECIALS; i++) {
-    if (writer->specials[i]) error = pprof_write_special(writer, i);
+  for (uint32_t i = 0; error == 0 && i < writer->special_count; i++) {
+    error = pprof_write_special(writer, writer->specials[i]);
   }
   if (error == 0) error = pprof_write_functions(writer);
   return error != 0 ? error : pprof_write_mappings(writer);
 }
 
 /* ---- core/src/profile/profile.c ---- */
+
+/* ---- core/src/profile/sight.h ---- */
+/*
+ * What a profile knows of the mappings over time: the set of now, the one before, and since when and until when each was
+ * true. A sample arrives after it was taken, and in between a library may have taken the place of another. The profile's
+ * lock covers every call.
+ */
+#ifndef ONSTACK_PROFILE_SIGHT_H
+#define ONSTACK_PROFILE_SIGHT_H
+
+typedef struct onstack_profile_sight {
+  onstack_profile_maps *maps;    /* never NULL */
+  onstack_profile_maps *earlier; /* NULL: none */
+  uint64_t changes;              /* the loader's count when `maps` was read */
+  uint64_t since_ns, until_ns;   /* when `maps` was found true first and last; monotonic */
+  uint64_t earlier_until_ns;     /* the last of `earlier` */
+} onstack_profile_sight;
+
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
+ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
+
+/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
+   forgotten. Returns a set that the caller frees without the lock, or NULL. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired);
+
+/* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
+ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
+
+/* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
+ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
+                                                      uint64_t time_ns);
+
+#endif
 
 /* ---- core/src/profile/sized.h ---- */
 /* Structures of the caller that begin with their size. */
@@ -11746,7 +13603,7 @@ struct onstack_profile {
   size_t max_stacks;
   pthread_mutex_t lock; /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
-  onstack_profile_maps *maps;     /* never NULL */
+  onstack_profile_sight sight;
   bool maps_stale;                /* a sample lay outside all known mappings */
   uint64_t maps_read_ns;          /* monotonic */
   uint64_t start_ns;              /* monotonic */
@@ -11754,6 +13611,7 @@ struct onstack_profile {
   uint64_t samples;
   uint64_t ticks;
   uint64_t time_ns;
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
 };
 
 static void profile_restart_clock(onstack_profile *profile) {
@@ -11761,14 +13619,12 @@ static void profile_restart_clock(onstack_profile *profile) {
   profile->start_ns = onstack_monotonic_ns();
 }
 
-/* With the lock held. Without memory the old set stays in use. Returns a set that the caller frees, or NULL. */
+/* With the lock held. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
-  onstack_profile_maps *old = profile->maps, *now = onstack_profile_maps_read(old, keep_retired);
+  onstack_profile_maps *now = profile->sight.maps, *old = onstack_profile_sight_read(&profile->sight, keep_retired);
   profile->maps_read_ns = onstack_monotonic_ns();
-  if (now == NULL) return NULL;
-  profile->maps = now;
-  profile->maps_stale = false;
-  return onstack_profile_maps_drop(old) ? old : NULL;
+  if (profile->sight.maps != now) profile->maps_stale = false;
+  return old;
 }
 
 static void profile_free_maps(onstack_profile_maps *maps) {
@@ -11791,13 +13647,10 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
   onstack_profile *profile = calloc(1, sizeof(*profile));
   if (profile == NULL) return -ENOMEM;
   int error = profile_apply_options(profile, options);
-  if (error == 0) {
-    profile->maps = onstack_profile_maps_read(NULL, false);
-    if (profile->maps == NULL) error = -ENOMEM;
-  }
+  bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
   if (error != 0) {
-    profile_free_maps(profile->maps);
+    if (open) onstack_profile_sight_close(&profile->sight);
     free(profile);
     return error;
   }
@@ -11812,7 +13665,7 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   if (profile->stacks != NULL && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
-  if (onstack_profile_maps_drop(profile->maps)) onstack_profile_maps_free(profile->maps);
+  onstack_profile_sight_close(&profile->sight);
   pthread_mutex_destroy(&profile->lock);
   free(profile);
 }
@@ -11831,6 +13684,15 @@ static bool profile_sample_is_sound(const onstack_sample *sample) {
          sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
 }
 
+/* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
+static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
+  for (uint32_t i = 0; i < sample->frame_count; i++) {
+    uint64_t address = sample->frames[i];
+    if (i > 0 && address != 0) address--;
+    profile->frames[i] = onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+  }
+}
+
 /* What tells this sample's stack from others, besides its frames. */
 static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
   onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
@@ -11847,15 +13709,20 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
 
 static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    if (onstack_profile_maps_find(maps, stack->frames[i]) == NULL) return false;
+    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && onstack_profile_maps_find(maps, stack->frames[i]) == NULL;
+    if (unknown) return false;
   }
   return true;
 }
 
-/* With the lock held. *old: see profile_reread_maps. */
-static int profile_count(onstack_profile *profile, const onstack_profile_stack *key, const onstack_sample *sample,
-                         onstack_profile_maps **old) {
+/* With the lock held. old[]: see profile_reread_maps. */
+static int profile_count(onstack_profile *profile, onstack_profile_stack *key, const onstack_sample *sample,
+                         onstack_profile_maps *old[2]) {
   bool added;
+  if (onstack_profile_sight_has_changed(&profile->sight)) old[0] = profile_reread_maps(profile, true);
+  profile_take_frames(profile, sample);
+  key->frames = profile->frames;
+  key->frame_count = sample->frame_count;
   if (profile->stacks == NULL) profile->stacks = onstack_profile_stacks_new();
   if (profile->stacks == NULL) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
@@ -11865,11 +13732,11 @@ static int profile_count(onstack_profile *profile, const onstack_profile_stack *
   profile->ticks += sample->weight;
   profile->time_ns += sample->weight * sample->period_ns;
   if (added && !profile->maps_stale) {
-    profile->maps_stale = !profile_maps_know(profile->maps, &profile->stacks->items[profile->stacks->count - 1]);
+    profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
   if (profile->maps_stale &&
       onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
-    *old = profile_reread_maps(profile, true);
+    old[1] = profile_reread_maps(profile, true);
   }
   return 0;
 }
@@ -11878,19 +13745,22 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile *profile = data;
   if (profile == NULL || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
   onstack_profile_stack key = profile_key(profile, sample);
-  onstack_profile_maps *old = NULL;
+  onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
-  int error = profile_count(profile, &key, sample, &old);
+  int error = profile_count(profile, &key, sample, old);
   pthread_mutex_unlock(&profile->lock);
-  profile_free_maps(old);
+  for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
   return error;
 }
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
 static void profile_move(onstack_profile *from, onstack_profile *to) {
-  onstack_profile empty = *to;
+  onstack_profile_sight sight = to->sight;
+  bool maps_stale = to->maps_stale;
+  uint64_t maps_read_ns = to->maps_read_ns, start_ns = to->start_ns;
+  int64_t start_unix_ns = to->start_unix_ns;
   to->stacks = from->stacks;
-  to->maps = from->maps;
+  to->sight = from->sight;
   to->maps_stale = from->maps_stale;
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
@@ -11899,11 +13769,11 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
   to->ticks = from->ticks;
   to->time_ns = from->time_ns;
   from->stacks = NULL;
-  from->maps = empty.maps;
-  from->maps_stale = empty.maps_stale;
-  from->maps_read_ns = empty.maps_read_ns;
-  from->start_ns = empty.start_ns;
-  from->start_unix_ns = empty.start_unix_ns;
+  from->sight = sight;
+  from->maps_stale = maps_stale;
+  from->maps_read_ns = maps_read_ns;
+  from->start_ns = start_ns;
+  from->start_unix_ns = start_unix_ns;
   from->samples = from->ticks = from->time_ns = 0;
 }
 
@@ -11990,7 +13860,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
   onstack_profile_maps *old = profile_reread_maps(profile, true);
   int error = profile_copy_stacks(profile, view);
   if (error == 0) {
-    view->maps = profile->maps;
+    view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;
@@ -12019,11 +13889,12 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
 #define ONSTACK_PROFILE_SYMBOLIZE_H
 
 /*
- * Asks the symbolizer (may be NULL) for all addresses at once. Called without any lock of ours: it may take its time
+ * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
+ * it knows what lies there now. Called without any lock of ours: it may take its time
  * and call this library. Errors: whatever it returns; -ENOMEM.
  */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer,
-                                                       void *data);
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                                       onstack_symbolizer symbolizer, void *data);
 
 /* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
@@ -12056,15 +13927,30 @@ static int report_collect_addresses(onstack_profile_report *report) {
   return error != 0 ? error : onstack_profile_symbols_open(&report->symbols);
 }
 
+/* Of a place with neither address nor name servers drop every sample: a call through a null pointer has this one. */
+static int report_name_null(onstack_symbol_table *symbols) {
+  uint32_t number = onstack_profile_symbols_number(symbols, 0);
+  return number == ONSTACK_PROFILE_HASH_NONE ? 0 : onstack_profile_symbols_name(symbols, number, "0x0", false);
+}
+
+static int report_name_unknown(onstack_symbol_table *symbols) {
+  uint32_t number = onstack_profile_symbols_number(symbols, ONSTACK_MAPS_UNKNOWN);
+  if (number == ONSTACK_PROFILE_HASH_NONE) return 0;
+  return onstack_profile_symbols_name(symbols, number, ONSTACK_MAPS_UNKNOWN_FRAME, false);
+}
+
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
   int error = report_collect_addresses(report);
+  if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0 && report->symbolized) {
-    error = onstack_profile_symbolize_by_host(&report->symbols, options->symbolizer, options->symbolizer_data);
+    error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
   }
   if (error == 0 && (report->symbolized || always_names)) {
     error = onstack_profile_symbolize_by_module(&report->symbols, maps);
+  } else if (error == 0) {
+    error = report_name_null(&report->symbols);
   }
   return error;
 }
@@ -12084,6 +13970,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
+  report->remarks = options.remarks;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
   return error;
@@ -12092,6 +13979,71 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
+}
+
+/* ---- core/src/profile/sight.c ---- */
+
+#include <errno.h>
+
+/* Objects that come while the text is read: the text may have half of them. */
+#define ONSTACK_SIGHT_TRIES 3
+
+int onstack_profile_sight_open(onstack_profile_sight *sight) {
+  *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
+  sight->until_ns = sight->since_ns;
+  sight->maps = onstack_profile_maps_read(NULL, false, false);
+  return sight->maps == NULL ? -ENOMEM : 0;
+}
+
+static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
+  return maps != NULL && onstack_profile_maps_drop(maps) ? maps : NULL;
+}
+
+void onstack_profile_sight_close(onstack_profile_sight *sight) {
+  onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
+  for (int i = 0; i < 2; i++) {
+    if (sets[i] != NULL) onstack_profile_maps_free(sets[i]);
+  }
+}
+
+onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
+  uint64_t before, after = onstack_loader_changes();
+  onstack_profile_maps *now = NULL;
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
+    if (now != NULL) onstack_profile_maps_free(now);
+    before = after;
+    now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
+    after = onstack_loader_changes();
+    if (now == NULL || before == after) break;
+  }
+  uint64_t read_ns = onstack_monotonic_ns();
+  if (now == NULL) return NULL;
+  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
+  onstack_profile_maps *old = sight->earlier;
+  sight->earlier = sight->maps;
+  sight->earlier_until_ns = sight->until_ns;
+  sight->maps = now;
+  sight->changes = before;
+  sight->since_ns = before == after ? read_ns : UINT64_MAX;
+  sight->until_ns = before == after ? read_ns : 0;
+  return sight_drop(old);
+}
+
+bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
+  uint64_t now = onstack_monotonic_ns();
+  if (onstack_loader_changes() != sight->changes) return true;
+  if (sight->until_ns != 0) sight->until_ns = now;
+  return false;
+}
+
+uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
+  const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
+  if (maps->alias_count == 0 && (earlier == NULL || earlier->alias_count == 0)) return address;
+  if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
+  uint64_t now = onstack_profile_maps_place(maps, address);
+  if (earlier == NULL || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  uint64_t then = onstack_profile_maps_place(earlier, address);
+  return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }
 
 /* ---- core/src/profile/sized.c ---- */
@@ -12122,11 +14074,6 @@ int onstack_profile_switch_read(uint8_t value, bool *on) {
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct stacks_key {
-  const onstack_profile_stack *stack;
-  const onstack_sample *sample;
-} stacks_key;
-
 onstack_profile_stacks *onstack_profile_stacks_new(void) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
   if (stacks != NULL) stacks->references = 1;
@@ -12142,57 +14089,44 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   free(stacks);
 }
 
-/* The address inside the instruction meant. A return address of 0 cannot be: it stays, and gets no name. */
-static uint64_t stacks_lookup_address(const onstack_sample *sample, uint32_t frame) {
-  uint64_t address = sample->frames[frame];
-  return frame == 0 || address == 0 ? address : address - 1;
-}
-
-static uint32_t stacks_hash(const stacks_key *key) {
-  const onstack_profile_stack *stack = key->stack;
+static uint32_t stacks_hash(const onstack_profile_stack *stack) {
   uint64_t hash = onstack_profile_hash_word(stack->period_ns, (uint64_t)(uint32_t)stack->tid);
-  hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | key->sample->frame_count);
+  hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | stack->frame_count);
   hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
   if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
-  for (uint32_t i = 0; i < key->sample->frame_count; i++) {
-    hash = onstack_profile_hash_word(hash, stacks_lookup_address(key->sample, i));
-  }
+  for (uint32_t i = 0; i < stack->frame_count; i++) hash = onstack_profile_hash_word(hash, stack->frames[i]);
   return onstack_profile_hash_fold(hash);
 }
 
 static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   const onstack_profile_stack *have = &((const onstack_profile_stacks *)owner)->items[item];
-  const onstack_profile_stack *want = ((const stacks_key *)key)->stack;
-  const onstack_sample *sample = ((const stacks_key *)key)->sample;
-  if (have->frame_count != sample->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
+  const onstack_profile_stack *want = key;
+  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
       have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
       (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
       memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
     return false;
   }
-  for (uint32_t i = 0; i < sample->frame_count; i++) {
-    if (have->frames[i] != stacks_lookup_address(sample, i)) return false;
-  }
-  return true;
+  return memcmp(have->frames, want->frames, want->frame_count * sizeof(*want->frames)) == 0;
 }
 
-static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const stacks_key *key, uint32_t hash) {
+static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+                                         uint32_t hash) {
   if (onstack_profile_hash_reserve(&stacks->index) != 0) return NULL;
   void *items = onstack_profile_grow(stacks->items, &stacks->capacity, stacks->count + 1, sizeof(*stacks->items));
   if (items == NULL) return NULL;
   stacks->items = items;
-  uint32_t frame_count = key->sample->frame_count;
-  uint64_t *frames = onstack_profile_arena_take(&stacks->frames, (size_t)frame_count * sizeof(*frames));
+  size_t frame_bytes = key->frame_count * sizeof(*key->frames);
+  uint64_t *frames = onstack_profile_arena_take(&stacks->frames, frame_bytes);
   if (frames == NULL) return NULL;
-  for (uint32_t i = 0; i < frame_count; i++) frames[i] = stacks_lookup_address(key->sample, i);
+  memcpy(frames, key->frames, frame_bytes);
   onstack_profile_stack *stack = &stacks->items[stacks->count];
-  const char *labels = key->stack->labels;
-  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->stack->label_bytes);
-  if (labels == NULL && key->stack->labels != NULL) return NULL;
-  *stack = *key->stack;
+  const char *labels = key->labels;
+  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
+  if (labels == NULL && key->labels != NULL) return NULL;
+  *stack = *key;
   stack->labels = labels;
   stack->frames = frames;
-  stack->frame_count = frame_count;
   onstack_profile_hash_insert(&stacks->index, hash, (uint32_t)stacks->count);
   stacks->count++;
   return stack;
@@ -12200,15 +14134,14 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const s
 
 int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                  const onstack_sample *sample, size_t limit, bool *added) {
-  stacks_key whole = {.stack = key, .sample = sample};
-  uint32_t hash = stacks_hash(&whole);
-  uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, &whole);
+  uint32_t hash = stacks_hash(key);
+  uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
   if (stack == NULL && stacks->count >= limit) {
     stack = &stacks->overflow;
   } else if (stack == NULL) {
-    stack = stacks_add(stacks, &whole, hash);
+    stack = stacks_add(stacks, key, hash);
     if (stack == NULL) return -ENOMEM;
     *added = true;
   }
@@ -12699,6 +14632,7 @@ void onstack_profile_symbols_release(onstack_symbol_table *table) {
   onstack_profile_hash_release(&table->index);
   free(table->answers);
   free(table->lines);
+  free(table->asked);
   onstack_profile_strings_release(&table->strings);
   *table = (onstack_symbol_table){0};
 }
@@ -12783,11 +14717,11 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
 
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
   onstack_symbol_line given;
-  if (table == NULL || line == NULL || table->answers == NULL || index >= table->count) return ONSTACK_E_OPTIONS;
+  if (table == NULL || line == NULL || table->asked == NULL || index >= table->asked_count) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_sized_copy(&given, sizeof(given), line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
-  error = symbols_add_line(table, index, &given);
+  error = symbols_add_line(table, table->asked[index], &given);
   if (error != 0 && table->error == 0) table->error = error;
   return error;
 }
@@ -12799,10 +14733,29 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 #include <stdio.h>
 #include <stdlib.h>
 
-int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer, void *data) {
+/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
+static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
+  *addresses = malloc((table->count + 1) * sizeof(**addresses));
+  table->asked = malloc((table->count + 1) * sizeof(*table->asked));
+  table->asked_count = 0;
+  if (*addresses == NULL || table->asked == NULL) return -ENOMEM;
+  for (size_t i = 0; i < table->count; i++) {
+    uint64_t real;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    (*addresses)[table->asked_count] = real;
+    table->asked[table->asked_count++] = (uint32_t)i;
+  }
+  return 0;
+}
+
+int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                      onstack_symbolizer symbolizer, void *data) {
   ONSTACK_STOP_EXCEPTIONS;
+  uint64_t *addresses;
   if (symbolizer == NULL || table->count == 0) return 0;
-  int result = symbolizer(data, table->addresses, table->count, table);
+  int result = symbolize_choose(table, maps, &addresses);
+  if (result == 0 && table->asked_count > 0) result = symbolizer(data, addresses, table->asked_count, table);
+  free(addresses);
   return result != 0 ? result : table->error;
 }
 
@@ -12904,6 +14857,7 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
     case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: no return address]";
     case ONSTACK_TRUNCATED_STACK_SWITCH: return "[truncated: switch of stacks]";
     case ONSTACK_TRUNCATED_NO_RULE: return "[truncated: no unwind information]";
+    case ONSTACK_TRUNCATED_PENDING: return "[truncated: unwind information not read yet]";
     case ONSTACK_TRUNCATED_UNWINDER: return "[truncated: by the unwinder]";
     default: return "[truncated: unknown reason]";
   }
@@ -13020,12 +14974,19 @@ static void session_scan(onstack_session *session, uint64_t now) {
   session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }
 
+/*
+ * Which objects are loaded, and more of their rules. A sample was walked by what was known then: one of these objects may
+ * have been another for some milliseconds, and only a look that comes after the sample can tell (drain/deliver.c).
+ */
+static void session_look(onstack_session *session) {
+  const bool wants_rules = session->settings.unwinder->needs_rules;
+  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  bool wants_rules = session->settings.unwinder->needs_rules;
-  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
   const bool armed = onstack_observe(&session->armed);
   if (armed) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
@@ -13075,15 +15036,18 @@ static void session_open_own(const onstack_session *session) {
   if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
 }
 
-static uint32_t session_deliver(onstack_session *session, uint32_t max) {
+static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
-  return onstack_deliver(session->slot, sink ? session_sink : NULL, session, max, &session->delivered, &session->tally);
+  const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
+  return onstack_deliver(session->slot, &to, &session->delivered, &session->tally);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
-  uint32_t handed = session_deliver(session, max);
+  const uint64_t end = onstack_ring_filled(&session->slot->ring);
+  session_look(session);
+  uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
   session_open_own(session);
@@ -13293,7 +15257,7 @@ void onstack_thread_labels_clear(void) { labels_forget(NULL); }
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
- * the drain thread derives them while the program runs. Stacks of the first moments are cut (NO_RULE) rather than missing.
+ * the drain thread derives them while the program runs. Stacks of the first moments are cut (PENDING) rather than missing.
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
 
@@ -13561,6 +15525,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = session_clock_name(session);
+  stats->blocked = onstack_load_relaxed(&counters->blocked);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)
@@ -13698,7 +15663,7 @@ static int traceback_read_names(void) {
   traceback_loads loads = {0, 0};
   if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
   if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
-  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false);
+  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
   if (!set) return -ENOMEM;
@@ -13745,9 +15710,9 @@ ONSTACK_HANDLER uint32_t onstack_traceback_walk(const onstack_registers *from, u
 ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t *entry) {
   const char *name = NULL;
   *entry = 0;
-  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  onstack_traceback_enter();
   const onstack_symbol_set *set = onstack_observe(&traceback_names); /* pairs with the publish after a read */
   if (set) name = onstack_symbol_set_find(set, address, entry);
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return name;
 }

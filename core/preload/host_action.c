@@ -3,7 +3,9 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
+#include "control/action.h"
 #include "control/own_threads.h"
+#include "handler/action.h"
 #include "preload/next.h"
 
 typedef int (*host_sigaction)(int, const struct sigaction *, struct sigaction *);
@@ -34,6 +36,12 @@ static bool host_handles(const struct sigaction *action) {
   return action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
 }
 
+static void host_publish(const struct sigaction *action) {
+  const bool handles = host_handles(action);
+  onstack_dekker_store(&onstack_own_stands_in.has_host, (uint32_t)handles);
+  onstack_dekker_store(&onstack_own_stands_in.interrupts, (uint32_t)(handles && !(action->sa_flags & SA_RESTART)));
+}
+
 void onstack_host_action_change(const struct sigaction *action, struct sigaction *old) {
   onstack_kernel_sigset every = ~(onstack_kernel_sigset)0, mask;
   struct sigaction wanted;
@@ -42,8 +50,7 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
     if (old) *old = host_read();
     return;
   }
-  const bool handles = host_handles(&wanted);
-  if (handles) { /* it is not to be called on a thread of ours */
+  if (host_handles(&wanted)) { /* it is not to be called on a thread of ours */
     onstack_dekker_store(&onstack_own_stands_in.has_host, 1u);
     onstack_own_wait_closed(SIGPROF);
   }
@@ -53,25 +60,11 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
   onstack_fence_publish();
   struct sigaction before = host.action;
   host.action = wanted;
-  onstack_dekker_store(&onstack_own_stands_in.has_host, (uint32_t)handles);
+  host_publish(&wanted);
   onstack_publish(&host.turn, turn + 2);
+  onstack_action_follow_host(SIGPROF);
   onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
   if (old) *old = before;
-}
-
-/* The mask that the kernel would have given the handler, on top of the interrupted code's. */
-static void host_call(const struct sigaction *action, int signal, siginfo_t *info, void *context) {
-  onstack_kernel_sigset mask = 0, old;
-  for (int other = 1; other <= 64; other++)
-    if (sigismember(&action->sa_mask, other) == 1) mask |= ONSTACK_SIGBIT(other);
-  onstack_kernel_sigset own = ONSTACK_SIGBIT(signal);
-  onstack_sys_sigprocmask(SIG_BLOCK, &mask, &old);
-  if (action->sa_flags & SA_NODEFER) onstack_sys_sigprocmask(SIG_UNBLOCK, &own, NULL);
-  if (action->sa_flags & SA_SIGINFO)
-    action->sa_sigaction(signal, info, context);
-  else
-    action->sa_handler(signal);
-  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
 static void host_handler(int signal, siginfo_t *info, void *context) {
@@ -82,16 +75,22 @@ static void host_handler(int signal, siginfo_t *info, void *context) {
     reset.sa_handler = SIG_DFL;
     onstack_host_action_change(&reset, NULL);
   }
-  host_call(&action, signal, info, context);
+  const struct onstack_kernel_sigaction owner = {
+      .handler = (uint64_t)(uintptr_t)action.sa_sigaction,
+      .flags = (uint64_t)(uint32_t)action.sa_flags,
+      .mask = *(const onstack_kernel_sigset *)(const void *)&action.sa_mask, /* the first 64 bits, in every libc */
+  };
+  onstack_action_call(&owner, signal, info, context);
 }
 
 void onstack_host_action_begin(void) {
   host_sigaction next = (host_sigaction)onstack_next(ONSTACK_NEXT_SIGACTION);
   struct sigaction ours = {.sa_sigaction = host_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
-  sigemptyset(&ours.sa_mask);
+  sigfillset(&ours.sa_mask); /* the host's own is set for its handler alone */
   if (!next || next(SIGPROF, &ours, &host.action) != 0) return;
   onstack_own_stands_in.handler = (uint64_t)(uintptr_t)host_handler;
-  onstack_own_stands_in.has_host = host_handles(&host.action);
+  host_publish(&host.action);
+  onstack_action_follow_host(SIGPROF);
   host.pid = onstack_sys_getpid();
 }
 

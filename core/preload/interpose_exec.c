@@ -3,7 +3,7 @@
  * exec: the process goes on under the same id as another program, and what was sampled so far would be gone. So the
  * profile is written first, while sampling goes on: an exec that fails (a search along PATH) has disturbed nothing. The
  * new program writes its own profile under the same name at its end, over the former one if it samples at all.
- * Everything here may run in the child of vfork or in a signal handler: no allocation but the stack's.
+ * Everything here may run in the child of vfork or in a signal handler: no allocation but the stack's and the kernel's.
  */
 #include "preload/lifecycle.h"
 #include "preload/next.h"
@@ -18,14 +18,13 @@ typedef int (*interpose_exec)(const char *, char *const[], char *const[]);
 static char *const interpose_none[] = {NULL}; /* what Linux takes NULL for */
 
 static int interpose_call(onstack_next_name name, const char *file, char *const argv[], char *const envp[]) {
-  size_t count = 0;
   interpose_exec next = (interpose_exec)onstack_next(name);
   if (!next) return errno = ENOSYS, -1;
   if (!envp) envp = interpose_none;
-  while (envp[count]) count++;
-  char **environment = alloca((count + 1) * sizeof(*environment));
-  onstack_lifecycle_before_exec(envp, environment);
-  return next(file, argv, environment);
+  char *const *environment = onstack_lifecycle_before_exec(envp);
+  int result = next(file, argv, environment);
+  onstack_lifecycle_failed_exec(envp, environment);
+  return result;
 }
 
 ONSTACK_PRELOAD_API int execve(const char *path, char *const argv[], char *const envp[]) {
@@ -89,13 +88,12 @@ ONSTACK_PRELOAD_API int execle(const char *path, const char *argument, ...) {
 }
 
 ONSTACK_PRELOAD_API int fexecve(int file, char *const argv[], char *const envp[]) {
-  size_t count = 0;
   int (*next)(int, char *const[], char *const[]) =
       (int (*)(int, char *const[], char *const[]))onstack_next(ONSTACK_NEXT_FEXECVE);
   if (!next) return errno = ENOSYS, -1;
   if (!envp) envp = interpose_none;
-  while (envp[count]) count++;
-  char **environment = alloca((count + 1) * sizeof(*environment));
-  onstack_lifecycle_before_exec(envp, environment);
-  return next(file, argv, environment);
+  char *const *environment = onstack_lifecycle_before_exec(envp);
+  int result = next(file, argv, environment);
+  onstack_lifecycle_failed_exec(envp, environment);
+  return result;
 }

@@ -5,12 +5,14 @@
 #include "base/clock_ns.h"
 #include "base/sys.h"
 #include "control/threads.h"
+#include "control/wiped_word.h"
 #include "handler/own_threads.h"
 #include "preload/guard.h"
 #include "preload/report.h"
 #include "preload/sampling.h"
 #include "preload/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -30,6 +32,8 @@ static struct {
   const onstack_settings_of_preload *settings;
   onstack_kernel_sigset mask; /* of the thread that made the keeper */
   int32_t pid;       /* 0: no keeper */
+  int32_t tid;       /* the keeper's; 0: it has not run yet */
+  uint32_t *mark;    /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
   uint32_t wake;     /* futex; raised by each wish */
   uint32_t answered; /* futex; raised by each answer */
   uint32_t saves, saved; /* wishes, and how many of them are fulfilled */
@@ -131,6 +135,7 @@ static bool keeper_leaves(bool *alone) {
 static void *keeper_main(void *argument) {
   keeper_state state = {0};
   (void)argument;
+  onstack_store_relaxed(&keeper.tid, onstack_sys_gettid());
   onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
   if (!keeper.settings->toggle) {
@@ -165,6 +170,8 @@ static void *keeper_main(void *argument) {
 
 void onstack_keeper_start(const onstack_settings_of_preload *settings) {
   keeper.settings = settings;
+  if (!keeper.mark) keeper.mark = onstack_wiped_word();
+  if (keeper.mark) onstack_store_relaxed(keeper.mark, 1u);
   keeper.pid = onstack_sys_getpid();
   int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
   if (error == 0) return;
@@ -178,7 +185,16 @@ void onstack_keeper_left(void) {
   keeper_raise(&keeper.wake);
 }
 
-bool onstack_keeper_is_here(void) { return keeper.pid != 0 && keeper.pid == onstack_sys_getpid(); }
+bool onstack_keeper_is_copied(void) { return keeper.mark && onstack_load_relaxed(keeper.mark) == 0; }
+
+/* In a PID namespace of its own the child of a process 1 is process 1 as well: the mark tells that child by its memory,
+   and one that shares ours by the threads that it does not have. */
+bool onstack_keeper_is_here(void) {
+  const int32_t tid = onstack_load_relaxed(&keeper.tid);
+  if (keeper.pid == 0 || keeper.pid != onstack_sys_getpid()) return false;
+  if (onstack_keeper_is_copied()) return false;
+  return tid == 0 || onstack_sys_call3(SYS_tgkill, keeper.pid, tid, 0) != -ESRCH;
+}
 
 void onstack_keeper_toggle(void) {
   if (!onstack_keeper_is_here()) return;
@@ -215,6 +231,8 @@ void onstack_keeper_end(uint32_t seconds) {
 
 void onstack_keeper_forget(void) {
   const onstack_settings_of_preload *settings = keeper.settings;
+  uint32_t *mark = keeper.mark;
   memset(&keeper, 0, sizeof(keeper));
   keeper.settings = settings;
+  keeper.mark = mark;
 }

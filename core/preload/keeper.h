@@ -33,6 +33,9 @@ ONSTACK_INTERNAL void onstack_keeper_left(void);
 /* True in the process that has a keeper: not in a child made by vfork or a raw clone. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_keeper_is_here(void);
 
+/* True in a child that a raw clone made, whatever its id. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_keeper_is_copied(void);
+
 /* In the child of a fork, where the thread does not exist. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_keeper_forget(void);
 

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static onstack_settings_of_preload lifecycle_settings;
 static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
@@ -72,13 +73,27 @@ void onstack_lifecycle_forked(void) {
 
 void onstack_lifecycle_save(void) { onstack_keeper_save(ONSTACK_LIFECYCLE_ABRUPT_SECONDS); }
 
-void onstack_lifecycle_before_exec(char *const given[], char **out) {
+static size_t lifecycle_bytes(char *const environment[]) {
+  size_t count = 0;
+  while (environment[count]) count++;
+  return (count + 1) * sizeof(*environment);
+}
+
+/* Not on the stack: an environment may have more entries than a thread's stack has room for. */
+char *const *onstack_lifecycle_before_exec(char *const given[]) {
   bool saved = onstack_keeper_save(ONSTACK_LIFECYCLE_ABRUPT_SECONDS) || lifecycle_settings.successor;
-  if (lifecycle_owner != 0 && lifecycle_owner == onstack_sys_getpid()) {
-    onstack_settings_environment(&lifecycle_settings, saved, given, out);
-    return;
-  }
-  while ((*out++ = *given++) != NULL) continue;
+  if (lifecycle_owner == 0 || lifecycle_owner != onstack_sys_getpid() || onstack_keeper_is_copied()) return given;
+  if (!lifecycle_settings.kept_out) return given; /* nothing was emptied */
+  void *made = mmap(NULL, lifecycle_bytes(given), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (made == MAP_FAILED) return given;
+  onstack_settings_environment(&lifecycle_settings, saved, given, made);
+  return made;
+}
+
+void onstack_lifecycle_failed_exec(char *const given[], char *const made[]) {
+  int saved = errno;
+  if (made != given) munmap((void *)(uintptr_t)made, lifecycle_bytes(given));
+  errno = saved;
 }
 
 static void lifecycle_quick_exit(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS); }

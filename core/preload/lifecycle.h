@@ -17,9 +17,12 @@ ONSTACK_INTERNAL void onstack_lifecycle_forked(void);
 ONSTACK_INTERNAL void onstack_lifecycle_save(void);
 
 /*
- * Before this process becomes another program: writes the profile so far, and fills `out` with the environment for it, as
- * onstack_settings_environment does (in any other process: with what was given). Async-signal-safe.
+ * Before this process becomes another program: writes the profile so far. Returns the environment for it, as
+ * onstack_settings_environment makes it; `given` itself where nothing is changed. Async-signal-safe.
  */
-ONSTACK_INTERNAL void onstack_lifecycle_before_exec(char *const given[], char **out);
+ONSTACK_INTERNAL char *const *onstack_lifecycle_before_exec(char *const given[]);
+
+/* It has failed: the environment that was returned is not needed any more. Keeps errno. */
+ONSTACK_INTERNAL void onstack_lifecycle_failed_exec(char *const given[], char *const made[]);
 
 #endif

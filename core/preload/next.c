@@ -18,6 +18,8 @@ static const char *const next_names[ONSTACK_NEXT_COUNT] = {
     [ONSTACK_NEXT_SIGACTION] = "sigaction",
     [ONSTACK_NEXT_SIGNAL] = "signal",
     [ONSTACK_NEXT_SYSV_SIGNAL] = "sysv_signal",
+    [ONSTACK_NEXT_FSTATAT] = "fstatat",
+    [ONSTACK_NEXT_FXSTATAT] = "__fxstatat",
 };
 
 static void *next_found[ONSTACK_NEXT_COUNT];

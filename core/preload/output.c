@@ -8,6 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef O_TMPFILE /* libc older than Linux 3.11 */
+#define O_TMPFILE (020000000 | O_DIRECTORY)
+#endif
+
+/* Not "self", which is the first thread: the keeper has a table of its own. */
+#define OUTPUT_DESCRIPTOR "/proc/thread-self/fd/%d"
 #define OUTPUT_ATTEMPTS 16 /* names left behind by processes that were killed while they wrote */
 
 static int output_check(const char *pattern) {
@@ -66,12 +72,51 @@ static int output_name_temporary(onstack_output *output, int attempt) {
   return length < (int)sizeof(output->temporary) ? 0 : -ENAMETOOLONG;
 }
 
+/* Linux 6.10, or root: nothing need be looked up in /proc, which a process that looked into its own pays for at its end. */
+static bool output_links_by_number(const onstack_output *output) {
+  return linkat(output->file, "", AT_FDCWD, ".", AT_EMPTY_PATH) != 0 && errno == EEXIST;
+}
+
+/* A process that is killed while it writes leaves nothing of a file without a name. Such a file gets its name by /proc. */
+static bool output_open_nameless(onstack_output *output) {
+  const char *base = strrchr(output->name, '/');
+  char directory[ONSTACK_OUTPUT_NAME];
+  snprintf(directory, sizeof(directory), "%.*s", base ? (int)(base - output->name) + 1 : 1, base ? output->name : ".");
+  output->temporary[0] = 0;
+  output->file = open(directory, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+  if (output->file < 0) return false;
+  if (output_links_by_number(output)) return true;
+  snprintf(directory, sizeof(directory), OUTPUT_DESCRIPTOR, output->file);
+  if (access(directory, F_OK) == 0) return true;
+  close(output->file);
+  return false;
+}
+
+static int output_give_name(onstack_output *output) {
+  char from[64];
+  if (output->temporary[0]) return 0;
+  const bool by_number = output_links_by_number(output);
+  snprintf(from, sizeof(from), OUTPUT_DESCRIPTOR, output->file);
+  for (int attempt = 0; attempt < OUTPUT_ATTEMPTS; attempt++) {
+    int result = output_name_temporary(output, attempt);
+    if (result == 0 && linkat(by_number ? output->file : AT_FDCWD, by_number ? "" : from, AT_FDCWD, output->temporary,
+                              by_number ? AT_EMPTY_PATH : AT_SYMLINK_FOLLOW) == 0)
+      return 0;
+    if (result == 0 && errno == EEXIST) continue;
+    output->temporary[0] = 0;
+    return result < 0 ? result : -errno;
+  }
+  output->temporary[0] = 0;
+  return -EBUSY;
+}
+
 int onstack_output_begin(onstack_output *output, const char *name) {
   struct stat there;
   output->error = 0;
   output->file = -1;
   strcpy(output->name, name);
   if (lstat(name, &there) == 0 && !S_ISREG(there.st_mode)) return -EEXIST;
+  if (output_open_nameless(output)) return 0;
   for (int attempt = 0; attempt < OUTPUT_ATTEMPTS; attempt++) {
     int result = output_name_temporary(output, attempt);
     if (result < 0) return result;
@@ -97,10 +142,11 @@ int onstack_output_write(void *data, const void *bytes, size_t length) {
 }
 
 int onstack_output_end(onstack_output *output, bool keep) {
+  if (keep && output->error == 0) output->error = output_give_name(output);
   /* Some file systems (NFS, quotas) tell a write's failure at close. */
   if (close(output->file) != 0 && output->error == 0 && errno != EINTR) output->error = -errno;
   if (keep && output->error == 0 && rename(output->temporary, output->name) == 0) return 0;
   if (keep && output->error == 0) output->error = -errno;
-  unlink(output->temporary);
+  if (output->temporary[0]) unlink(output->temporary);
   return output->error;
 }

@@ -2,8 +2,9 @@
 /*
  * Names of output files, and files that appear whole or not at all.
  *
- * A file is written beside its place under a name that nobody had (O_EXCL: no link planted in a shared directory is
- * followed), readable by its owner alone, and then renamed over its place. So a reader never sees half a profile, a
+ * A file is written without a name, or where the file system has none such, beside its place under a name that nobody had
+ * (O_EXCL: no link planted in a shared directory is followed), readable by its owner alone, and then renamed over its place.
+ * So a reader never sees half a profile, a
  * full disk leaves the former one, and a name that is a device, a pipe or a symbolic link is refused instead of replaced.
  * No descriptor is held between writes: hosts close and re-use them.
  */

@@ -11,11 +11,18 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define SAMPLING_WORTH 5u   /* ticks */
+#define SAMPLING_ROOM 4096 /* bytes: what the handler needs beyond the kernel's own frame, and some more */
+#define SAMPLING_AGAIN 50
+#define SAMPLING_AGAIN_NS 10000000
 
 static struct {
   uint32_t on;
   int number;
   uint64_t written; /* samples in the file that lies there */
+  uint64_t before;  /* ticks' worth of CPU time that the process had used when sampling began */
   onstack_session *session;
   onstack_profile *profile;
 } sampling = {.number = -1};
@@ -41,6 +48,38 @@ static void sampling_complain(const onstack_settings_of_preload *settings, int c
     onstack_report("cannot start: %s; this process is not profiled", text);
 }
 
+/*
+ * While another thread executes another program the kernel lets no thread be made (EAGAIN: kernel/fork.c, copy_fs). Either
+ * this process goes on as that program, and this thread is ended any moment; or the exec fails, as it does along PATH.
+ */
+static int sampling_start_session(const onstack_options *options) {
+  struct timespec pause = {0, SAMPLING_AGAIN_NS};
+  int result = onstack_session_start_at_once(options, &sampling.session);
+  for (int i = 0; result == -EAGAIN && i < SAMPLING_AGAIN; i++) {
+    nanosleep(&pause, NULL);
+    result = onstack_session_start_at_once(options, &sampling.session);
+  }
+  return result;
+}
+
+static uint64_t sampling_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Ticks of the CPU time that the process has used until now, this thread's left out; the others of ours have done nothing yet.
+ * A part of a period is a tick as often as it is large, so that the sum over many short processes is right.
+ */
+static uint64_t sampling_ticks_before(void) {
+  onstack_stats stats = {.size = sizeof(stats)};
+  if (onstack_session_stats(sampling.session, &stats) < 0) return 0;
+  const uint64_t random = (sampling_ns(CLOCK_MONOTONIC) * 0x9e3779b97f4a7c15u) >> 20;
+  const uint64_t own = sampling_ns(CLOCK_THREAD_CPUTIME_ID), all = sampling_ns(CLOCK_PROCESS_CPUTIME_ID);
+  return all > own ? (all - own + random % stats.period_ns) / stats.period_ns : 0;
+}
+
 int onstack_sampling_start(const onstack_settings_of_preload *settings, int number) {
   onstack_options options;
   onstack_options_init(&options, sizeof(options));
@@ -52,8 +91,9 @@ int onstack_sampling_start(const onstack_settings_of_preload *settings, int numb
   options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
-  if (result == 0) result = onstack_session_start_at_once(&options, &sampling.session);
+  if (result == 0) result = sampling_start_session(&options);
   if (result == 0) {
+    sampling.before = number < 0 && settings->clock != ONSTACK_CLOCK_WALL ? sampling_ticks_before() : 0;
     onstack_store_relaxed(&sampling.on, 1u);
     return 0;
   }
@@ -76,7 +116,11 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
   error = onstack_output_begin(&writer->output, writer->name);
   if (error < 0) return error;
   onstack_gzip_begin(&writer->gzip, onstack_output_write, &writer->output);
-  int written = onstack_profile_write_pprof(sampling.profile, NULL, onstack_gzip_put, &writer->gzip);
+  /* Without memory for the remarks the profile is worth as much. */
+  char *remarks = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on) : NULL;
+  const onstack_write_options options = {.size = sizeof(options), .remarks = remarks};
+  int written = onstack_profile_write_pprof(sampling.profile, &options, onstack_gzip_put, &writer->gzip);
+  free(remarks);
   onstack_gzip_end(&writer->gzip);
   error = onstack_output_end(&writer->output, written == 0);
   return error < 0 ? error : written;
@@ -109,15 +153,28 @@ bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
 
 int onstack_sampling_tell(const onstack_settings_of_preload *settings) {
   if (settings->status[0] == 0 || !sampling.session) return 0;
-  return onstack_status_write(settings->status, sampling.session, !sampling.on);
+  return onstack_status_write(settings->status, sampling.session, sampling.before, !sampling.on);
 }
 
-/* What the profile had no memory for is missing in it, and whole profiles look the same. */
+/* Why a program that ran for a while has no samples; less than that is no loss worth a line. */
+static void sampling_complain_of_nothing(const onstack_stats *stats) {
+  if (stats->dropped_no_stack >= SAMPLING_WORTH && stats->dropped_no_stack >= stats->blocked)
+    onstack_report("no samples: the alternate signal stacks (sigaltstack) have no room for a handler, %" PRIu64
+                   " ticks met them; make them %d bytes larger",
+                   stats->dropped_no_stack, SAMPLING_ROOM);
+  else if (stats->blocked >= SAMPLING_WORTH)
+    onstack_report("no samples: the program's threads block SIGPROF, which %" PRIu64 " ticks waited for", stats->blocked);
+}
+
+/* What the profile had no memory for is missing in it, and whole profiles look the same; so do empty ones. */
 static void sampling_complain_of_loss(void) {
   onstack_stats stats = {.size = sizeof(stats)};
-  if (!sampling.session || onstack_session_stats(sampling.session, &stats) < 0 || stats.dropped_sink == 0) return;
-  onstack_report("%" PRIu64 " of %" PRIu64 " samples are not in the profile: %s", stats.dropped_sink, stats.samples,
-                 strerror(ENOMEM));
+  if (!sampling.session || onstack_session_stats(sampling.session, &stats) < 0) return;
+  if (stats.dropped_sink > 0)
+    onstack_report("%" PRIu64 " of %" PRIu64 " samples are not in the profile: %s", stats.dropped_sink, stats.samples,
+                   strerror(ENOMEM));
+  else if (stats.samples == 0)
+    sampling_complain_of_nothing(&stats);
 }
 
 void onstack_sampling_end(const onstack_settings_of_preload *settings) {

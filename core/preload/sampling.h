@@ -23,7 +23,8 @@ ONSTACK_INTERNAL bool onstack_sampling_save(const onstack_settings_of_preload *s
 ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_settings_of_preload *settings);
 
 /*
- * Stops, writes profile and status, frees. What cannot be written is reported on stderr, in one line. A profile without
+ * Stops, writes profile and status, frees. What cannot be written is reported on stderr, in one line, and so is why a
+ * program that ran for a while has no samples. A profile without
  * samples is written too, but not among many (with "%p": a shell's children would leave hundreds of them).
  * Also where nothing was started: then there is an empty profile.
  */

@@ -13,7 +13,10 @@
 #define STATUS_MODULES 20
 #define STATUS_ESCAPED 4u /* bytes that one may become */
 
+/* Where the lines go: a file, or memory for the profile's remarks. */
 typedef struct status_file {
+  onstack_writer put;
+  void *to;
   onstack_output output;
   uint32_t modules;
   char name[ONSTACK_OUTPUT_NAME];
@@ -23,7 +26,7 @@ typedef struct status_file {
 static void status_write_line(status_file *file, int length) {
   if (length <= 0) return;
   size_t size = (size_t)length < sizeof(file->line) ? (size_t)length : sizeof(file->line) - 1;
-  onstack_output_write(&file->output, file->line, size);
+  file->put(file->to, file->line, size);
 }
 
 static void status_write_counters(status_file *file, const onstack_stats *stats) {
@@ -32,10 +35,11 @@ static void status_write_counters(status_file *file, const onstack_stats *stats)
       "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
       " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64 " dropped_sink=%" PRIu64
       " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64 " threads_unarmed=%" PRIu64
-      " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+      " blocked=%" PRIu64 " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
       stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
       stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed, stats->truncated,
-      stats->threads_seen, stats->threads_unarmed, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+      stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->period_ns, stats->running, stats->clock,
+      stats->unwinder, stats->reader);
   status_write_line(file, length);
 }
 
@@ -50,6 +54,7 @@ static const char *const status_reasons[ONSTACK_TRUNCATION_COUNT] = {
     [ONSTACK_TRUNCATED_BY_DESIGN] = "by_design",
     [ONSTACK_TRUNCATED_UNWINDER] = "unwinder",
     [ONSTACK_TRUNCATED_NO_RULE] = "no_rule",
+    [ONSTACK_TRUNCATED_PENDING] = "pending",
 };
 
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
@@ -97,21 +102,63 @@ static int status_write_module(void *data, const onstack_module_stats *module) {
   return 0;
 }
 
-static int status_write(status_file *file, const char *pattern, onstack_session *session, bool modules) {
+static int status_write_lines(status_file *file, onstack_session *session, uint64_t before, bool modules) {
   onstack_stats stats = {.size = sizeof(stats)};
   int error = onstack_session_stats(session, &stats);
-  if (error == 0) error = onstack_output_name(pattern, -1, file->name);
-  if (error == 0) error = onstack_output_begin(&file->output, file->name);
   if (error < 0) return error;
+  stats.ticks += before;
+  stats.unattributed += before;
   file->modules = 0;
   status_write_counters(file, &stats);
   if (modules) onstack_session_modules(session, status_write_module, file);
-  return onstack_output_end(&file->output, true);
+  return 0;
 }
 
-int onstack_status_write(const char *pattern, onstack_session *session, bool modules) {
+static int status_write(status_file *file, const char *pattern, onstack_session *session, uint64_t before, bool modules) {
+  int error = onstack_output_name(pattern, -1, file->name);
+  if (error == 0) error = onstack_output_begin(&file->output, file->name);
+  if (error < 0) return error;
+  file->put = onstack_output_write;
+  file->to = &file->output;
+  error = status_write_lines(file, session, before, modules);
+  int ended = onstack_output_end(&file->output, error == 0);
+  return error < 0 ? error : ended;
+}
+
+int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules) {
   status_file *file = malloc(sizeof(*file));
-  int error = file ? status_write(file, pattern, session, modules) : -ENOMEM;
+  int error = file ? status_write(file, pattern, session, before, modules) : -ENOMEM;
   free(file);
   return error;
+}
+
+typedef struct status_text {
+  char *text;
+  size_t length;
+  bool failed;
+} status_text;
+
+static int status_append(void *data, const void *bytes, size_t length) {
+  status_text *into = data;
+  char *text = into->failed ? NULL : realloc(into->text, into->length + length + 1);
+  into->failed = text == NULL;
+  if (text == NULL) return 1;
+  memcpy(text + into->length, bytes, length);
+  into->length += length;
+  text[into->length] = 0;
+  into->text = text;
+  return 0;
+}
+
+char *onstack_status_text(onstack_session *session, uint64_t before, bool modules) {
+  status_text into = {0};
+  status_file *file = malloc(sizeof(*file));
+  if (!file) return NULL;
+  file->put = status_append;
+  file->to = &into;
+  bool whole = status_write_lines(file, session, before, modules) == 0 && !into.failed;
+  free(file);
+  if (whole) return into.text;
+  free(into.text);
+  return NULL;
 }

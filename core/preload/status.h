@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The line that `onstack record` shows while a program runs. */
+/* What a session counts, as lines: for `onstack record` while a program runs, and for the profile itself. */
 #ifndef ONSTACK_PRELOAD_STATUS_H
 #define ONSTACK_PRELOAD_STATUS_H
 
@@ -14,9 +14,14 @@
  * Keys may be added, none is taken away. `path` comes last and goes to the end of the line; in it each byte of a
  * control character, of U+2028 and U+2029, of a backslash and of what is not UTF-8 is \ooo, in octal: a path can have
  * line ends.
+ * `before`: ticks that nobody could take, before the session; they count as unattributed.
  * 0, or the first thing that went wrong: -errno or a code of the library's; then the former file lies there.
  * Context: as onstack_session_modules.
  */
-ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, bool modules);
+ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before,
+                                           bool modules);
+
+/* The same lines as text, which the caller frees; NULL: no memory, or no counters. */
+ONSTACK_INTERNAL char *onstack_status_text(onstack_session *session, uint64_t before, bool modules);
 
 #endif

@@ -22,8 +22,10 @@ int onstack_preload_thread(size_t stack_bytes, void *(*run)(void *), onstack_ker
   onstack_kernel_sigset old;
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   if (mask) *mask = old;
+  onstack_own_expect(1);
   int error = thread_create(stack_bytes, run);
   if (error != 0) error = thread_create(0, run); /* a host with more thread-local storage than that: the system's own size */
+  if (error != 0) onstack_own_expect(-1);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   return error;
 }

@@ -61,12 +61,19 @@ static void session_scan(onstack_session *session, uint64_t now) {
   session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }
 
+/*
+ * Which objects are loaded, and more of their rules. A sample was walked by what was known then: one of these objects may
+ * have been another for some milliseconds, and only a look that comes after the sample can tell (drain/deliver.c).
+ */
+static void session_look(onstack_session *session) {
+  const bool wants_rules = session->settings.unwinder->needs_rules;
+  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  bool wants_rules = session->settings.unwinder->needs_rules;
-  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
   const bool armed = onstack_observe(&session->armed);
   if (armed) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
@@ -116,15 +123,18 @@ static void session_open_own(const onstack_session *session) {
   if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
 }
 
-static uint32_t session_deliver(onstack_session *session, uint32_t max) {
+static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
-  return onstack_deliver(session->slot, sink ? session_sink : NULL, session, max, &session->delivered, &session->tally);
+  const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
+  return onstack_deliver(session->slot, &to, &session->delivered, &session->tally);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
-  uint32_t handed = session_deliver(session, max);
+  const uint64_t end = onstack_ring_filled(&session->slot->ring);
+  session_look(session);
+  uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
   session_open_own(session);

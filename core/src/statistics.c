@@ -48,6 +48,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = session_clock_name(session);
+  stats->blocked = onstack_load_relaxed(&counters->blocked);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)

@@ -8,7 +8,7 @@
 #include "control/choose.h"
 #include "control/code_map.h"
 #include "control/fork.h"
-#include "control/loader.h"
+#include "base/loader.h"
 #include "control/modules.h"
 #include "control/slots.h"
 #include "handler/registers.h"
@@ -73,7 +73,7 @@ static int traceback_read_names(void) {
   traceback_loads loads = {0, 0};
   if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
   if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
-  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false);
+  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
   if (!set) return -ENOMEM;
@@ -120,9 +120,9 @@ ONSTACK_HANDLER uint32_t onstack_traceback_walk(const onstack_registers *from, u
 ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t *entry) {
   const char *name = NULL;
   *entry = 0;
-  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  onstack_traceback_enter();
   const onstack_symbol_set *set = onstack_observe(&traceback_names); /* pairs with the publish after a read */
   if (set) name = onstack_symbol_set_find(set, address, entry);
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return name;
 }

@@ -26,14 +26,18 @@
 #define __aarch64__ 1
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-variable"
+#include "base/regular_file.c"
 #include "control/cfi.c"
 #include "control/cfi_entry.c"
 #include "control/cfi_expression.c"
 #include "control/cfi_reader.c"
 #include "control/go_layout_arm64.c"
+#include "control/go_objects.c"
 #include "control/go_pclntab.c"
 #include "control/go_runtime.c"
-#include "control/loader.c"
+#include "base/loader.c"
+#include "control/memory_fetch.c"
 #include "control/rule_table.c"
 #include "handler/code_map.c"
 #include "handler/go_stack.c"
@@ -46,6 +50,10 @@ static bool onstack_thread_want(onstack_thread *record, uint64_t address) {
   (void)address;
   return false;
 }
+
+/* Nobody samples here. */
+static onstack_traceback_state onstack_traceback;
+static bool onstack_threads_all_idle(void) { return true; }
 
 static uint64_t thread_pointer; /* recorded */
 static uint64_t onstack_thread_pointer(void) { return thread_pointer; }

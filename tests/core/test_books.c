@@ -81,6 +81,8 @@ Test(books, a_thread_that_blocks_the_signal) {
   pthread_join(thread, NULL);
   cr_assert_float_eq((double)stats.dropped_stopping, blocked_cpu * 100, 4, "%lu ticks of %.3f s", stats.dropped_stopping,
                      blocked_cpu);
+  cr_assert_geq(stats.blocked, 1u);
+  cr_assert(stats.dropped_stopping - stats.blocked <= 1, "%lu of %lu", stats.blocked, stats.dropped_stopping);
 }
 
 /* And nothing is counted twice: one thread that burns and then waits has no tick left over. */
@@ -96,6 +98,7 @@ Test(books, a_thread_that_sleeps_at_the_end) {
     onstack_stats stats = t_finish(session);
     double least = (end - begin) * 100 - 2, most = (t_thread_cpu() - before) * 100 + 2;
     cr_assert_leq(stats.dropped_stopping, 1u);
+    cr_assert_eq(stats.blocked, 0u);
     cr_assert(stats.ticks >= least && stats.ticks <= most, "%lu ticks, %.1f to %.1f were due", stats.ticks, least, most);
   }
 }

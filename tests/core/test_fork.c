@@ -2,6 +2,8 @@
 /* fork() at any instant: the parent goes on, the child is clean and stopped and may start its own. */
 #include "support.h"
 
+#include "handler/traceback.h"
+
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,4 +305,69 @@ Test(fork, of_a_large_process_at_a_high_rate) {
   }
   t_finish(session);
   free(memory);
+}
+
+/*
+ * fork() in a signal handler that interrupts fork(), behind our prepare handler: those that are registered first run last.
+ */
+static int forks_to_nest;
+static pid_t nested = -1;
+
+static void fork_within(int signal) {
+  (void)signal;
+  nested = fork();
+}
+
+static void interrupt_fork(void) {
+  if (forks_to_nest-- == 1) raise(SIGUSR1);
+}
+
+static bool is_blocked(int signal) {
+  onstack_kernel_sigset mask = 0;
+  onstack_sys_sigprocmask(SIG_SETMASK, NULL, &mask);
+  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+/* In the process that has just come out of the outer fork: of its own, and of the children that it has. */
+static int after_nested_fork(pid_t outer) {
+  if (is_blocked(SIGPROF)) return 1;
+  int own = outer == 0 || nested == 0 ? own_session() : 0;
+  if (own != 0) return own;
+  if (outer > 0 && (own = t_wait(outer)) != 0) return own;
+  return nested > 0 && outer > 0 ? t_wait(nested) : 0;
+}
+
+Test(fork, a_fork_that_interrupts_a_fork_leaves_the_signal_as_it_was) {
+  cr_assert_eq(pthread_atfork(interrupt_fork, NULL, NULL), 0);
+  signal(SIGUSR1, fork_within);
+  onstack_options options = t_options(500, NULL, NULL);
+  onstack_session *session = t_start(&options);
+  const pid_t parent = getpid();
+  for (unsigned round = 0; round < 3; round++) {
+    forks_to_nest = 1;
+    nested = -1;
+    pid_t outer = fork();
+    cr_assert_geq(outer, 0);
+    int step = after_nested_fork(outer);
+    if (getpid() != parent) _exit(step);
+    cr_assert_geq(nested, 1);
+    cr_assert_eq(step, 0, "step %d", step);
+  }
+  t_finish(session);
+}
+
+/* Walks on demand that other threads are in the middle of: while one is under way, tables that are not used any more stay. */
+Test(fork, a_walk_of_another_thread_is_none_in_the_child) {
+  onstack_session *session = t_start(NULL);
+  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  pid_t child = fork();
+  if (child == 0) {
+    STEP(1, !onstack_traceback_is_busy());
+    STEP(2, own_session() == 0);
+    _exit(0);
+  }
+  cr_assert_eq(t_wait(child), 0);
+  cr_assert(onstack_traceback_is_busy());
+  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  t_finish(session);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 TestSuite(garbage_race, .init = t_setup);
@@ -20,7 +21,8 @@ typedef struct race {
   uint8_t *racing;
   int file;        /* < 0: anonymous */
   bool shrinks;    /* truncate the file instead of unmapping it */
-  volatile bool over;
+  bool fiber;      /* the racing pages are a stack that the thread has run on, and left */
+  volatile bool begun, over;
   uint64_t flips;
   onstack_stats stats;
 } race;
@@ -56,6 +58,7 @@ static void place_back(race *r) {
 
 static void *flip(void *data) {
   race *r = data;
+  while (!r->begun) t_sleep(0.001);
   while (!r->over) {
     if (r->shrinks) {
       if (ftruncate(r->file, 0) != 0 || ftruncate(r->file, RACE) != 0) abort();
@@ -68,8 +71,23 @@ static void *flip(void *data) {
   return NULL;
 }
 
+/* As a coroutine that ends: its stack becomes one of this thread's, for the session's eyes. */
+static void run_fiber(void) { spin_with(0, 0.2); }
+
+static void live_on_racing_pages(race *r) {
+  ucontext_t thread, fiber;
+  getcontext(&fiber);
+  fiber.uc_stack.ss_sp = r->racing;
+  fiber.uc_stack.ss_size = RACE;
+  fiber.uc_link = &thread;
+  makecontext(&fiber, run_fiber, 0);
+  swapcontext(&thread, &fiber);
+}
+
 static void *spin(void *data) {
   race *r = data;
+  if (r->fiber) live_on_racing_pages(r);
+  r->begun = true;
   /* At the session's first look at this stack the racing pages are there. */
   spin_with((uint64_t)(uintptr_t)r->racing, 0.8);
   return NULL;
@@ -102,16 +120,17 @@ static void run_race(race *r, bool adjacent, const char *unwinder) {
   munmap(r->base, STACK + gap + RACE + 8192);
 }
 
-static void rounds(bool with_file, bool shrinks, bool adjacent) {
+static void rounds(bool with_file, bool shrinks, bool adjacent, bool fiber) {
   for (unsigned i = 0; i < t_repeat(); i++) {
-    race r = {.file = with_file ? memfd_create("racing", MFD_CLOEXEC) : -1, .shrinks = shrinks};
+    race r = {.file = with_file ? memfd_create("racing", MFD_CLOEXEC) : -1, .shrinks = shrinks, .fiber = fiber};
     t_deadline(T_DEADLINE);
     run_race(&r, adjacent, i % 2 ? "rules" : "frame_pointer");
     if (with_file) close(r.file);
   }
 }
 
-Test(garbage_race, a_file_mapping_elsewhere) { rounds(true, false, false); }
-Test(garbage_race, a_file_that_shrinks) { rounds(true, true, false); }
-Test(garbage_race, a_file_mapping_right_above_the_stack) { rounds(true, false, true); }
-Test(garbage_race, anonymous_memory_right_above_the_stack) { rounds(false, false, true); }
+Test(garbage_race, a_file_mapping_elsewhere) { rounds(true, false, false, false); }
+Test(garbage_race, a_file_that_shrinks) { rounds(true, true, false, false); }
+Test(garbage_race, a_file_mapping_right_above_the_stack) { rounds(true, false, true, false); }
+Test(garbage_race, anonymous_memory_right_above_the_stack) { rounds(false, false, true, false); }
+Test(garbage_race, a_stack_that_the_thread_has_left) { rounds(false, false, false, true); }

@@ -4,6 +4,7 @@
 #include "test_profile_support.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -134,6 +135,165 @@ static void spoil(bytes content) {
   }
 }
 
+/* Closes the library and opens that file instead; false: the loader chose another place. */
+static bool plugin_succeed(plugin *it, const char *path) {
+  uint64_t place = it->function, offset = place - ((struct link_map *)it->handle)->l_addr;
+  cr_assert_eq(dlclose(it->handle), 0);
+  it->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  cr_assert_not_null(it->handle, "%s", dlerror());
+  it->function = ((struct link_map *)it->handle)->l_addr + offset;
+  return it->function == place;
+}
+
+/* Another build of the library, beside it, that the loader puts into its place; false: it does not. */
+static bool plugin_build_other(plugin *it, char path[160]) {
+  snprintf(path, 160, "%s.other", it->path);
+  spoil(it->content);
+  write_file(path, it->content);
+  /* The first time there may be a better hole. */
+  bool same = false;
+  for (int i = 0; i < 4 && !same; i++) same = plugin_succeed(it, path) & plugin_succeed(it, it->path);
+  if (!same) unlink(path);
+  return same;
+}
+
+/* The note of the build id becomes one that nobody knows. */
+static void forget_build_id(bytes content) {
+  for (size_t i = 0; i + 36 < content.length; i++) {
+    if (memcmp(content.data + i, "\x14\0\0\0\x03\0\0\0GNU", 12) == 0) content.data[i + 4] = 0x33;
+  }
+}
+
+/* A library without a build id that is closed again, and whose file becomes another build's. */
+static void check_nameless_build(bool in_place) {
+  plugin it = plugin_load();
+  cr_assert_eq(dlclose(it.handle), 0);
+  forget_build_id(it.content);
+  cr_assert_eq(unlink(it.path), 0);
+  write_file(it.path, it.content);
+  it.handle = dlopen(it.path, RTLD_NOW | RTLD_LOCAL);
+  cr_assert_not_null(it.handle, "%s", dlerror());
+  it.function = (uint64_t)(uintptr_t)dlsym(it.handle, "nextafter");
+  onstack_profile *profile = profile_of(NULL);
+  feed(profile, &it.function, 1);
+  dlclose(it.handle);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_not_null(strstr(d_stack(out, 0), "nextafter"), "%s", d_stack(out, 0));
+  cr_assert_eq(d_find_mapping(out, d_find_location(out, out->samples[0].locations[0])->mapping)->build_id, 0);
+  decoded_free(out);
+  spoil(it.content);
+  nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL); /* files' times are as coarse as the kernel's ticks */
+  if (!in_place) cr_assert_eq(unlink(it.path), 0);
+  write_file(it.path, it.content);
+  out = write_and_decode(profile, NULL);
+  cr_assert(strncmp(d_stack(out, 0), "plugin.so+0x", 12) == 0, "%s", d_stack(out, 0));
+  decoded_free(out);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+Test(profile_maps, a_file_without_a_build_id_names_nothing_once_it_is_another) { check_nameless_build(false); }
+
+Test(profile_maps, a_file_without_a_build_id_names_nothing_once_it_is_written_over) { check_nameless_build(true); }
+
+static void feed_at(onstack_profile *profile, uint64_t address, uint64_t time_ns, int32_t tid) {
+  onstack_sample sample = sample_of(&address, 1);
+  sample.time_ns = time_ns;
+  sample.tid = tid;
+  cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* What the symbolizer of a host sees: the addresses of what lies there now. */
+static size_t asked;
+
+static int count_asked(void *data, const uint64_t *addresses, size_t count, onstack_symbol_table *table) {
+  (void)data, (void)addresses, (void)table;
+  asked = count;
+  return 0;
+}
+
+Test(profile_maps, samples_keep_the_names_of_the_library_that_lay_there) {
+  plugin it = plugin_load();
+  char other[160];
+  if (!plugin_build_other(&it, other)) {
+    plugin_remove(&it);
+    cr_skip_test("the loader puts the successor elsewhere");
+  }
+  uint64_t place = it.function;
+  onstack_profile *profile = profile_of(NULL);
+  feed_at(profile, place, now_ns(), 1);
+  uint64_t between = now_ns();
+  cr_assert(plugin_succeed(&it, other));
+  feed_at(profile, place, between, 2);     /* comes late */
+  feed_at(profile, place, between + 1, 3);
+  feed_at(profile, place, now_ns(), 4);
+  feed_at(profile, place, 0, 5); /* of a host's own making, and of now */
+  onstack_write_options options = {.size = sizeof(options), .symbolizer = count_asked};
+  decoded *out = write_and_decode(profile, &options);
+  cr_assert_eq(asked, 1);
+  static const char *const names[] = {"nextafter", "[library just replaced]", "[library just replaced]", "XXXXXXXXX", "XXXXXXXXX"};
+  uint64_t mappings[5];
+  for (size_t i = 0; i < 5; i++) {
+    const char *stack = d_stack(out, i);
+    const d_location *location = d_find_location(out, out->samples[i].locations[0]);
+    bool named = strstr(stack, names[i]) != NULL;
+    cr_assert(named, "sample %zu: %s", i, stack);
+    mappings[i] = location->mapping;
+    cr_assert_eq(location->address, names[i][0] == '[' ? 0 : place);
+    if (mappings[i] == 0) continue;
+    const d_mapping *mapping = d_find_mapping(out, mappings[i]);
+    cr_assert(mapping->start <= place && place < mapping->limit);
+  }
+  cr_assert(mappings[0] != 0 && mappings[3] != 0 && mappings[0] != mappings[3] && mappings[3] == mappings[4]);
+  cr_assert(mappings[1] == 0 && mappings[2] == 0);
+  cr_assert_str_neq(d_text(out, out->mappings[mappings[0] - 1].build_id), d_text(out, out->mappings[mappings[3] - 1].build_id));
+  decoded_free(out);
+  char *text = folded_text(profile, NULL);
+  const char *successor = strstr(text, "worker;XXXXXXXXX");
+  cr_assert(successor != NULL && strncmp(strchr(successor, ' '), " 2\n", 3) == 0, "%s", text);
+  cr_assert_not_null(strstr(text, "worker;[library just replaced] 2"), "%s", text);
+  free(text);
+  dlclose(it.handle);
+  unlink(other);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+/* Plugins that take turns at one place: two identities, however often they change. */
+Test(profile_maps, libraries_that_take_turns_keep_their_names_and_need_no_memory) {
+  plugin it = plugin_load();
+  char other[160];
+  if (!plugin_build_other(&it, other)) {
+    plugin_remove(&it);
+    cr_skip_test("the loader puts the successor elsewhere");
+  }
+  uint64_t place = it.function;
+  onstack_profile *profile = profile_of(NULL);
+  for (int round = 0; round < 40; round++) {
+    feed_at(profile, place, 0, 1);
+    cr_assert(plugin_succeed(&it, round % 2 == 0 ? other : it.path));
+  }
+  decoded *out = write_and_decode(profile, NULL);
+  unlink(other);
+  size_t plugins = 0;
+  for (size_t i = 0; i < out->mapping_count; i++) {
+    plugins += strncmp(d_text(out, out->mappings[i].file), it.path, strlen(it.path)) == 0;
+  }
+  cr_assert_eq(plugins, 2, "%zu mappings, %zu samples, %s", plugins, out->sample_count, d_stack(out, 0));
+  cr_assert_eq(out->sample_count, 2);
+  for (size_t i = 0; i < 2; i++) cr_assert_eq(out->samples[i].values[0], 20);
+  decoded_free(out);
+  dlclose(it.handle);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
 Test(profile_maps, a_file_replaced_since_names_nothing) {
   plugin it = plugin_load();
   onstack_profile *profile = profile_of(NULL);
@@ -208,10 +368,34 @@ Test(profile_maps, offsets_become_virtual_addresses_whatever_happens_to_the_mapp
   }
   decoded *out = write_and_decode(profile, NULL);
   uint64_t mapping = d_find_location(out, out->samples[1].locations[0])->mapping;
-  cr_assert_eq(d_find_mapping(out, mapping)->offset, 0x3000); /* the part behind the other code */
+  cr_assert_eq(d_find_mapping(out, mapping)->offset, 0x1000); /* whole, whatever lies there now */
   decoded_free(out);
   munmap(base + 0x2000, 0x1000);
   close(descriptor);
   unlink(path);
+  onstack_profile_free(profile);
+}
+
+/* A chroot has no /proc, and most often not the files either: the loader knows the modules. */
+Test(profile_maps, without_proc_the_loader_is_asked) {
+  const char *program = program_name();
+  if (chroot(P_tmpdir) != 0 && (unshare(CLONE_NEWUSER) != 0 || chroot(P_tmpdir) != 0)) cr_skip_test("no chroot here");
+  cr_assert_neq(access("/proc/self/maps", F_OK), 0);
+  onstack_profile *profile = profile_of(NULL);
+  uint64_t stack[] = {(uint64_t)(uintptr_t)dlsym(RTLD_DEFAULT, "getppid"), (uint64_t)(uintptr_t)now_ns + 1};
+  feed(profile, stack, 2);
+  decoded *out = write_and_decode(profile, NULL);
+  char expected[600];
+  snprintf(expected, sizeof(expected), ";%s+0x", program);
+  /* A program that was started by a relative path is found by it all the same, from the directory that it is in. */
+  const bool known = strstr(d_stack(out, 0), expected) || strstr(d_stack(out, 0), ";now_ns");
+  cr_assert(strncmp(d_stack(out, 0), "libc.so.6+0x", 12) == 0 && known, "%s", d_stack(out, 0));
+  const d_location *leaf = d_find_location(out, out->samples[0].locations[0]);
+  const d_location *root = d_find_location(out, out->samples[0].locations[1]);
+  cr_assert_eq(root->mapping, 1); /* the program is the first */
+  const d_mapping *libc = d_find_mapping(out, leaf->mapping), *own = &out->mappings[0];
+  cr_assert(libc->start <= stack[0] && stack[0] < libc->limit && own->start <= stack[1] && stack[1] < own->limit);
+  cr_assert_neq(libc->build_id, 0);
+  decoded_free(out);
   onstack_profile_free(profile);
 }

@@ -113,6 +113,69 @@ Test(profile_pprof, without_symbols_there_are_addresses_and_mappings_only) {
   onstack_profile_free(profile);
 }
 
+Test(profile_pprof, remarks_are_comments_line_by_line) {
+  onstack_profile *profile = profile_of(NULL);
+  feed(profile, frames, 3);
+  onstack_write_options options = {.size = sizeof(options), .remarks = "one line\n\nsamples\xff"};
+  decoded *out = write_and_decode(profile, &options);
+  cr_assert_eq(out->comment_count, 2);
+  cr_assert_str_eq(d_text(out, out->comments[0]), "one line");
+  cr_assert_str_eq(d_text(out, out->comments[1]), "samples\xef\xbf\xbd"); /* what is no text becomes U+FFFD */
+  decoded_free(out);
+  options.remarks = "";
+  out = write_and_decode(profile, &options);
+  cr_assert_eq(out->comment_count, 0);
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
+/* Servers drop the samples of a place with neither address nor function. */
+Test(profile_pprof, a_call_through_a_null_pointer_has_a_name_without_symbols_too) {
+  onstack_profile *profile = profile_of(NULL);
+  uint64_t null_leaf[] = {0, 0x12001};
+  feed(profile, null_leaf, 2);
+  onstack_write_options options = {.size = sizeof(options), .symbolize = ONSTACK_OFF};
+  decoded *out = write_and_decode(profile, &options);
+  cr_assert_str_eq(d_stack(out, 0), "0x0");
+  cr_assert_eq(out->function_count, 1);
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
+/* pprof.Do takes any key. Servers refuse a profile in which one is empty, or twice in one sample (d_read_sample). */
+Test(profile_pprof, labels_have_a_key_each_of_its_own) {
+  static const char labels[] = "\0nobody\0job\0first\0thread\0mine\0job\0second\0thread_id\0free";
+  onstack_profile *profile = profile_of(NULL);
+  onstack_sample sample = sample_of(frames, 2);
+  sample.labels = labels;
+  sample.label_bytes = sizeof(labels);
+  cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_eq(out->samples[0].key_count, 3);
+  static const char *const keys[] = {"thread", "thread_id", "job"};
+  for (size_t i = 0; i < 3; i++) cr_assert_str_eq(d_text(out, out->samples[0].keys[i]), keys[i]);
+  cr_assert_eq(out->samples[0].thread_id, 100);
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
+/* Reasons in any order, one of them twice: ids stay without a gap (d_check_tables). */
+Test(profile_pprof, ids_have_no_gap_whatever_was_cut) {
+  static const onstack_truncation reasons[] = {ONSTACK_TRUNCATED_UNWINDER, ONSTACK_TRUNCATED_DEPTH, 4000000000u,
+                                               ONSTACK_TRUNCATED_BAD_RETURN, ONSTACK_TRUNCATED_DEPTH};
+  onstack_profile *profile = profile_of(NULL);
+  for (uint32_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+    onstack_sample sample = sample_of(frames, 1 + i % 3);
+    sample.truncation = reasons[i];
+    sample.tid = 100 + i;
+    cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
+  }
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_eq(out->location_count, 3 + 4);
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
 Test(profile_pprof, a_stack_cut_short_says_so_at_its_root) {
   static const struct {
     onstack_truncation why;

@@ -102,6 +102,8 @@ typedef struct d_sample {
   size_t value_count;
   const char *thread; /* NULL: no label */
   int64_t thread_id;
+  uint64_t keys[64]; /* of the labels */
+  size_t key_count;
 } d_sample;
 typedef struct decoded {
   char *texts[MANY];
@@ -111,6 +113,8 @@ typedef struct decoded {
   d_mapping mappings[MANY];
   uint64_t types[8]; /* sample types and units in turn */
   uint64_t period_type[2];
+  uint64_t comments[8];
+  size_t comment_count;
   size_t string_count, sample_count, location_count, function_count, mapping_count, type_count;
   int64_t time_ns, duration_ns, period;
 } decoded;
@@ -180,6 +184,9 @@ static UNUSED void d_read_sample(d_sample *sample, cursor in) {
     if (field != 3) continue;
     uint64_t key = 0, text = 0, value = 0, unit = 0, *slots[] = {&key, &text, &value, &unit};
     d_numbers(body, slots, 4);
+    cr_assert_neq(key, 0, "a label without a key");
+    for (size_t i = 0; i < sample->key_count; i++) cr_assert_neq(sample->keys[i], key, "two labels with one key");
+    sample->keys[sample->key_count++] = key;
     /* Strings may come later in the file: keep the number, replaced by the text at the end. */
     if (text != 0) sample->thread = (const char *)(uintptr_t)text;
     if (text == 0) sample->thread_id = (int64_t)value;
@@ -192,6 +199,7 @@ static UNUSED void d_read_field(decoded *out, uint32_t field, uint64_t number, c
   if (field == 9) out->time_ns = (int64_t)number;
   if (field == 10) out->duration_ns = (int64_t)number;
   if (field == 12) out->period = (int64_t)number;
+  if (field == 13) out->comments[out->comment_count++] = number;
   if (field == 1) {
     uint64_t *slots[] = {&out->types[out->type_count], &out->types[out->type_count + 1]};
     out->type_count += 2;
@@ -248,6 +256,34 @@ static UNUSED const d_mapping *d_find_mapping(const decoded *out, uint64_t id) {
   return NULL;
 }
 
+/* Profile servers want ids 1, 2, ... in the order of each table, and references that lead somewhere. The whole of their
+   rules stands in bindings/go/internal/pprofcheck, which other suites ask. */
+static UNUSED void d_check_tables(const decoded *out) {
+  for (size_t i = 0; i < out->mapping_count; i++) {
+    cr_assert_eq(out->mappings[i].id, i + 1, "mapping %lu at place %zu", (unsigned long)out->mappings[i].id, i + 1);
+  }
+  for (size_t i = 0; i < out->function_count; i++) {
+    cr_assert_eq(out->functions[i].id, i + 1, "function %lu at place %zu", (unsigned long)out->functions[i].id, i + 1);
+    d_text(out, out->functions[i].name);
+    d_text(out, out->functions[i].system_name);
+    d_text(out, out->functions[i].file);
+  }
+  for (size_t i = 0; i < out->location_count; i++) {
+    const d_location *location = &out->locations[i];
+    cr_assert_eq(location->id, i + 1, "location %lu at place %zu", (unsigned long)location->id, i + 1);
+    cr_assert_leq(location->mapping, out->mapping_count);
+    for (size_t l = 0; l < location->line_count; l++) {
+      cr_assert(location->lines[l].function >= 1 && location->lines[l].function <= out->function_count);
+    }
+  }
+  for (size_t i = 0; i < out->sample_count; i++) {
+    const d_sample *sample = &out->samples[i];
+    for (size_t f = 0; f < sample->location_count; f++) {
+      cr_assert(sample->locations[f] >= 1 && sample->locations[f] <= out->location_count);
+    }
+  }
+}
+
 static UNUSED decoded *decode(const memory *from) {
   decoded *out = calloc(1, sizeof(*out));
   cursor in = {(const uint8_t *)from->bytes, (const uint8_t *)from->bytes + from->length}, body = {NULL, NULL};
@@ -261,9 +297,7 @@ static UNUSED decoded *decode(const memory *from) {
     cr_assert_eq(sample->value_count, 2);
     if (sample->thread != NULL) sample->thread = d_text(out, (uint64_t)(uintptr_t)sample->thread);
   }
-  for (size_t i = 0; i < out->location_count; i++) {
-    if (out->locations[i].mapping != 0) d_find_mapping(out, out->locations[i].mapping);
-  }
+  d_check_tables(out);
   return out;
 }
 

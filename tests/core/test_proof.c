@@ -65,23 +65,23 @@ Test(proof, code_that_cannot_be_read_stays_and_hides_nothing_behind_it) {
 }
 
 Test(proof, what_is_proven_is_told_to_the_cache_and_not_asked_again) {
-  uint64_t epoch = onstack_pc_epoch, value = 0x7f0000001000;
+  uint64_t seal = onstack_pc_seal(onstack_pc_epoch), value = 0x7f0000001000;
   fill();
-  onstack_pc_remember(frames[1] - 1, value | ONSTACK_PC_UNPROVEN, epoch);
+  onstack_pc_remember(frames[1] - 1, value | ONSTACK_PC_UNPROVEN, seal);
   cr_assert_eq(onstack_proof_check(frames, found, 2), 2);
-  cr_assert_eq(onstack_pc_recall(frames[1] - 1, epoch), value);
+  cr_assert_eq(onstack_pc_recall(frames[1] - 1, seal), value);
 
   /* Proven by another sample meanwhile: believed without a look, even where a look would say no. */
   frames[1] = entry();
   found[0] = MARK;
-  onstack_pc_remember(frames[1] - 1, value, epoch);
+  onstack_pc_remember(frames[1] - 1, value, seal);
   cr_assert_eq(onstack_proof_check(frames, found, 2), 2);
 }
 
 Test(proof, what_is_disproven_is_not_proven_by_the_next_look) {
   fill();
   frames[1] = entry();
-  onstack_pc_remember(frames[1] - 1, 0x7f0000001000 | ONSTACK_PC_UNPROVEN, onstack_pc_epoch);
+  onstack_pc_remember(frames[1] - 1, 0x7f0000001000 | ONSTACK_PC_UNPROVEN, onstack_pc_seal(onstack_pc_epoch));
   cr_assert_eq(onstack_proof_check(frames, found, 2), 1);
   found[0] = MARK;
   cr_assert_eq(onstack_proof_check(frames, found, 2), 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where system calls are refused, another way to read memory is chosen, or none, and the statistics say which. */
+#include "handler/memory.h"
 #include "support.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -132,4 +134,33 @@ Test(reader, without_proc) {
   cr_assert_gt(frames, 2.5, "%.1f frames", frames);
   cr_assert_geq(stats.threads_seen, 1, "the process tick finds the threads");
   t_near((double)stats.recorded / 250, 0.5, 0.2, "without /proc");
+}
+
+/*
+ * What the probe finds readable, another thread may have unmapped before it is read. So the probe is made to find everything
+ * readable: only the stack that is walked may be loaded from then. A stack that the thread ran on earlier is read by copy.
+ */
+Test(reader, a_stack_that_was_left_is_not_loaded_from) {
+  struct sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigprocmask, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  uint64_t on_stack[2] = {1, 2}, words[2] = {0, 0};
+  uint8_t *left = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t here = (uint64_t)(uintptr_t)on_stack & ~(uint64_t)7;
+  onstack_memory memory = {.reader = &onstack_reader_probe, .copy_works = true};
+  memory.ranges[0] = (onstack_stack_range){here - 65536, here + 4096};
+  memory.ranges[1] = (onstack_stack_range){(uint64_t)(uintptr_t)left, (uint64_t)(uintptr_t)left + 16384};
+  onstack_memory_enter_stack(&memory, here);
+  cr_assert_eq(munmap(left, 16384), 0);
+  cr_assert_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  cr_assert_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0, "seccomp: %s", strerror(errno));
+  cr_assert(onstack_memory_read_pair(&memory, here, words));
+  cr_assert(words[0] == 1 && words[1] == 2);
+  cr_assert_not(onstack_memory_read_pair(&memory, (uint64_t)(uintptr_t)left + 4096, words));
 }

@@ -36,7 +36,8 @@ static void file_remove(image_file *file) {
 
 static onstack_symbol_set *set_of(const image_file *file, uint64_t inode) {
   onstack_profile_mapping mapping = {.start = 0x500000, .limit = 0x501000, .offset = CODE, .inode = inode,
-                                     .path = file->path, .vaddr_difference = 0x1000};
+                                     .path = file->path, .stamp = onstack_elf_stamp_of(file->path),
+                                     .vaddr_difference = 0x1000};
   onstack_profile_maps maps = {.items = &mapping, .count = 1};
   onstack_symbol_set *set = onstack_symbol_set_new(&maps);
   cr_assert_not_null(set);

@@ -72,24 +72,24 @@ Test(thread_table, ten_thousand_ids_in_sequence_fit) {
 }
 
 Test(thread_table, cookies_name_record_slot_and_generation) {
-  onstack_thread *record = claim(5), *found = NULL;
-  uint32_t slot = 99, generation = 99;
+  onstack_thread *record = claim(5);
   for (uint32_t g = 0; g < 300; g++) {
-    uint64_t cookie = onstack_thread_cookie(record, g);
-    cr_assert(onstack_thread_from_cookie(cookie, &found, &slot, &generation));
-    cr_assert_eq(found, record);
-    cr_assert_eq(slot, 3);
-    cr_assert_eq(generation, g % ONSTACK_THREAD_GENERATIONS);
+    const onstack_thread_tick tick = onstack_thread_from_cookie(onstack_thread_cookie(record, g));
+    cr_assert_eq(tick.record, record);
+    cr_assert_eq(tick.slot, 3);
+    cr_assert_eq(tick.generation, g % ONSTACK_THREAD_GENERATIONS);
   }
-  cr_assert(onstack_thread_from_cookie(onstack_thread_cookie(table.process, 7), &found, &slot, &generation));
-  cr_assert_eq(found, table.process);
-  cr_assert_eq(slot, 3);
+  record = onstack_thread_of_process_clock(3);
+  const onstack_thread_tick tick = onstack_thread_from_cookie(onstack_thread_cookie(record, 7));
+  cr_assert_eq(tick.record, record);
+  cr_assert_eq(tick.slot, ONSTACK_MAX_SESSIONS + 3);
   /* Numbers that are no cookies: around the region, the ids behind the records, and what others use. */
   uint64_t region = (uint64_t)(uintptr_t)table.records - 3ull * ONSTACK_THREAD_RECORDS * sizeof(onstack_thread);
   uint64_t end = region + (8ull * ONSTACK_THREAD_RECORDS + 8) * sizeof(onstack_thread);
-  const uint64_t others[] = {0, 1, region - 1, end, end + 64, UINT64_MAX, (uint64_t)(uintptr_t)&region};
+  const uint64_t others[] = {0, 1, region - 1, end, end + 64, UINT64_MAX, (uint64_t)(uintptr_t)&region,
+                             (uint64_t)(uintptr_t)table.process};
   for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-    cr_assert_not(onstack_thread_from_cookie(others[i], &found, &slot, &generation), "%lx", others[i]);
+    cr_assert_null(onstack_thread_from_cookie(others[i]).record, "%lx", others[i]);
 }
 
 Test(thread_table, a_released_record_is_clean_for_the_next) {

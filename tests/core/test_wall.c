@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -330,4 +331,39 @@ Test(wall, fork_is_followed_too) {
   int status = t_wait(child);
   cr_assert_eq(status, 0, "the child ended with %d", status);
   t_finish(session);
+}
+
+/* 0: refused by the name of the error; 77: no namespaces here. */
+static int starts_under_the_outer_proc(onstack_clock clock, int wanted) {
+  if (unshare(CLONE_NEWPID) != 0) return 77;
+  int pid = fork();
+  if (pid != 0) return pid < 0 ? 77 : t_wait(pid);
+  t_deadline(20);
+  onstack_session *session = NULL;
+  onstack_stats stats = {.size = sizeof(stats)};
+  onstack_options options;
+  onstack_options_init(&options, sizeof(options));
+  options.frequency = 500;
+  options.clock = clock;
+  if (onstack_session_start(&options, &session) != wanted) _exit(1);
+  if (wanted != 0) _exit(0);
+  t_burn(0.2);
+  if (onstack_session_stop(session) != 0) _exit(2);
+  _exit(onstack_session_stats(session, &stats) == 0 && stats.samples > 3 ? 0 : 3);
+}
+
+/* The threads that such a /proc lists have other ids than those that timers are made for. */
+Test(wall, a_list_of_another_pid_namespace_is_an_error) {
+  static const struct {
+    onstack_clock clock;
+    int wanted;
+  } cases[] = {{ONSTACK_CLOCK_WALL, ONSTACK_E_CLOCK}, {ONSTACK_CLOCK_CPU, 0}};
+  for (int i = 0; i < 2; i++) {
+    int pid = fork();
+    cr_assert_geq(pid, 0);
+    if (pid == 0) _exit(starts_under_the_outer_proc(cases[i].clock, cases[i].wanted));
+    int step = t_wait(pid);
+    if (step == 77) cr_skip("no PID namespaces for us");
+    cr_assert_eq(step, 0, "case %d: step %d", i, step);
+  }
 }

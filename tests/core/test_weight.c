@@ -4,6 +4,7 @@
 
 TestSuite(weight, .init = t_setup);
 
+/* In CPU seconds; first what is asked for, then what it was. */
 typedef struct blocker {
   double before, blocked, after;
   int32_t tid;
@@ -17,9 +18,12 @@ static void *blocks_and_burns(void *data) {
   b->tid = onstack_sys_gettid();
   t_burn(b->before);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
+  b->before = t_thread_cpu();
   t_burn(b->blocked);
+  b->blocked = t_thread_cpu() - b->before;
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
   t_burn(b->after);
+  b->after = t_thread_cpu() - b->before - b->blocked;
   return NULL;
 }
 
@@ -30,8 +34,9 @@ static uint32_t heaviest(const t_collector *collector) {
   return weight;
 }
 
-static onstack_stats blocked_for(double seconds, uint32_t frequency, t_collector *collector) {
-  blocker b = {.before = 0.1, .blocked = seconds, .after = 0.1};
+/* `*seconds`: to block for, and then how long it was. */
+static onstack_stats blocked_for(double *seconds, uint32_t frequency, t_collector *collector) {
+  blocker b = {.before = 0.1, .blocked = *seconds, .after = 0.1};
   pthread_t thread;
   onstack_options options = t_options(frequency, t_collect, collector);
   onstack_session *session = t_start(&options);
@@ -39,29 +44,35 @@ static onstack_stats blocked_for(double seconds, uint32_t frequency, t_collector
   pthread_join(thread, NULL);
   onstack_stats stats = t_finish(session);
   double period = (double)stats.period_ns * 1e-9;
+  *seconds = b.blocked;
   t_near((double)stats.ticks * period, b.before + b.blocked + b.after, 0.12, "every tick is counted once");
   return stats;
 }
 
 Test(weight, six_hundred_blocked_milliseconds_are_capped) {
   t_collector *collector = t_collector_new();
-  onstack_stats stats = blocked_for(0.6, 100, collector);
+  double blocked = 0.6;
+  onstack_stats stats = blocked_for(&blocked, 100, collector);
   cr_assert_eq(heaviest(collector), 25, "%u", heaviest(collector));
-  t_near((double)stats.unattributed * 0.01, 0.35, 0.15, "the rest belongs to no stack");
+  t_near((double)stats.unattributed * 0.01, blocked - 0.25, 0.15, "the rest belongs to no stack");
 }
 
 Test(weight, the_cap_is_time_whatever_the_rate) {
   t_collector *collector = t_collector_new();
-  onstack_stats stats = blocked_for(0.6, 1000, collector);
+  double blocked = 0.6;
+  onstack_stats stats = blocked_for(&blocked, 1000, collector);
   cr_assert_eq(heaviest(collector), 250, "%u", heaviest(collector));
-  t_near((double)stats.unattributed * 0.001, 0.35, 0.15, "the rest");
+  t_near((double)stats.unattributed * 0.001, blocked - 0.25, 0.15, "the rest");
 }
 
 Test(weight, below_the_cap_it_is_all_recorded) {
   t_collector *collector = t_collector_new();
-  onstack_stats stats = blocked_for(0.15, 100, collector);
+  double blocked = 0.1;
+  onstack_stats stats = blocked_for(&blocked, 100, collector);
+  /* Beside other programs a processor may become twice as slow in the middle of a burn. */
+  if (blocked > 0.23) cr_skip_test("blocked for %.2f s, which is above the cap", blocked);
   cr_assert_eq(stats.unattributed, 0);
-  cr_assert_geq(heaviest(collector), 12);
+  cr_assert_geq(heaviest(collector), 8);
 }
 
 /* Slower than four ticks a second: one tick is more than 250 ms and still counts as one. */

@@ -97,7 +97,8 @@ typedef uint32_t onstack_truncation;
 #define ONSTACK_TRUNCATED_BY_DESIGN 7   /* the unwinder records no callers (pc_only) */
 #define ONSTACK_TRUNCATED_UNWINDER 8    /* the user's unwinder said so */
 #define ONSTACK_TRUNCATED_NO_RULE 9     /* code without unwind information in a module that has some for the rest */
-#define ONSTACK_TRUNCATION_COUNT 10
+#define ONSTACK_TRUNCATED_PENDING 10    /* code that was loaded or noticed so lately that its unwind information is still being read */
+#define ONSTACK_TRUNCATION_COUNT 11
 
 /* One sample, valid only during the sink call that receives it. */
 typedef struct onstack_sample {
@@ -299,7 +300,7 @@ typedef struct onstack_stats {
   uint64_t dropped_no_stack;  /* too little room on the signal stack for the unwinder */
   uint64_t dropped_unwinder;  /* the unwinder returned no frame */
   uint64_t dropped_stopping;  /* due, but not come when the session was stopped, or come meanwhile: of threads that had
-                                 not had the processor since, and of those that block the signal */
+                                 not had the processor since, and of those that block the signal (see blocked) */
   uint64_t dropped_sink;      /* samples (not ticks) that the sink refused */
   uint64_t truncated;         /* samples whose stack did not reach its root */
   uint64_t truncated_by[16];  /* the same by ONSTACK_TRUNCATED_* */
@@ -318,6 +319,9 @@ typedef struct onstack_stats {
   const char *reader;         /* memory reader in use: "probe", "copy", "pipe", "none"; static */
   const char *clock;          /* who ticks: "cpu", "wall", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
                                  thread of ours looks at the others' clocks then, and sends the signals); static */
+  uint64_t blocked;           /* of dropped_stopping: of threads that block the signal. They have no samples; let them take
+                                 it (pthread_sigmask). Libraries' own threads often block all signals, as jemalloc's do
+                                 (background_thread:false). Known when the session has stopped */
 } onstack_stats;
 
 /*
@@ -370,6 +374,8 @@ ONSTACK_API void onstack_thread_labels_clear(void);
 
 /* ---- profiles: a sink that aggregates, and writers ---------------------------------------------------------- */
 
+/* Names and mappings are those of the file that lay at an address when the sample was taken, also where another has come
+   into its place. What cannot be told, since it was taken while they changed, has the frame "[library just replaced]". */
 typedef struct onstack_profile onstack_profile;
 
 typedef struct onstack_profile_options {
@@ -439,8 +445,9 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 
 /*
  * A symbolizer: answers a batch of addresses by onstack_symbol_add; an address without an answer is left to the ELF
- * symbols that the library reads itself. The addresses are look-up addresses: inside the instruction meant (a caller's
- * return address minus 1). Non-zero ends the write with that code.
+ * symbols that the library reads itself. It is not asked for code that another file has come into the place of. The
+ * addresses are look-up addresses: inside the instruction meant (a caller's return address minus 1). Non-zero ends the
+ * write with that code.
  */
 typedef int (*onstack_symbolizer)(void *data, const uint64_t *addresses, size_t count, onstack_symbol_table *table);
 
@@ -456,14 +463,17 @@ typedef struct onstack_write_options {
   void *symbolizer_data;
   int64_t start_time_unix_ns; /* pprof time_nanos; 0: when the profile was made or cleared */
   int64_t duration_ns;        /* pprof duration_nanos; 0: until now */
+  const char *remarks;        /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
+                                 NULL: none */
 } onstack_write_options;
 
 /*
  * Writes the profile as an uncompressed pprof protobuf (github.com/google/pprof/proto/profile.proto): sample types
  * samples/count (in ticks: times the period it is the time) and cpu/nanoseconds (wall/nanoseconds where all samples come
  * from the wall clock), one Location a frame with one Line for
- * each inlined function, mappings with build ids. `options` may be NULL. Compress it with gzip before it goes into a
- * .pb.gz file.
+ * each inlined function, mappings with build ids. Servers refuse a profile for a label without a key and for two labels
+ * with one key: the former is left out, of the latter the first stands. `options` may be NULL. Compress it with gzip
+ * before it goes into a .pb.gz file.
  * Context: any thread; samples may arrive meanwhile. Errors: OPTIONS, OUTPUT, -ENOMEM, the symbolizer's.
  */
 ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onstack_write_options *options,

@@ -101,15 +101,15 @@ ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector
                            (long)remotes, 0);
 }
 
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. */
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
 struct onstack_kernel_sigaction {
   uint64_t handler;
   uint64_t flags;
-#if defined(__x86_64__)
   uint64_t restorer;
-#endif
   onstack_kernel_sigset mask;
 };
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
 
 ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
                                              struct onstack_kernel_sigaction *old) {

@@ -8,6 +8,7 @@
 
 #include "control/copies.h"
 #include "control/install.h"
+#include "control/nesting.h"
 #include "control/own_threads.h"
 #include "control/trampolines.h"
 #include "handler/slot.h"
@@ -15,6 +16,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
+
+#define ACTION_FOLLOW_TRIES 100
 
 typedef struct action_owner {
   uint32_t sessions; /* that use it */
@@ -130,6 +134,21 @@ static struct onstack_kernel_sigaction *action_change_begin(onstack_action *acti
   return &action->replaced[trampoline].action;
 }
 
+/* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
+static bool action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool action_may_be_open(int signal, const action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
 /* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
 static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
                           const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
@@ -137,8 +156,11 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
   struct onstack_kernel_sigaction ours;
   int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  /* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
-  if (action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART) flags |= SA_RESTART;
+  if (action_restarts(below)) flags |= SA_RESTART;
+  if (action_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
   struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
   int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
   if (result < 0) return result;
@@ -260,14 +282,21 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   return result;
 }
 
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+static bool action_is_outdated(int signal, const action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         action_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
+
 /* One more session: SA_ONSTACK is what all get when one wants it. Where a newer owner stands, the next look does it. */
 static void action_join(int signal, action_owner *owner, bool on_stack) {
   struct onstack_kernel_sigaction now;
-  owner->sessions++;
-  if (!on_stack || owner->on_stack) return;
   onstack_copy *locked = onstack_copies_lock(true);
-  owner->on_stack = true;
-  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_same(&now, &onstack_actions[signal].ours))
+  owner->sessions++;
+  owner->on_stack |= on_stack;
+  if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+      action_is_same(&now, &onstack_actions[signal].ours))
     action_rise(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
@@ -297,11 +326,45 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   return result;
 }
 
+/* The stand-in itself, or ours above it, with the flag that it has to have now. */
+static void action_follow_host(int signal, const struct onstack_kernel_sigaction *now, bool ours) {
+  onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction to = *now;
+  const struct onstack_kernel_sigaction *below = ours ? &action->below[action->current].levels[0]->action : now;
+  if (onstack_own_stands_in.handler == 0 || below->handler != onstack_own_stands_in.handler) return;
+  action_set_restart(&to, action_restarts(below));
+  if (to.flags == now->flags) return;
+  if (ours) action->ours = to;
+  action_exchange(signal, &to, now);
+}
+
+void onstack_action_follow_host(int signal) {
+  const struct timespec pause = {0, 50000};
+  struct onstack_kernel_sigaction now;
+  onstack_copy *locked = onstack_copies_lock(false);
+  /* Who holds it may be the thread that this signal handler has interrupted. */
+  for (int i = 0; i < ACTION_FOLLOW_TRIES && !locked; i++) {
+    nanosleep(&pause, NULL);
+    locked = onstack_copies_lock(false);
+  }
+  if (!locked) return;
+  const onstack_action *action = &onstack_actions[signal];
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0)
+    action_follow_host(signal, &now, action_owners[signal].sessions > 0 && action_is_same(&now, &action->ours));
+  onstack_copies_unlock(locked);
+}
+
 static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (action_is_same(&now, &onstack_actions[signal].ours)) return;
+  if (action_is_same(&now, &onstack_actions[signal].ours)) {
+    if (action_is_outdated(signal, owner))
+      action_rise(signal, owner, onstack_actions[signal].current, now);
+    else
+      action_follow_host(signal, &now, true);
+    return;
+  }
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
@@ -331,10 +394,12 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
   return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
 }
 
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now. */
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
+   stand-in stands for may be another handler by now. */
 static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
   const onstack_found *found = onstack_action_below(signal, trampoline, 0);
   struct onstack_kernel_sigaction heir = found->action;
+  if (!action_is_nobody(&heir)) action_set_restart(&heir, action_restarts(&heir));
   if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
   return heir;
 }
@@ -417,6 +482,8 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
   if (!copy) return false;
   onstack_action *theirs = onstack_copy_action(copy, signal);
   struct onstack_kernel_sigaction heir = theirs->ours;
+  heir.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  heir.mask |= ONSTACK_SIGBIT(signal);
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
   heir.handler = onstack_trampoline_address(copy, chosen);
   onstack_trampoline_use(theirs, chosen);

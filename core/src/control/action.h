@@ -28,6 +28,11 @@ ONSTACK_INTERNAL void onstack_action_release(int signal);
  */
 ONSTACK_INTERNAL void onstack_action_tend(int signal);
 
+/* The handler that the stand-in stands for has changed (onstack_own_stands_in): the installed action restarts system calls
+   if that one does. Where another thread holds the lock for long, the next look does it. Signal-safe with every signal
+   blocked. */
+ONSTACK_INTERNAL void onstack_action_follow_host(int signal);
+
 /* A second has passed: earlier returns to the top are forgiven. */
 ONSTACK_INTERNAL void onstack_action_calm(int signal);
 

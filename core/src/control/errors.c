@@ -38,7 +38,8 @@ const char *onstack_strerror(int code) {
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
   case ONSTACK_E_CLOCK:
     return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING";
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
+           "wall clock, /proc must show this PID namespace: mount it again";
   default:
     return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
   }

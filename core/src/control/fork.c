@@ -4,18 +4,22 @@
 #include "base/atomics.h"
 #include "base/sys.h"
 #include "control/action.h"
+#include "control/moment.h"
 #include "control/slots.h"
+#include "control/wiped_word.h"
 #include "handler/labels.h"
+#include "handler/traceback.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <sys/mman.h>
 
 /*
  * What the threads that are inside fork() now have left: the mask of before, and their id, which is another one in the
  * child. A table rather than thread-local storage, whose first use in a loaded library may allocate. The key is
  * pthread_self(), which is the same in parent and child. More than this many forks at the same instant leave their
  * signal unblocked: correct, only exposed to the restarts that fork_before describes; and their children do not follow.
+ *
+ * A signal handler may interrupt fork() and fork as well. Then a thread has several entries, and what ends first is the
+ * innermost. That holds in the child of the inner one too, which goes on in the middle of the outer.
  */
 #define FORK_THREADS 64
 
@@ -23,34 +27,36 @@ typedef struct fork_entry {
   uintptr_t thread; /* 0: free */
   uint64_t mask;
   int32_t tid;
+  uint32_t depth; /* forks of this thread that this one interrupted, and 1 */
 } fork_entry;
 
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
 
-/*
- * The mark is in a page that the kernel clears in every child with a memory of its own, whoever made it and how; a vfork
- * child, which shares ours, keeps it and is none. NULL: the kernel is older than 4.14, and only fork() is noticed.
- */
+/* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
+   noticed. Published once, known already: starts on other threads look at it without the lock. */
 #define FORK_FRESH 0u   /* a child that nobody has put in order yet */
 #define FORK_MENDING 1u
 #define FORK_KNOWN 2u
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* linux/mman.h */
-#endif
-#define FORK_PAGE ((size_t)4096)
 
-static uint32_t *fork_mark; /* published once, its page known already: starts on other threads look at it without the lock */
+static uint32_t *fork_mark;
 
 static void fork_make_mark(void) {
-  void *page = mmap(NULL, FORK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return;
-  if (madvise(page, FORK_PAGE, MADV_WIPEONFORK) != 0) {
-    munmap(page, FORK_PAGE);
-    return;
+  uint32_t *mark = onstack_wiped_word();
+  if (!mark) return;
+  onstack_store_relaxed(mark, FORK_KNOWN);
+  onstack_publish(&fork_mark, mark);
+}
+
+/* The innermost fork that this thread is in; NULL: none that is known. */
+static fork_entry *fork_find(void) {
+  uintptr_t self = (uintptr_t)pthread_self();
+  fork_entry *found = NULL;
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    fork_entry *entry = &fork_entries[i];
+    if (onstack_observe(&entry->thread) == self && (!found || entry->depth > found->depth)) found = entry;
   }
-  onstack_store_relaxed((uint32_t *)page, FORK_KNOWN);
-  onstack_publish(&fork_mark, (uint32_t *)page);
+  return found;
 }
 
 /*
@@ -59,20 +65,16 @@ static void fork_make_mark(void) {
  */
 static void fork_before(void) {
   uintptr_t self = (uintptr_t)pthread_self();
+  const fork_entry *outer = fork_find();
+  const uint32_t depth = outer ? outer->depth + 1 : 1;
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     uintptr_t expected = 0;
     if (!onstack_cas(&fork_entries[i].thread, &expected, self)) continue;
+    fork_entries[i].depth = depth;
     fork_entries[i].tid = onstack_sys_gettid();
     onstack_action_block(&fork_entries[i].mask);
     return;
   }
-}
-
-static fork_entry *fork_find(void) {
-  uintptr_t self = (uintptr_t)pthread_self();
-  for (uint32_t i = 0; i < FORK_THREADS; i++)
-    if (onstack_observe(&fork_entries[i].thread) == self) return &fork_entries[i];
-  return NULL;
 }
 
 static void fork_parent(void) {
@@ -86,9 +88,14 @@ static void fork_parent(void) {
 /* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
    there; 0: not known, and its labels are lost. */
 static void fork_clean(int32_t parent_tid) {
-  for (uint32_t i = 0; i < FORK_THREADS; i++) fork_entries[i].thread = 0; /* the other forking threads are not here */
+  const uintptr_t self = (uintptr_t)pthread_self();
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
+    fork_entries[i].tid = onstack_sys_gettid();
+  }
   onstack_action_after_fork();
   onstack_slots_after_fork();
+  onstack_traceback_after_fork();
   onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
@@ -97,9 +104,11 @@ static void fork_clean(int32_t parent_tid) {
 static void fork_child(void) {
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
+  int32_t parent_tid = entry ? entry->tid : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(entry->tid);
-  fork_clean(entry ? entry->tid : 0);
+  bool follows = entry && !onstack_slots_in_sink(parent_tid);
+  if (entry) entry->thread = 0;
+  fork_clean(parent_tid);
   if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
@@ -110,7 +119,7 @@ void onstack_fork_mend(void) {
   if (onstack_cas(mark, &expected, FORK_MENDING))
     fork_clean(0);
   else
-    while (onstack_observe(mark) != FORK_KNOWN) sched_yield();
+    for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }

@@ -32,7 +32,8 @@ bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t
   table->functions = pclntab_word(bytes + 64);
   table->quantum = bytes[6];
   /* functab: function_count pairs of 32-bit offsets and one more offset, the end of text. */
-  return table->names < size && table->pc_values < size && table->function_count <= UINT32_MAX && table->functions < size && table->function_count > 0 &&
+  return table->names < size && table->pc_values < size && table->function_count <= UINT32_MAX &&
+         table->functions >= GO_PCLNTAB_HEADER && table->functions < size && table->function_count > 0 &&
          table->function_count <= (size - table->functions) / 8 &&
          table->function_count * 8 + 4 <= size - table->functions;
 }

@@ -15,4 +15,7 @@ ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
 /* True if a Go runtime is in the process, as of the last refresh. Any thread. */
 ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
 
+/* True if the program itself is Go's, and not just a library in it. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
+
 #endif

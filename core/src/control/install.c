@@ -47,7 +47,8 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
   const bool first = !install_has_model;
   int result = first ? install_first(signal, handler, flags, now, was) : 0;
   if (result < 0) return result;
-  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~(onstack_kernel_sigset)0);
+  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
   /* To where it is wanted, not by way of a variable: handlers read it there already. */
   result = onstack_sys_sigaction(signal, installed, first ? &between : was);
   if (result == 0 && first && between.handler != handler) *was = between;

@@ -7,7 +7,8 @@
 #include "base/sys.h"
 
 /*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART) and every signal blocked. `*installed` is the
+ * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
+ * SA_NODEFER its own. `*installed` is the
  * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
  * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
  * Returns 0 or -errno, and then nothing has changed.

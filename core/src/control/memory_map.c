@@ -6,9 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* "low-high rwxp offset major:minor inode path": what we need stands in the first ~70 bytes of a line. */
+/* "low-high rwxp offset major:minor inode path" */
 typedef struct map_parser {
-  char line[96];
+  char line[512];
   uint32_t length;
   void (*visit)(void *data, const onstack_mapping *mapping);
   void *data;
@@ -47,8 +47,10 @@ static void map_parse_line(map_parser *parser) {
   mapping.writable = at[1] == 'w';
   mapping.executable = at[2] == 'x';
   mapping.shared = at[3] == 's';
-  if (!map_skip_field(&at) || !map_skip_field(&at) || !map_skip_field(&at)) return; /* now at the inode */
+  if (!map_skip_field(&at) || !map_parse_hex(&at, &mapping.offset)) return;
+  if (!map_skip_field(&at) || !map_skip_field(&at)) return; /* now at the inode */
   mapping.anonymous = at[0] == '0' && (at[1] == ' ' || at[1] == 0);
+  mapping.path = map_skip_field(&at) ? at : "";
   parser->visit(parser->data, &mapping);
 }
 

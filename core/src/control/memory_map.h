@@ -8,6 +8,8 @@
 typedef struct onstack_mapping {
   uint64_t low;
   uint64_t high;
+  uint64_t offset;  /* in its file */
+  const char *path; /* for the call; "" where there is none, and cut when it is very long */
   bool readable, writable, executable, shared;
   bool anonymous; /* inode 0: memory, stack, heap, [vdso] */
 } onstack_mapping;

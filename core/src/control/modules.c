@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/modules.h"
 
-#include "base/sys.h"
-#include "control/loader.h"
+#include "base/loader.h"
+#include "control/memory_fetch.h"
+#include "control/other_objects.h"
 #include "control/rule_table.h"
 #include "control/threads.h"
 #include "handler/pc_cache.h"
@@ -19,9 +20,9 @@ typedef struct module_entry {
   onstack_module module;
   uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
   uint64_t section_end;    /* of the segment that holds it */
-  uint64_t fingerprint;    /* of the header's first bytes: tells two objects at one address apart */
+  uint32_t place;          /* in the loader's list */
   const char *name;        /* in the list's `names`, for the time of one look */
-  bool tried;
+  bool tried, published;
 } module_entry;
 
 #define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
@@ -31,12 +32,15 @@ typedef struct module_list {
   char *names; /* copies of what the loader calls them, for the time of one look */
   size_t names_used;
   uint32_t count;
+  uint32_t length; /* of the loader's list, which names objects without code too */
   uint64_t adds, subs;
 } module_list;
 
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
+static bool modules_added; /* objects, since the map was published */
+static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
 static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
@@ -86,46 +90,22 @@ static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   list->adds = info->dlpi_adds;
   list->subs = info->dlpi_subs;
-  if (list->count == ONSTACK_MODULES) return 1;
+  list->length++;
+  if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
   memset(entry, 0, sizeof(*entry));
+  entry->place = list->length - 1;
   module_note_segments(entry, info);
   entry->name = module_copy_name(list, info->dlpi_name);
   if (entry->module.high != 0) list->count++;
   return 0;
 }
 
-/*
- * Copies loaded memory that may be unmapped by a dlclose at any instant. Returns the bytes copied. Where the kernel
- * refuses the call altogether (seccomp), a plain copy: then only a dlclose in this very moment can hurt.
- */
-static size_t module_read(uint64_t address, void *out, size_t size) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
-  long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-  if (got >= 0) return (size_t)got;
-  uint8_t byte = 0;
-  remote.base = (uint64_t)(uintptr_t)&byte;
-  local.base = (uint64_t)(uintptr_t)out;
-  local.length = remote.length = 1;
-  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) == 1) return 0;
-  memcpy(out, (const void *)(uintptr_t)address, size);
-  return size;
-}
-
-static uint64_t module_fingerprint(const module_entry *entry) {
-  uint8_t bytes[256];
-  size_t size = entry->section_end - entry->section_header;
-  size_t got = module_read(entry->section_header, bytes, size < sizeof(bytes) ? size : sizeof(bytes));
-  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-  for (size_t i = 0; i < got; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
 /* .eh_frame's address from its header (LSB 10.6.2): version 1, then the encoding, which linkers write as pcrel sdata4. */
 static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
-  if (module_read(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
+  if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
   if (head[0] != 1 || head[1] != 0x1b) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
@@ -144,7 +124,7 @@ static const onstack_rule_table *module_derive(const module_entry *entry) {
   size_t size = module_section_size(entry, &address);
   uint8_t *copy = size ? malloc(size) : NULL;
   if (!copy) return NULL;
-  onstack_cfi_section section = {.bytes = copy, .size = module_read(address, copy, size), .address = address};
+  onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
   const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
   free(copy);
   return table;
@@ -159,25 +139,32 @@ static int module_compare(const void *left, const void *right) {
 
 static void modules_publish(void) {
   uint32_t count = 0;
-  onstack_store_relaxed(&onstack_modules.turn, onstack_modules.turn + 1); /* odd: a walk meanwhile finds no rules */
+  const uint32_t next = onstack_modules.turn + 2;
+  onstack_store_relaxed(&onstack_modules.turn, next - 1); /* odd: a walk meanwhile cannot tell */
   onstack_fence_publish();
   for (uint32_t i = 0; i < modules_known.count; i++) {
-    const module_entry *entry = &modules_known.entries[i];
-    const onstack_module *from = &entry->module;
+    module_entry *entry = &modules_known.entries[i];
+    onstack_module *from = &entry->module;
+    if (!entry->published) from->since = next;
+    entry->published = true;
     onstack_module *to = &onstack_modules.modules[count];
     if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
     onstack_store_relaxed(&to->low, from->low);
     onstack_store_relaxed(&to->high, from->high);
     onstack_store_relaxed(&to->base, from->base);
     onstack_store_relaxed(&to->table, from->table);
+    onstack_store_relaxed(&to->since, from->since);
     onstack_store_relaxed(&to->number, from->number);
-    onstack_store_relaxed(&to->pending, (uint32_t)(entry->section_header && !entry->tried));
+    onstack_store_relaxed(&to->pending, (uint16_t)(entry->section_header && !entry->tried));
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
-  onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
-  /* After the map: a handler with the new epoch finds only what the new map names. */
+  if (modules_added) onstack_store_relaxed(&onstack_modules.added, next);
+  modules_added = false;
+  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
+     has the new epoch as well, and remembers nothing of before. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  onstack_publish(&onstack_modules.turn, next);
 }
 
 static void modules_retire(const onstack_rule_table *table) {
@@ -187,7 +174,19 @@ static void modules_retire(const onstack_rule_table *table) {
 
 static bool module_is_same(const module_entry *a, const module_entry *b) {
   return a->module.low == b->module.low && a->module.high == b->module.high && a->module.base == b->module.base &&
-         a->section_header == b->section_header && a->fingerprint == b->fingerprint;
+         a->section_header == b->section_header;
+}
+
+/*
+ * How many of the loader's objects are certainly those of the last look. Loaders append, and count what they append
+ * (glibc, elf/dl-object.c, _dl_add_to_namespace_list; musl unloads nothing): with n of them loaded since, whatever is not
+ * among the last n has been there all the time. Nothing else tells: another library may come to lie where one was, with
+ * the same extents, and go again before anybody looks.
+ */
+static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
+  if (fresh->subs == old->subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
+  const uint64_t loaded = fresh->adds - old->adds;
+  return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
 }
 
 /* The program itself has no name with the loader. */
@@ -211,14 +210,17 @@ static uint32_t module_number(const char *path) {
 /* Takes the new list over, with the tables of the objects that are in both. */
 static void modules_take_over(module_list *fresh) {
   module_list old = modules_known;
+  const uint32_t unmoved = modules_unmoved(&old, fresh);
+  onstack_publish(&modules_moving, true);
   for (uint32_t i = 0; i < fresh->count; i++) {
     module_entry *entry = &fresh->entries[i];
     char buffer[4096];
-    entry->module.number = module_number(module_path(entry, i == 0, buffer));
+    entry->module.number = (uint16_t)module_number(module_path(entry, i == 0, buffer));
     entry->name = NULL;
-    if (entry->section_header) entry->fingerprint = module_fingerprint(entry);
-    for (uint32_t k = 0; k < old.count; k++) {
+    for (uint32_t k = 0; k < old.count && entry->place < unmoved; k++) {
       if (!module_is_same(entry, &old.entries[k])) continue;
+      entry->module.since = old.entries[k].module.since;
+      entry->published = old.entries[k].published;
       entry->module.table = old.entries[k].module.table;
       entry->tried = old.entries[k].tried;
       old.entries[k].module.table = NULL;
@@ -228,7 +230,9 @@ static void modules_take_over(module_list *fresh) {
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
+  modules_added = fresh->adds != old.adds;
   modules_publish();
+  onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
   free(old.entries);
 }
@@ -242,6 +246,35 @@ static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
   return 1;
 }
 
+typedef struct module_others {
+  module_list *list;
+  uint32_t named; /* entries that the loader told of */
+} module_others;
+
+static void module_add_other(void *data, struct dl_phdr_info *object) {
+  const module_others *others = data;
+  module_list *list = others->list;
+  const uint32_t before = list->count;
+  object->dlpi_adds = list->adds;
+  object->dlpi_subs = list->subs;
+  module_copy(object, sizeof(*object), list);
+  for (uint32_t i = 0; i < others->named && list->count > before; i++)
+    if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
+}
+
+/*
+ * The loader's counters are those of all namespaces (glibc, elf/dl-object.c), its list is that of our own: with more loaded
+ * than listed there are others.
+ */
+static void modules_add_others(module_list *fresh) {
+  const int64_t loaded = (int64_t)(fresh->adds - fresh->subs);
+  if (loaded <= (int64_t)fresh->length) return;
+  module_others others = {fresh, fresh->count};
+  const uint32_t length = fresh->length;
+  onstack_other_objects_each(onstack_memory_fetch, module_add_other, &others);
+  fresh->length = length;
+}
+
 static void modules_look(void) {
   module_list now = {0};
   if (!onstack_loader_each(module_peek, &now)) return;
@@ -250,6 +283,7 @@ static void modules_look(void) {
   if (!fresh.entries) return;
   fresh.names = malloc(MODULES_NAME_BYTES);
   onstack_loader_each(module_copy, &fresh);
+  modules_add_others(&fresh);
   modules_take_over(&fresh);
   free(fresh.names);
 }
@@ -287,6 +321,32 @@ static void modules_free_retired(void) {
   }
 }
 
+/* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
+   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
+   another one by now. */
+static bool module_try(module_entry *entry) {
+  const uint64_t adds = modules_known.adds, subs = modules_known.subs;
+  entry->module.table = module_derive(entry);
+  entry->tried = true;
+  modules_look();
+  return modules_known.adds == adds && modules_known.subs == subs;
+}
+
+bool onstack_modules_derive(uint64_t address) {
+  bool found = false;
+  pthread_mutex_lock(&modules_lock);
+  for (uint32_t i = 0; i < modules_known.count && !found; i++) {
+    module_entry *entry = &modules_known.entries[i];
+    if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
+    found = true;
+    if (entry->tried || !entry->section_header) continue;
+    found = module_try(entry); /* or it has gone, and its neighbour stands here */
+    modules_publish();
+  }
+  pthread_mutex_unlock(&modules_lock);
+  return found;
+}
+
 bool onstack_modules_refresh(size_t budget_bytes) {
   size_t size = 0, spent = 0;
   module_entry *entry = NULL;
@@ -294,10 +354,9 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   pthread_mutex_lock(&modules_lock);
   modules_look();
   while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
-    entry->module.table = module_derive(entry);
-    entry->tried = true;
     spent += size + 1;
     derived = true;
+    if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
   bool missing = entry != NULL;
   if (derived) modules_publish();
@@ -308,9 +367,10 @@ bool onstack_modules_refresh(size_t budget_bytes) {
 
 void onstack_modules_after_fork(void) {
   modules_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (onstack_modules.turn & 1) {
+  if (onstack_modules.turn & 1 || modules_moving) {
     onstack_modules.count = 0;
-    onstack_publish(&onstack_modules.turn, onstack_modules.turn + 1);
+    onstack_publish(&onstack_modules.turn, (onstack_modules.turn | 1u) + 1u);
+    modules_moving = false;
     modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
   }
 }

@@ -15,6 +15,9 @@
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 
+/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
+ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
+
 /* The path behind onstack_module.number; "" for 0. Lives for ever. */
 ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
 

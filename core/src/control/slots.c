@@ -6,9 +6,11 @@
 #include "control/choose.h"
 #include "control/code_map.h"
 #include "control/go_runtime.h"
-#include "control/loader.h"
+#include "base/loader.h"
 #include "control/modules.h"
 #include "control/pin.h"
+#include "control/process_clock.h"
+#include "control/task_list.h"
 #include "control/threads.h"
 #include "control/ticker.h"
 #include "control/vdso.h"
@@ -34,6 +36,9 @@ static int32_t control_owner; /* thread id of the holder, 0: nobody */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
 #endif
+
+/* Behind the ring: zero pages are a pool of which nothing is taken. */
+#define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
 
 typedef struct slot_memory {
   void *memory;
@@ -69,7 +74,7 @@ static int slots_prepare(void) {
 }
 
 static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
-  size_t bytes = settings->buffer_bytes;
+  size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
@@ -77,6 +82,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
      microseconds each. A kernel before 5.14 does not know the call; then it does. */
+  bytes = settings->buffer_bytes;
   madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
 }
@@ -104,6 +110,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
   slot->own_threads = settings->own_threads;
+  slot->process_clock = NULL;
+  slot->process_start_ns = 0;
+  slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
@@ -111,6 +120,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
+  const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
+  const slot_memory *memory = &slot_memories[index];
+  slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes);
 }
@@ -137,12 +149,13 @@ static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_counters *counters = &slot->counters;
   int result = onstack_threads_arm_all(slot, settings);
   if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
   const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return result == 0 && silent ? ONSTACK_E_CLOCK : result;
 }
 
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_clock_create_process(slot);
+  int result = onstack_process_clock_join(slot);
   /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
   if (result == -EAGAIN) return ONSTACK_E_CLOCK;
   /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
@@ -151,15 +164,16 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
-    onstack_clock_stop_process(slot);
+    onstack_process_clock_leave(slot);
+    slot->process_clock = NULL;
     return result;
   }
   onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the process tick runs, no handler claims a record, so none is claimed twice. In a child of
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
      fork there is one, which the process tick finds, or the consumer's first scan. */
   result = settings->resumed ? 0 : slot_arm(slot, settings);
-  if (result == 0) result = onstack_clock_start_process(slot);
+  if (result == 0) result = onstack_process_clock_start(slot);
   if (result < 0) onstack_slot_quiet(slot, settings);
   return result;
 }
@@ -167,12 +181,13 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
-  onstack_clock_stop_process(slot);
+  onstack_process_clock_leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
+  slot->process_clock = NULL;
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
@@ -205,12 +220,13 @@ void onstack_slots_after_fork(void) {
       record->turn &= ~1u;
       onstack_thread_release(&slot->threads, record);
     }
-    slot->threads.process->timer = ONSTACK_THREAD_UNARMED;
+    slot->process_clock = NULL;
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
+  onstack_process_clocks_after_fork();
   onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;

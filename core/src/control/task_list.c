@@ -42,3 +42,13 @@ int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) 
   if (got < 0) return (int)got;
   return listed > 0 ? 0 : -ENOENT;
 }
+
+bool onstack_task_list_is_foreign(void) {
+  char path[64]; /* "<process>/task/<thread>" */
+  const long length = onstack_sys_call4(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self", (long)path, sizeof(path) - 1);
+  if (length <= 0) return false; /* a kernel before 3.17, or no /proc */
+  long last = length;
+  path[length] = 0;
+  while (last > 0 && path[last - 1] != '/') last--;
+  return task_id(path + last) != (uint32_t)onstack_sys_gettid();
+}

@@ -14,4 +14,10 @@
  */
 ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
 
+/*
+ * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
+ * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
+ */
+ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
+
 #endif

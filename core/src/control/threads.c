@@ -3,13 +3,14 @@
 
 #include "base/clock_ns.h"
 #include "base/exceptions.h"
+#include "control/process_clock.h"
+#include "control/moment.h"
 #include "control/task_list.h"
 #include "handler/clock.h"
 #include "handler/own_threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,16 +154,10 @@ static bool threads_scan_begin(onstack_slot *slot) {
 static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
 
 static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  struct timespec pause = {0, 50000};
   (void)slot;
   (void)tid;
   /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-  for (uint32_t spins = 0; onstack_dekker_load(&record->busy) != 0; spins++) {
-    if (spins < 64)
-      sched_yield();
-    else
-      nanosleep(&pause, NULL);
-  }
+  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
 }
 
 /* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
@@ -188,7 +183,7 @@ uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *set
 }
 
 void onstack_threads_wait_scanned(onstack_slot *slot) {
-  while (onstack_dekker_load(&slot->scanning) != 0) sched_yield();
+  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
 }
 
 static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
@@ -234,13 +229,25 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
+/* Whether the thread blocks the signal; negative: nobody can tell. */
+static int threads_blocks(uint32_t tid, int32_t signal) {
+  char text[4096];
+  unsigned long long mask = 0;
+  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
+  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_counters *counters = &onstack_slots[slot->index].counters;
   uint64_t missing = onstack_clock_missing(record);
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
+  if (missing > 0 && threads_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
   /* A process tick may be on its way to any thread. */
-  const bool awaited = missing > 0 || onstack_clock_missing(slot->threads.process) > 0;
+  const bool awaited = missing > 0 || onstack_process_clock_owes(slot);
   onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
 }
 
@@ -279,22 +286,13 @@ static void threads_release(const onstack_slot *slot, onstack_thread *record, ui
 
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
-static bool threads_blocks(uint32_t tid, int32_t signal) {
-  char text[4096];
-  unsigned long long mask = 0;
-  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *line = strstr(text, "SigBlk:");
-  return !line || sscanf(line, "SigBlk: %llx", &mask) != 1 || (mask & ONSTACK_SIGBIT(signal)) != 0;
-}
-
 /*
  * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
  * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
  */
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
-  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal)) return;
+  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal) != 0) return;
   onstack_slot *mine = &onstack_slots[slot->index];
   if (threads_scan_begin(mine)) {
     onstack_clock_disarm(record);

@@ -4,10 +4,12 @@
 #include "base/exceptions.h"
 #include "base/sys.h"
 #include "handler/proof.h"
+#include "handler/rules.h"
 
 #include <string.h>
 
-static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, onstack_sink sink, void *data) {
+static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, const onstack_walked *stack,
+                        const onstack_delivery *to) {
   ONSTACK_STOP_EXCEPTIONS;
   char name[sizeof(entry->thread_name) + 1];
   memcpy(name, entry->thread_name, sizeof(entry->thread_name));
@@ -18,52 +20,91 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, ons
       .time_ns = entry->time_ns,
       .period_ns = slot->period_ns,
       .tid = entry->tid,
-      .truncation = entry->truncation,
+      .truncation = stack->truncation,
       .thread_name = name,
-      .frames = entry->frames,
-      .frame_count = entry->frame_count,
+      .frames = stack->frames,
+      .frame_count = stack->count,
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
       .clock = slot->clock,
   };
-  return sink(data, &sample) == 0;
+  return to->sink(to->data, &sample) == 0;
 }
 
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
-static void deliver_prove(onstack_slot *slot, onstack_ring_entry *entry) {
+static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
   if (!slot->copy_works) return;
-  uint32_t believed = onstack_proof_check(entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count);
-  if (believed == entry->frame_count) return;
-  entry->frame_count = believed;
-  entry->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
+  uint32_t believed = onstack_proof_check(stack->frames, stack->found, stack->count);
+  if (believed == stack->count) return;
+  stack->count = believed;
+  stack->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
 }
 
-static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry) {
+/* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
+static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
+  onstack_module module = {.low = 0};
+  const bool grown = (int32_t)(onstack_load_relaxed(&onstack_modules.added) - turn) > 0;
+  for (uint32_t i = 0; i < stack->count; i++) {
+    switch (onstack_modules_find(i == 0 ? stack->frames[0] : stack->frames[i] - 1, &module)) {
+    case ONSTACK_MODULE_HERE:
+      if ((int32_t)(module.since - turn) <= 0) break;
+      return i + 1;
+    case ONSTACK_MODULE_NONE: /* generated code, or what was unloaded: by something else, if anything has been loaded */
+      if (!grown) break;
+      return i + 1;
+    default: return i + 1; /* another session's consumer is writing it */
+    }
+  }
+  return UINT32_MAX;
+}
+
+/* A stack that was walked by an older map than today's. */
+static void deliver_compare(const onstack_slot *slot, uint32_t turn, onstack_walked *stack) {
+  if (!slot->unwinder->needs_rules || turn == onstack_observe(&onstack_modules.turn)) return;
+  const uint32_t believed = deliver_unmoved(stack, turn);
+  if (believed > stack->count) return;
+  stack->count = believed;
+  stack->truncation = ONSTACK_TRUNCATED_PENDING;
+}
+
+static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry,
+                          const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->samples, (uint64_t)1);
-  onstack_add_relaxed(&counters->truncated_by[entry->truncation], (uint64_t)1);
+  onstack_add_relaxed(&counters->truncated_by[stack->truncation], (uint64_t)1);
 }
 
-uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
-                         onstack_deliver_counters *counters, onstack_tally *tally) {
+/* Hands over one sample; false: the sink forked, and this is the child. */
+static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const onstack_delivery *to,
+                          onstack_deliver_counters *counters, onstack_tally *tally) {
+  const uint32_t generation = onstack_load_relaxed(&slot->generation);
+  onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
+  onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
+  if (kept) onstack_again(slot, kept, to->derive, &stack);
+  deliver_compare(slot, entry->turn, &stack);
+  deliver_prove(slot, &stack);
+  /* Before the sink: it may fork, and look at the statistics. */
+  deliver_count(counters, entry, &stack);
+  onstack_tally_add(tally, &stack);
+  const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
+  /* The slot is not ours any more then, its ring is empty or another's. */
+  if (onstack_load_relaxed(&slot->generation) != generation) return false;
+  if (kept) onstack_kept_release(kept);
+  onstack_add_relaxed(&counters->delivered, (uint64_t)1);
+  if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
+  return true;
+}
+
+uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+                         onstack_tally *tally) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
-  /* Without a bound: at most one ring's worth, so that a sink slower than the ticks does not keep us here. */
-  uint32_t bound = max ? max : slot->ring.mask + 1;
-  uint32_t generation = onstack_load_relaxed(&slot->generation);
-  while (handed < bound && (entry = onstack_ring_front(&slot->ring))) {
+  while ((to->max == 0 || handed < to->max) && (entry = onstack_ring_front(&slot->ring)) &&
+         onstack_ring_position(&slot->ring, entry) < to->end) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
-      deliver_prove(slot, entry);
-      /* Before the sink: it may fork, and look at the statistics. */
-      deliver_count(counters, entry);
-      onstack_tally_add(tally, entry, onstack_ring_found(&slot->ring, entry));
-      bool taken = !sink || deliver_one(slot, entry, sink, sink_data);
-      /* The sink has forked and this is the child: the slot is not ours any more, its ring is empty or another's. */
-      if (onstack_load_relaxed(&slot->generation) != generation) return handed;
-      onstack_add_relaxed(&counters->delivered, (uint64_t)1);
-      if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
+      if (!deliver_entry(slot, entry, to, counters, tally)) return handed;
       handed++;
     }
     onstack_ring_release(&slot->ring, entry);

@@ -3,6 +3,7 @@
 #ifndef ONSTACK_DRAIN_DELIVER_H
 #define ONSTACK_DRAIN_DELIVER_H
 
+#include "drain/again.h"
 #include "drain/tally.h"
 #include "handler/slot.h"
 
@@ -14,9 +15,17 @@ typedef struct onstack_deliver_counters {
   uint64_t truncated_by[ONSTACK_TRUNCATION_COUNT];
 } onstack_deliver_counters;
 
-/* Hands at most `max` waiting samples (0: all) to the sink (NULL: throws them away). While the sink runs,
-   slot->sink_tid is the calling thread. Returns the number handed over. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, onstack_sink sink, void *sink_data, uint32_t max,
+typedef struct onstack_delivery {
+  onstack_sink sink; /* NULL: throws samples away */
+  void *data;
+  uint32_t max;          /* samples; 0: all that wait */
+  uint64_t end;          /* none from this position of the ring on: the caller has looked at the loaded objects after
+                            those before it were taken */
+  onstack_derive derive; /* for stacks that were kept */
+} onstack_delivery;
+
+/* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to,
                                           onstack_deliver_counters *counters, onstack_tally *tally);
 
 #endif

@@ -19,19 +19,20 @@ static bool tally_grow(onstack_tally *tally, uint32_t number) {
 }
 
 static onstack_tally_row *tally_row(onstack_tally *tally, uint64_t address) {
-  uint32_t number = onstack_modules_find(address, &tally->last) ? tally->last.number : 0;
+  uint32_t number = onstack_modules_find(address, &tally->last) == ONSTACK_MODULE_HERE ? tally->last.number : 0;
   if (number >= tally->count && !tally_grow(tally, number)) return tally->rows;
   return &tally->rows[number];
 }
 
-void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found) {
+void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack) {
+  const uint8_t *found = stack->found;
   tally->last.low = tally->last.high = 0; /* it may have been unloaded since */
-  for (uint32_t i = 0; i < entry->frame_count; i++) {
-    onstack_tally_row *row = tally_row(tally, i == 0 ? entry->frames[0] : entry->frames[i] - 1);
+  for (uint32_t i = 0; i < stack->count; i++) {
+    onstack_tally_row *row = tally_row(tally, i == 0 ? stack->frames[0] : stack->frames[i] - 1);
     if (!row) return;
-    bool last = i + 1 == entry->frame_count;
-    if (last && entry->truncation != ONSTACK_TRUNCATED_NOT)
-      row->lost_by[entry->truncation]++;
+    bool last = i + 1 == stack->count;
+    if (last && stack->truncation != ONSTACK_TRUNCATED_NOT)
+      row->lost_by[stack->truncation]++;
     else if (last)
       row->by[ONSTACK_BY_NOTHING]++;
     else if (found[i] != ONSTACK_BY_NOTHING && found[i] < ONSTACK_COUNT_OF(row->by))

@@ -18,8 +18,16 @@ typedef struct onstack_tally {
   onstack_module last; /* that a frame lay in */
 } onstack_tally;
 
-/* Counts the frames of one entry; `found` is its ONSTACK_BY_* bytes. Consumer only. */
-ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_ring_entry *entry, const uint8_t *found);
+/* A stack on its way to the sink. */
+typedef struct onstack_walked {
+  uint64_t *frames;
+  uint8_t *found; /* ONSTACK_BY_* */
+  uint32_t count;
+  onstack_truncation truncation;
+} onstack_walked;
+
+/* Counts the frames of one stack. Consumer only. */
+ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack);
 
 ONSTACK_INTERNAL void onstack_tally_release(onstack_tally *tally);
 

@@ -23,6 +23,7 @@ static void *drain_thread_main(void *argument) {
   while (!onstack_observe(&drain->quit)) {
     onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
     struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
+    onstack_own_account();
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
   }
   drain->work(drain->data);
@@ -35,7 +36,9 @@ int onstack_drain_thread_start(onstack_drain_thread *drain) {
   onstack_kernel_sigset old;
   drain->quit = drain->ready = 0;
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  onstack_own_expect(1);
   int result = pthread_create(&drain->thread, NULL, drain_thread_main, drain);
+  if (result != 0) onstack_own_expect(-1);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   if (result != 0) return -result;
   while (onstack_observe(&drain->ready) == 0) onstack_sys_futex_wait(&drain->ready, 0, &drain_interval);

@@ -135,7 +135,11 @@ static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(cons
     rest.ss_size = left;
   else
     rest.ss_flags = SS_DISABLE;
-  if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  if (ours && onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0) < 0) {
+    /* It is too little for this process's signal frames (AMX). */
+    rest.ss_flags = SS_DISABLE;
+    onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
+  }
   action_deliver(to->found, to->signal, to->info, to->context);
   if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
 }
@@ -182,6 +186,15 @@ static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sig
 #endif
   if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
+}
+
+ONSTACK_HANDLER_APART void onstack_action_call(const struct onstack_kernel_sigaction *owner, int signal, siginfo_t *info,
+                                               void *context) {
+  uint64_t stack = action_stack_for(owner, context, (uint64_t)(uintptr_t)__builtin_frame_address(0));
+  if (stack)
+    action_deliver_on(stack, owner, signal, info, context);
+  else
+    action_deliver(owner, signal, info, context);
 }
 
 static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {

@@ -2,6 +2,7 @@
 #include "handler/clock.h"
 
 #include "base/sys.h"
+#include "handler/own_threads.h"
 #include "onstack/onstack.h"
 
 #include <errno.h>
@@ -16,15 +17,19 @@
 ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
 /* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
-ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
+static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation, uint64_t period_ns) {
   struct onstack_timespec now = {0, 0};
   onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ slot->generation;
+  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   x ^= x >> 31;
-  return x % slot->period_ns + 1;
+  return x % period_ns + 1;
+}
+
+ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
+  return clock_random(record, tid, slot->generation, slot->period_ns);
 }
 
 static ONSTACK_HANDLER struct onstack_timespec clock_timespec(uint64_t nanoseconds) {
@@ -50,7 +55,7 @@ static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t 
 /* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
    does, stop leaves our handler (control/action.c). EINVAL: there is no such timer, and its number may be somebody else's
    by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
-static ONSTACK_HANDLER void clock_end(int32_t timer) {
+ONSTACK_HANDLER void onstack_clock_end(int32_t timer) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(timer);
   if (result == 0 || result == -EINVAL) return;
@@ -60,20 +65,29 @@ static ONSTACK_HANDLER void clock_end(int32_t timer) {
 
 static ONSTACK_HANDLER void clock_delete(int32_t timer) {
   if (timer == ONSTACK_THREAD_BY_TICKER) return;
-  clock_end(timer);
+  onstack_clock_end(timer);
   onstack_sub_relaxed(&onstack_timers_held, 1u);
 }
 
-/* `tid` 0: the process. */
 static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
   if (slot->clock == ONSTACK_CLOCK_WALL) return CLOCK_MONOTONIC;
-  return tid ? onstack_clock_of_thread(tid) : CLOCK_PROCESS_CPUTIME_ID;
+  return onstack_clock_of_thread(tid);
+}
+
+static ONSTACK_HANDLER bool clock_read(int32_t clock, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
+  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return true;
 }
 
 ONSTACK_HANDLER bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, clock_of(slot, tid), (long)&now) < 0) return false;
-  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return clock_read(clock_of(slot, tid), ns);
+}
+
+ONSTACK_HANDLER bool onstack_clock_read_process(const onstack_slot *slot, uint64_t *ns) {
+  if (!clock_read(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
+  if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
   return true;
 }
 
@@ -88,12 +102,11 @@ static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
  * time would make them wrong, and between two clocks the caller may wait for a processor. Where a filter refuses to read
  * the clock, it is not known (0).
  */
-static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t timer,
-                                     uint64_t first) {
+static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer, uint64_t first) {
   uint64_t now;
-  const bool known = onstack_clock_read(slot, tid, &now);
+  const bool known = clock_read(clock, &now);
   if (known) first += now;
-  struct onstack_kernel_itimerspec spec = {clock_timespec(slot->period_ns), clock_timespec(first)};
+  struct onstack_kernel_itimerspec spec = {clock_timespec(period_ns), clock_timespec(first)};
   if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
   /* The id is known to the record before the timer can tick: a tick is checked against it. */
   onstack_publish(&record->timer, timer);
@@ -101,18 +114,18 @@ static ONSTACK_HANDLER int clock_set(const onstack_slot *slot, onstack_thread *r
 }
 
 /* Takes the timer away from the record, and writes down what has been due. */
-static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+static int32_t clock_settle(int32_t clock, uint64_t period_ns, onstack_thread *record) {
   /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
   const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
   const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->first_us);
   uint64_t now;
   if (timer < 0) return timer;
   uint32_t due = ticks;
-  if (first != 0 && onstack_clock_read(slot, tid, &now)) {
+  if (first != 0 && clock_read(clock, &now)) {
     /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
-    uint64_t came = (uint64_t)ticks * slot->period_ns / 1000u;
+    uint64_t came = (uint64_t)ticks * period_ns / 1000u;
     int32_t late = (int32_t)((uint32_t)(now / 1000u) - first - (uint32_t)came);
-    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / slot->period_ns);
+    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / period_ns);
   }
   onstack_store_relaxed(&record->due, due);
   onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
@@ -120,7 +133,7 @@ static int32_t clock_settle(const onstack_slot *slot, onstack_thread *record, ui
 }
 
 void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  const int32_t timer = clock_settle(slot, record, tid);
+  const int32_t timer = clock_settle(clock_of(slot, tid), slot->period_ns, record);
   if (timer >= 0) clock_delete(timer);
 }
 
@@ -148,7 +161,8 @@ ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread 
     onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
     return;
   }
-  if (clock_set(slot, record, tid, timer, onstack_clock_random(slot, record, tid)) < 0) {
+  const uint64_t first = onstack_clock_random(slot, record, tid);
+  if (clock_set(clock_of(slot, tid), slot->period_ns, record, timer, first) < 0) {
     /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
     clock_forget_ticks(record);
     onstack_clock_disarm(record);
@@ -175,8 +189,8 @@ ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thre
   return true;
 }
 
-/* A filter may let timers be made but not set, or not deleted: that is to be known before one ticks that nobody stops. */
-static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
+/* A filter may let timers be made but not set, or not deleted. */
+int onstack_clock_try(int32_t clock, int32_t signal, uint32_t tid) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int32_t timer = -1;
   int result = clock_create(clock, signal, tid, 0, &timer);
@@ -187,26 +201,52 @@ static int clock_try(int32_t clock, int32_t signal, uint32_t tid) {
 }
 
 /* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
-int onstack_clock_create_process(onstack_slot *slot) {
+int onstack_clock_create_process(onstack_process_clock *clock) {
   int32_t timer = -1;
-  onstack_publish(&slot->threads.process->timer, ONSTACK_THREAD_UNARMED);
-  if (slot->clock == ONSTACK_CLOCK_WALL) /* none is needed, but the answer is */
-    return clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
-  uint64_t cookie = onstack_thread_cookie(slot->threads.process, slot->generation);
-  int result = clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
-  if (result == 0) result = clock_create(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0, cookie, &timer);
-  onstack_publish(&slot->threads.process->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
+  const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
+  clock_forget_ticks(clock->record); /* of who had it before: a start may end before this one is set */
+  const int result = clock_create(CLOCK_PROCESS_CPUTIME_ID, clock->signal, 0, cookie, &timer);
+  onstack_publish(&clock->record->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
   return result;
 }
 
-int onstack_clock_start_process(onstack_slot *slot) {
-  if (slot->clock == ONSTACK_CLOCK_WALL || slot->ticker) return 0;
-  onstack_thread *process = slot->threads.process;
-  clock_forget_ticks(process);
-  return clock_set(slot, process, 0, onstack_load_relaxed(&process->timer), slot->period_ns);
+int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first) {
+  clock_forget_ticks(clock->record);
+  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer), first);
 }
 
-void onstack_clock_stop_process(onstack_slot *slot) {
-  const int32_t timer = clock_settle(slot, slot->threads.process, 0);
-  if (timer >= 0) clock_end(timer);
+int32_t onstack_clock_settle_process(onstack_process_clock *clock) {
+  return clock_settle(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record);
+}
+
+static ONSTACK_HANDLER void clock_move_process(onstack_process_clock *clock, uint64_t period_ns, uint64_t first) {
+  const int32_t timer = onstack_load_relaxed(&clock->record->timer);
+  uint64_t now;
+  if (timer < 0 || !clock_read(CLOCK_PROCESS_CPUTIME_ID, &now)) return;
+  struct onstack_kernel_itimerspec spec = {clock_timespec(period_ns), clock_timespec(now + first)};
+  clock_forget_ticks(clock->record);
+  onstack_store_relaxed(&clock->record->first_us, (uint32_t)((now + first) / 1000u) | 1u);
+  onstack_sys_timer_settime(timer, TIMER_ABSTIME, &spec); /* stop waits for us before it deletes the timer */
+}
+
+/*
+ * Both expire at a tick of the kernel, and at the same one whenever they are nearer to each other than two of these are: with
+ * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
+ * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
+ * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
+ * entry_owed). With rates near the kernel's, or several threads at work, they meet all the same.
+ */
+ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call) {
+  const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);
+  struct onstack_kernel_itimerspec spec;
+  if (period_ns == 0) return;
+  if (ended_call) {
+    clock_move_process(clock, period_ns, period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
+    return;
+  }
+  if (onstack_sys_timer_gettime(timer, &spec) < 0) return;
+  const uint64_t left = ((uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds) % period_ns;
+  if (left >= period_ns / 4 && left < period_ns - period_ns / 4) return; /* they are */
+  const uint64_t first = (left + period_ns / 2) % period_ns;
+  clock_move_process(clock, period_ns, first < period_ns / 2 ? first + period_ns : first);
 }

@@ -36,8 +36,11 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
 
 ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  for (uint32_t i = 0; i < runtimes; i++)
-    if (code_range_holds(&onstack_code.go[i].text, address)) return &onstack_code.go[i];
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_code_range *text = &onstack_code.go[i].text;
+    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
+    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
+  }
   return NULL;
 }
 

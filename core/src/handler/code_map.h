@@ -34,7 +34,7 @@ typedef struct onstack_code_range {
   uint64_t high;
 } onstack_code_range;
 
-/* Where Go's function table lies (runtime/symtab.go): loaded read-only memory that stays as long as the process. */
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
 typedef struct onstack_go_functions {
   const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
   const uint8_t *functions; /* records (_func) */
@@ -65,7 +65,7 @@ typedef struct onstack_go_layout {
 } onstack_go_layout;
 
 typedef struct onstack_go_runtime {
-  onstack_code_range text;
+  onstack_code_range text; /* high 0: the entry describes nothing (control/go_runtime.c) */
   onstack_go_functions functions;
   onstack_code_range span; /* from the first special to the last: most Go code lies outside */
   uint32_t special_count;
@@ -78,7 +78,7 @@ typedef struct onstack_code_map {
   uint32_t turn;  /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
   uint32_t count;
   uint32_t stale; /* a walk met a return address that no range holds: look again */
-  uint32_t go_count; /* entries of `go` that may be read; they are only ever added (publish / observe) */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
 } onstack_code_map;

@@ -12,8 +12,10 @@
 #include "handler/copy.h"
 #include "handler/go_labels.h"
 #include "handler/labels.h"
+#include "handler/nesting.h"
 #include "handler/own_threads.h"
 #include "handler/registers.h"
+#include "handler/rules.h"
 #include "handler/slot.h"
 
 #include <sys/prctl.h>
@@ -24,24 +26,15 @@ ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
 ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
 
-typedef struct entry_tick {
-  onstack_slot *slot;
-  onstack_thread *record; /* of the thread, or the slot's process record */
-  uint32_t generation;
-} entry_tick;
+ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 /*
  * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
  * SI_QUEUE; another copy of this library has a region of its own.
  */
-static ONSTACK_HANDLER bool entry_recognize(const siginfo_t *info, entry_tick *tick) {
-  uint32_t index;
-  if (info->si_code != SI_TIMER) return false;
-  if (!onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr, &tick->record, &index,
-                                  &tick->generation))
-    return false;
-  tick->slot = &onstack_slots[index];
-  return true;
+static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
+  if (info->si_code != SI_TIMER) return (onstack_thread_tick){NULL, 0, 0};
+  return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
 }
 
 static ONSTACK_HANDLER uint64_t entry_now_ns(const onstack_slot *slot) {
@@ -85,6 +78,7 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
                        onstack_ring_found(&slot->ring, entry)};
   onstack_walk_result result = slot->unwinder->run(&walk);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
   if (memory.asked) {
     onstack_store_relaxed(&slot->wanted, 1u);
     entry_wake_drain(slot);
@@ -124,9 +118,10 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->tid = (int32_t)tid;
   entry->weight = weight;
   entry->flags = 0;
+  entry->turn = onstack_observe(&onstack_modules.turn) & ~1u; /* before the walk reads any of it; odd: of the one before */
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
-  entry->truncation = result.truncation;
+  entry->truncation = (uint16_t)result.truncation;
   onstack_ring_settle(&slot->ring, entry);
   if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
   if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
@@ -182,75 +177,112 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 }
 
 /*
- * How many ticks a thread without a timer stands for when a process tick meets it: those of the process (this one and its
- * overruns too) that no sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has
- * been met before), and those that this tick brings.
+ * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
+ * sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
+ * those that this tick brings.
  *
- * One for each meeting would be right if process ticks came at random. They come each T of the process's CPU time: a thread
- * alone is met half a T after its birth on average and would be half a T too heavy (lives of 20 ms: 12 %, measured), and
- * beside others it depends on which processor looks at its timers first. What is owed is also what the timers of threads
- * that have ended did not come to tell (after their last kernel tick), and what threads used that no tick has met. So the
- * sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
+ * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
+ * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
+ * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. What is owed is also what
+ * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
+ * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
  *
- * In 32 bits, like the process's ticks. Two handlers that ask at the same time may both take the same tick; the next pays.
+ * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
-  const uint32_t due = onstack_load_relaxed(&slot->threads.process->ticks);
-  const int32_t owed = (int32_t)(due - (uint32_t)onstack_load_relaxed(&slot->counters.ticks));
-  const uint64_t most = entry_ticks_of(info) + age_ns / slot->period_ns;
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
+  const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
+  const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
+  const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
+  uint64_t cpu_ns;
+  if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
+  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
+  const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
+  const int64_t owed = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
   if (owed <= 0) return 0;
   return (uint64_t)owed < most ? (uint64_t)owed : most;
 }
 
-/* The process tick: finds threads without a timer. */
-static ONSTACK_HANDLER void entry_process_tick(onstack_slot *slot, const siginfo_t *info, ucontext_t *context) {
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
+   has; < 0: none. */
+static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
-  entry_count_own(slot->threads.process, info);
-  uint32_t tid = (uint32_t)onstack_sys_gettid();
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  bool armed = record && onstack_load_relaxed(&record->timer) >= 0;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (!entry_has_room(slot, context)) {
-    const uint32_t weight = armed ? 0 : entry_count_ticks(slot, entry_owed(slot, info, 0));
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-    return;
-  }
-  if (armed && !onstack_clock_revive(slot, record, tid)) return;
+  const int32_t timer = record ? onstack_load_relaxed(&record->timer) : ONSTACK_THREAD_UNARMED;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return ONSTACK_THREAD_UNARMED;
+  const bool has_room = entry_has_room(slot, context);
+  if (timer >= 0 && !has_room) return ONSTACK_THREAD_UNARMED; /* nor for a call by who asks */
+  if (timer >= 0 && !onstack_clock_revive(slot, record, tid)) return timer;
   uint64_t age_ns = 0;
-  if (!record && !onstack_dekker_load(&slot->scanning)) {
+  if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
     if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
   }
   uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
-  if (weight == 0) return;
+  if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+  if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   entry_record(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
+  return ONSTACK_THREAD_UNARMED;
 }
 
-static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, const siginfo_t *info,
-                                          ucontext_t *context) {
-  onstack_slot *slot = tick->slot;
-  onstack_dekker_add(&tick->record->busy, 1u); /* before the look at the state; see slot.h */
-  uint32_t state = onstack_dekker_load(&slot->state);
-  bool current = ((slot->generation ^ tick->generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
-                 onstack_load_relaxed(&tick->record->timer) == info->si_timerid;
-  if (state == ONSTACK_SLOT_RUNNING && current) {
-    if (tick->record == slot->threads.process)
-      entry_process_tick(slot, info, context);
-    else
-      entry_thread_tick(slot, tick->record, info, context);
-  } else if (state == ONSTACK_SLOT_STOPPING && current && tick->record != slot->threads.process) {
+static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info,
+                                                     ucontext_t *context) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  int32_t timer = ONSTACK_THREAD_UNARMED;
+  entry_count_own(clock->record, info);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
+    onstack_dekker_add(&slot->threads.process->busy, 1u); /* before the look at the state; see slot.h */
+    /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
+       above, with another clock. */
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
+        onstack_load_relaxed(&slot->process_clock) == clock)
+      timer = entry_meet(slot, tid, info, context);
+    onstack_dekker_sub(&slot->threads.process->busy, 1u);
+  }
+  if (timer >= 0) onstack_clock_keep_apart(clock, timer, onstack_registers_ended_call(context));
+}
+
+static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
+  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
+         onstack_load_relaxed(&tick.record->timer) == info->si_timerid;
+}
+
+/* True if it was a tick of a session that runs, or has not counted its last ones yet. */
+static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_thread_tick tick, const siginfo_t *info,
+                                               ucontext_t *context) {
+  const uint32_t state = onstack_dekker_load(&slot->state);
+  if (!entry_is_current(slot->generation, tick, info)) return false;
+  if (state == ONSTACK_SLOT_RUNNING) {
+    entry_thread_tick(slot, tick.record, info, context);
+  } else if (state == ONSTACK_SLOT_STOPPING) {
     const uint64_t ticks = entry_ticks_of(info);
     onstack_add_relaxed(&slot->counters.ticks, ticks);
     onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
-    entry_count_own(tick->record, info);
+    entry_count_own(tick.record, info);
   } else {
-    onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+    return false;
   }
-  onstack_dekker_sub(&tick->record->busy, 1u);
+  return true;
+}
+
+/* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
+static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+  bool taken;
+  onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
+  if (tick.slot < ONSTACK_MAX_SESSIONS) {
+    taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
+  } else {
+    onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+    taken = entry_is_current(onstack_dekker_load(&clock->generation), tick, info); /* against its end */
+    if (taken) entry_process_tick(clock, info, context);
+  }
+  if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  onstack_dekker_sub(&tick.record->busy, 1u);
 }
 
 /*
@@ -264,36 +296,34 @@ static ONSTACK_HANDLER void entry_tick_of(const entry_tick *tick, int signal, co
 #define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
 #if defined(__x86_64__)
-#define ENTRY_JUMP(number) "endbr64\nmovl $" #number ", %ecx\njmp onstack_handler_entry\n"
+#define ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
 #elif defined(__aarch64__)
-#define ENTRY_JUMP(number) "hint #34\nmov w3, #" #number "\nb onstack_handler_entry\n" /* bti c */
+#define ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n" /* bti c */
 #endif
-#define ENTRY_TRAMPOLINE(number)                                                                                       \
-  ".balign 64\n.quad onstack_copy_self - .\n.quad " #number "\n.ascii \"" ONSTACK_COPY_MARK "\"\n"                       \
-  ".type onstack_trampoline_" #number ", %function\nonstack_trampoline_" #number ":\n"                                 \
-  ".cfi_startproc\n" ENTRY_JUMP(number) ".cfi_endproc\n"                                                              \
-  ".size onstack_trampoline_" #number ", . - onstack_trampoline_" #number "\n"
-/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. */
-__asm__(".pushsection .text\n" ENTRY_TRAMPOLINE(0) ENTRY_SCOPE("onstack_handler_trampoline")
-        ".set onstack_handler_trampoline, onstack_trampoline_0\n"
-        ENTRY_TRAMPOLINE(1) ENTRY_TRAMPOLINE(2) ENTRY_TRAMPOLINE(3) ENTRY_TRAMPOLINE(4)
-        ENTRY_TRAMPOLINE(5) ENTRY_TRAMPOLINE(6) ENTRY_TRAMPOLINE(7) ENTRY_TRAMPOLINE(8) ENTRY_TRAMPOLINE(9)
-        ENTRY_TRAMPOLINE(10) ENTRY_TRAMPOLINE(11) ENTRY_TRAMPOLINE(12) ENTRY_TRAMPOLINE(13) ENTRY_TRAMPOLINE(14)
-        ENTRY_TRAMPOLINE(15) ".popsection\n");
+/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
+   them: written out, they are a longer string than C promises to take. */
+__asm__(".pushsection .text\n"
+        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+        ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
+        ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
+        ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
+        ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
+        ".endr\n" ENTRY_SCOPE("onstack_handler_trampoline")
+        ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
-/* Flat, so that the entry below stays the only caller of what it calls, which is then no frame more on the signal stack. */
-__attribute__((flatten)) ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
-  entry_tick tick;
-  if (!entry_recognize(info, &tick)) return false;
-  entry_tick_of(&tick, signal, info, context);
+ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (!tick.record) return false;
+  entry_tick_of(tick, signal, info, context);
   return true;
 }
 
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
                                                                  uint32_t trampoline) {
-  entry_tick tick;
-  if (entry_recognize(info, &tick))
-    entry_tick_of(&tick, signal, info, context);
+  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, context);
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (tick.record)
+    entry_tick_of(tick, signal, info, context);
   else
     onstack_action_forward(signal, info, context, trampoline);
 }

@@ -94,7 +94,9 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
   return true;
 }
 
-ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+/* *waits: the goroutine's g, 0 for none. */
+static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
+                                            onstack_go_point *at) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, curg, curg_m, stack[2];
   if (!layout->known) return false;
@@ -102,6 +104,7 @@ ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go
   if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
   if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
   *at = (onstack_go_point){0, 0, 0};
+  *waits = curg;
   if (curg == 0) return true;
   if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
   if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
@@ -109,6 +112,16 @@ ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go
   if (!go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
 #endif
   return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
+}
+
+ONSTACK_HANDLER bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+  uint64_t waits;
+  return go_find_waiting(memory, go, &waits, at);
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at) {
+  uint64_t waits;
+  return go_find_waiting(memory, go, &waits, at) ? waits : 0;
 }
 
 #if defined(__aarch64__)

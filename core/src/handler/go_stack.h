@@ -43,6 +43,10 @@ typedef struct onstack_go_point {
  */
 ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
 
+/* The g of the goroutine that waits for what this thread does on g0's stack, C code most often, and where; 0: none, or not
+   known. In the same way. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
+
 #if defined(__aarch64__)
 /* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
    thread is in C. 0: not known. Signal-safe. */

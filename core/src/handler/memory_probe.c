@@ -30,14 +30,6 @@ static ONSTACK_HANDLER bool probe_pages(const onstack_memory *memory, uint64_t l
   return true;
 }
 
-/* In the mapping of another stack of this thread, as safe as the one that is walked. Go's g is in the heap that its
-   goroutine's stack comes from, which Go never unmaps. */
-static ONSTACK_HANDLER bool probe_is_beside(const onstack_memory *memory, uint64_t address) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
-    if (address >= memory->ranges[i].low && address + 16 <= memory->ranges[i].high) return true;
-  return false;
-}
-
 /* Neither in the proven part nor right above it. */
 static ONSTACK_HANDLER bool probe_is_elsewhere(const onstack_memory *memory, uint64_t page) {
   return page > memory->page_high || page < memory->page_low;
@@ -52,21 +44,19 @@ static ONSTACK_HANDLER void probe_turn(onstack_memory *memory) {
 }
 
 static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
-  bool walked = address >= memory->low && address + 16 <= memory->high;
-  if (!walked && !probe_is_beside(memory, address))
+  /* Another stack that this thread ran on is another's to unmap once the thread has left it: a fiber that has ended. */
+  if (address < memory->low || address + 16 > memory->high)
     return memory->copy_works ? onstack_memory_copy_pair(address, words) : onstack_memory_pipe_pair(address, words);
   uint64_t low = address & ~(ONSTACK_PAGE - 1);
   uint64_t high = ((address + 15) & ~(ONSTACK_PAGE - 1)) + ONSTACK_PAGE;
-  if (walked && probe_is_elsewhere(memory, low)) probe_turn(memory);
+  if (probe_is_elsewhere(memory, low)) probe_turn(memory);
   if (!probe_pages(memory, low, high)) return false;
-  if (walked) {
-    /* Frames go up the stack: let the proven part grow when the new page touches it. */
-    if (probe_is_elsewhere(memory, low)) {
-      memory->page_low = low;
-      memory->page_high = high;
-    } else if (high > memory->page_high) {
-      memory->page_high = high;
-    }
+  /* Frames go up the stack: let the proven part grow when the new page touches it. */
+  if (probe_is_elsewhere(memory, low)) {
+    memory->page_low = low;
+    memory->page_high = high;
+  } else if (high > memory->page_high) {
+    memory->page_high = high;
   }
   words[0] = *(const volatile uint64_t *)(uintptr_t)address;
   words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);

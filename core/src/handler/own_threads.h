@@ -21,17 +21,28 @@
 typedef struct onstack_own_thread {
   int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
   int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/action.c takes the action away) */
+  uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
 } onstack_own_thread;
 
 ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
 
+/* What they have used of the process's CPU time, as of the last round of each: no sample answers for that. */
+ONSTACK_INTERNAL_DATA uint64_t onstack_own_cpu_ns;
+
+/* A round of the calling thread, one of ours, is over. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_account(void);
+
 /* The calling thread is one of ours from here on, until it leaves. Ordinary threads. */
 ONSTACK_INTERNAL void onstack_own_enter(void);
+/* Somebody is about to make one (1), or has failed to (-1). Ordinary threads. */
+ONSTACK_INTERNAL void onstack_own_expect(int32_t more);
 ONSTACK_INTERNAL void onstack_own_leave(void);
 
 /* Signal-safe. */
 ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
 ONSTACK_INTERNAL uint32_t onstack_own_count(void);
+/* With those that are about to be made, and those that have not entered yet. */
+ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
 
 /* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
@@ -41,6 +52,7 @@ ONSTACK_INTERNAL void onstack_own_close(void);
 typedef struct onstack_own_stand_in {
   uint64_t handler; /* 0: there is none */
   uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
+  uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (control/action.c) */
 } onstack_own_stand_in;
 ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
 

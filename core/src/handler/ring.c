@@ -71,7 +71,8 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
     ring_mark(ring, skipped, tail);
   }
   onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
-  entry->capacity = ring->depth;
+  entry->capacity = (uint16_t)ring->depth;
+  entry->kept = 0;
   entry->label_bytes = 0;
   *position = tail + gap;
   return entry;
@@ -79,7 +80,7 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
 
 ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
   const volatile uint8_t *from = onstack_ring_found(ring, entry);
-  entry->capacity = entry->frame_count;
+  entry->capacity = (uint16_t)entry->frame_count;
   volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
   if (to == from) return;
   for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
@@ -106,6 +107,17 @@ onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
     if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
     onstack_ring_release(ring, entry);
   }
+}
+
+uint64_t onstack_ring_filled(const onstack_ring *ring) {
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  uint64_t at = head;
+  while (at - head <= ring->mask) {
+    const onstack_ring_entry *entry = ring_entry_at(ring, at);
+    if (onstack_observe(&entry->mark) != (at ^ ring->key)) break;
+    at += entry->granules & ~ONSTACK_RING_GAP;
+  }
+  return at;
 }
 
 void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {

@@ -29,11 +29,13 @@ typedef struct onstack_ring_entry {
   uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
   int32_t tid;
   uint32_t weight;
-  uint32_t truncation;
+  uint16_t truncation;
+  uint16_t flags; /* ONSTACK_SAMPLE_* */
+  uint32_t turn;  /* of the module map, before the walk (handler/rules.h) */
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
-  uint32_t flags;       /* ONSTACK_SAMPLE_* */
-  uint32_t capacity;    /* frames that there is room for */
+  uint16_t capacity;    /* frames that there is room for */
+  uint16_t kept;        /* the stack that is to be walked again, from 1 on (handler/kept.h); 0: none */
   uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
   uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
@@ -86,6 +88,14 @@ ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
 
 /* The oldest filled entry, or NULL. It stays claimed until onstack_ring_release. Consumer only. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_front(onstack_ring *ring);
+
+static inline __attribute__((unused)) uint64_t onstack_ring_position(const onstack_ring *ring,
+                                                                     const onstack_ring_entry *filled) {
+  return filled->mark ^ ring->key;
+}
+
+/* The position behind the entries that are filled by now, without a gap from the front on. Consumer only. */
+ONSTACK_INTERNAL uint64_t onstack_ring_filled(const onstack_ring *ring);
 
 /* Gives the front entry back to the producers. Consumer only. */
 ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry);

@@ -25,12 +25,12 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
   return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
 }
 
-/* Copies the module that holds `address` to *out; false if there is none, or the map is being written. */
-static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *out) {
+/* Copies the module that holds `address` to *out. */
+static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
   uint32_t turn = onstack_observe(&onstack_modules.turn); /* pairs with the publish at the end of the rewrite */
   uint32_t count = onstack_load_relaxed(&onstack_modules.count);
   uint32_t low = 0, high = count;
-  if (turn & 1 || count > ONSTACK_MODULES) return false;
+  if (turn & 1 || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
@@ -38,27 +38,27 @@ static ONSTACK_HANDLER bool rules_find_module(uint64_t address, onstack_module *
     else
       high = middle;
   }
-  if (low >= count) return false;
-  const onstack_module *module = &onstack_modules.modules[low];
+  const onstack_module *module = &onstack_modules.modules[low < ONSTACK_MODULES ? low : 0];
   onstack_module copy;
   copy.low = onstack_load_relaxed(&module->low);
   copy.high = onstack_load_relaxed(&module->high);
   copy.base = onstack_load_relaxed(&module->base);
   copy.table = onstack_load_relaxed(&module->table);
+  copy.since = onstack_load_relaxed(&module->since);
   copy.number = onstack_load_relaxed(&module->number);
   copy.pending = onstack_load_relaxed(&module->pending);
   onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return false;
-  if (address - copy.low >= copy.high - copy.low) return false;
+  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return ONSTACK_MODULES_CHANGING;
+  if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
   *out = copy;
-  return true;
+  return ONSTACK_MODULE_HERE;
 }
 
-ONSTACK_HANDLER bool onstack_modules_find(uint64_t address, onstack_module *last) {
-  return address - last->low < last->high - last->low || rules_find_module(address, last);
+ONSTACK_HANDLER onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last) {
+  return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
 }
 
 ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
-  if (!onstack_modules_find(address, last)) return NULL;
+  if (onstack_modules_find(address, last) != ONSTACK_MODULE_HERE) return NULL;
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }

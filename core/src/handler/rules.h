@@ -71,8 +71,9 @@ typedef struct onstack_module {
   uint64_t high;
   uint64_t base;                  /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint32_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
-  uint32_t pending;                /* its rules have not been derived yet */
+  uint16_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the turn of the map from which on it has been here, and nothing else */
 } onstack_module;
 
 #define ONSTACK_MODULES 1024u
@@ -80,13 +81,20 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
   uint32_t count;
+  uint32_t added; /* the last turn that brought new ones */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
 
+typedef enum onstack_modules_answer {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
+} onstack_modules_answer;
+
 /* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_modules_find(uint64_t address, onstack_module *last);
+ONSTACK_INTERNAL onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last);
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);

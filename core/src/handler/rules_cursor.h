@@ -46,7 +46,7 @@ typedef struct rules_cursor {
   bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
   bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
   bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
-  uint64_t epoch; /* of the PC cache, for the whole walk */
+  uint64_t seal; /* of the PC cache's epoch, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
   uint32_t treatment; /* of pc, where `go` */

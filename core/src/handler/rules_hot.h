@@ -85,6 +85,7 @@ static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
 static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstack_walk *walk, uint32_t count) {
   const rules_window window = rules_window_of(cursor->memory);
   const uint32_t before = count;
+  const uint64_t seal = cursor->seal;
   uint64_t value = rules_hot_value(cursor);
   rules_hot at = {cursor->pc, cursor->sp, cursor->fp, cursor->bx};
   while (value != 0 && count < walk->capacity) {
@@ -92,7 +93,7 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
     bool native = value >= RULES_PACKED;
     if (native ? !rules_hot_native((const onstack_rule *)(uintptr_t)value, window, &next) : !rules_hot_go(window, &next))
       break;
-    uint64_t found = onstack_pc_recall(next.pc - 1, cursor->epoch);
+    uint64_t found = onstack_pc_recall(next.pc - 1, seal);
     /* Unknown, to be marked, or to be left in ways of its own. */
     if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
     if (walk->found) walk->found[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;

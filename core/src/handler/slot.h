@@ -11,7 +11,9 @@
 #define ONSTACK_HANDLER_SLOT_H
 
 #include "base/sys.h"
+#include "handler/kept.h"
 #include "handler/memory.h"
+#include "handler/process_clock.h"
 #include "handler/ring.h"
 #include "handler/thread_table.h"
 #include "handler/unwinder.h"
@@ -25,6 +27,7 @@
 typedef struct onstack_counters {
   uint64_t ticks, unattributed;
   uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
+  uint64_t blocked; /* of dropped_stopping */
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
 
@@ -51,9 +54,13 @@ typedef struct onstack_slot {
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
+  onstack_process_clock *process_clock; /* that finds its new threads; NULL: none does. Written while not running */
+  uint32_t meets; /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns;            /* of what it has used (onstack_clock_read_process); 0: not known */
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
+  onstack_kept *kept; /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];

@@ -6,9 +6,11 @@
 
 _Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
 
-/* Records of all slots and, behind them, their thread ids. One more record a slot: the process tick's. */
+/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
+   record a slot, and the thread ids. */
 typedef struct thread_region {
   onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
   onstack_thread process[ONSTACK_MAX_SESSIONS];
   uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
 } thread_region;
@@ -25,18 +27,20 @@ void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
   table->tids = thread_region_base->tids[slot];
 }
 
-ONSTACK_HANDLER bool onstack_thread_from_cookie(uint64_t value, onstack_thread **record, uint32_t *slot,
-                                                uint32_t *generation) {
+onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
+
+ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
   const thread_region *region = onstack_observe(&thread_region_base);
   const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
-  if (!region) return false;
+  onstack_thread_tick tick = {NULL, 0, 0};
+  if (!region) return tick;
   uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
-  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return false;
+  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
   uint64_t index = offset / sizeof(onstack_thread);
-  *record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
-  *generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
-  *slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : index - records);
-  return true;
+  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
+  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
+  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
+  return tick;
 }
 
 /* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */

@@ -5,7 +5,8 @@
  * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
  * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
  *
- * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick). The ids stand
+ * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
+ * the record of a process clock, process_clock.h). The ids stand
  * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
  * tombstones and nothing is ever moved, so the look-up needs no lock.
  *
@@ -61,7 +62,7 @@ typedef struct onstack_thread {
 typedef struct onstack_thread_table {
   onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
   uint32_t *tids;          /* 0: free */
-  onstack_thread *process; /* the record that the process-wide tick's cookie names */
+  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
 } onstack_thread_table;
 
 /* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
@@ -72,9 +73,18 @@ ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
 /* The part of a slot. Start only. */
 ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
 
-/* If `value` is a cookie of this copy: true, with its record, slot and generation. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_from_cookie(uint64_t value, onstack_thread **record, uint32_t *slot,
-                                                 uint32_t *generation);
+/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
+
+/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
+typedef struct onstack_thread_tick {
+  onstack_thread *record; /* NULL: the number is no cookie of this copy */
+  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
+  uint32_t generation;
+} onstack_thread_tick;
+
+/* Signal-safe. */
+ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
 
 static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
   return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));

@@ -9,6 +9,17 @@
 
 ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
 
+/* Before any table is looked up; see control/modules.c. */
+ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
+
+/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
+ONSTACK_HANDLER void onstack_traceback_leave(void) {
+  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
+  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
+}
+
+void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceback.inside, 0u); }
+
 /* A thread pointer further up than this is not taken for the top of this stack. */
 #define TRACEBACK_STACK ((uint64_t)256 << 20)
 
@@ -51,7 +62,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
   onstack_memory memory;
   uint32_t taken = 0;
   if (capacity == 0) return 0;
-  onstack_dekker_add(&onstack_traceback.inside, 1u); /* before any table is looked up; see control/modules.c */
+  onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
     traceback_memory(&memory, from->sp);
     uint8_t found[TRACEBACK_DEPTH];
@@ -64,7 +75,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
     if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
       onstack_store_relaxed(&onstack_traceback.stale, 1u);
   }
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return taken;
 }
 
@@ -94,12 +105,12 @@ static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_re
 ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
   onstack_module module = {.low = 0};
   bool climbed = false;
-  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
     const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
     if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
     climbed = rule && traceback_apply(rule, registers);
   }
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return climbed;
 }

@@ -35,6 +35,13 @@ ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, u
 /* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_traceback_climb(onstack_registers *registers);
 
+/* Around all that reads tables which may be retired. Signal-safe. */
+ONSTACK_INTERNAL void onstack_traceback_enter(void);
+ONSTACK_INTERNAL void onstack_traceback_leave(void);
+
+/* In the child of a fork: walks of other threads are not under way here, and would keep retired tables for ever. */
+ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
+
 /* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
 static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
   onstack_fence_dekker();

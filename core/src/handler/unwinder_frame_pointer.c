@@ -11,7 +11,8 @@
  *   stacks may it go elsewhere.
  * - Each return address must lie in executable memory. Code without frame pointers leaves anything in RBP; most of it
  *   fails here or on alignment, and the sample says which.
- * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go).
+ * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go), but not in
+ *   generated code.
  *
  * Go on amd64: asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return
  * address (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's
@@ -21,6 +22,7 @@
 #include "base/address.h"
 #include "handler/code_map.h"
 #include "handler/go_stack.h"
+#include "handler/rules.h"
 #include "handler/unwinder.h"
 
 typedef struct fp_cursor {
@@ -133,6 +135,12 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_
   return ONSTACK_TRUNCATED_NOT;
 }
 
+/* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
+static ONSTACK_HANDLER bool fp_is_generated(uint64_t address) {
+  onstack_module module = {.low = 0};
+  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
+}
+
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
   fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - FP_BELOW};
@@ -175,6 +183,8 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
+  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && fp_is_generated(walk->frames[count - 1] - 1))
+    why = ONSTACK_TRUNCATED_STACK_SWITCH;
   return (onstack_walk_result){count, why};
 }
 

@@ -6,7 +6,8 @@
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/go_stack.h, the treatments in handler/code_map.h)
- *   generated code   and all in modules without any .eh_frame: frame pointers
+ *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
+ *                    there is more above (handler/rules_generated.h)
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
@@ -20,6 +21,7 @@
  */
 #include "handler/pc_cache.h"
 #include "handler/proof.h"
+#include "handler/rules_generated.h"
 #include "handler/rules_go.h"
 #include "handler/rules_hot.h"
 
@@ -37,19 +39,21 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
     cursor->treatment = onstack_code_go_treatment(cursor->go, address);
     return rules_pack_go(cursor);
   }
-  cursor->rule = onstack_rules_find(address, &cursor->module);
+  const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
+  const bool held = answer == ONSTACK_MODULE_HERE;
+  if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
-  bool held = address - cursor->module.low < cursor->module.high - cursor->module.low;
   cursor->described = held && cursor->module.table;
-  cursor->pending = held && cursor->module.pending;
+  cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
+  if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
   return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
 }
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
-  uint64_t value = onstack_pc_recall(address, cursor->epoch);
+  uint64_t value = onstack_pc_recall(address, cursor->seal);
   if (value) {
     rules_unpack(cursor, value);
   } else {
@@ -57,9 +61,9 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
     if (!value) return false;
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
     if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
-    /* An address that is code only because the map is being written at this moment is not remembered. */
+    /* What is so only because a map is being written at this moment is not remembered. */
     if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
-      onstack_pc_remember(address, value, cursor->epoch);
+      onstack_pc_remember(address, value, cursor->seal);
   }
   cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
   return true;
@@ -78,14 +82,15 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
 }
 
 /* One frame up; *how: by what (ONSTACK_BY_*). */
-static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const onstack_walk *walk, uint8_t *how) {
   if (cursor->go) {
     *how = ONSTACK_BY_GO;
     return rules_step_go(cursor);
   }
   *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (cursor->pending) return ONSTACK_TRUNCATED_NO_RULE;
+  if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
+  if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
   return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
 }
 
@@ -102,7 +107,8 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->scheduled = false;
   cursor->by_table = false;
   cursor->fp_unknown = false;
-  cursor->epoch = onstack_observe(&onstack_pc_epoch); /* before any rule is looked up; pairs with control/modules.c */
+  /* Before any rule is looked up; pairs with control/modules.c. */
+  cursor->seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   cursor->module.low = cursor->module.high = 0;
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
@@ -120,7 +126,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   rules_locate(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
-    why = rules_step(&cursor, &how);
+    why = rules_step(&cursor, walk, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
     if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {

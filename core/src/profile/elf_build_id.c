@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Notes before the build id are small (ABI tag, properties); what lies beyond this is not looked at. */
 #define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
@@ -61,4 +62,27 @@ void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_i
       return;
     }
   }
+}
+
+static onstack_elf_stamp elf_stamp_make(const struct stat *status) {
+#ifdef __APPLE__
+  const struct timespec *modified = &status->st_mtimespec;
+#else
+  const struct timespec *modified = &status->st_mtim;
+#endif
+  return (onstack_elf_stamp){.inode = (uint64_t)status->st_ino,
+                             .bytes = (uint64_t)status->st_size,
+                             .modified_ns = (int64_t)modified->tv_sec * 1000000000 + modified->tv_nsec};
+}
+
+onstack_elf_stamp onstack_elf_stamp_of(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 ? elf_stamp_make(&status) : (onstack_elf_stamp){0};
+}
+
+bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp) {
+  struct stat status;
+  if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
+  onstack_elf_stamp now = elf_stamp_make(&status);
+  return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }

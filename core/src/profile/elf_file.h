@@ -35,6 +35,17 @@ typedef struct onstack_elf_file {
  */
 ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
 ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
+/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
+typedef struct onstack_elf_stamp {
+  uint64_t inode;
+  uint64_t bytes;
+  int64_t modified_ns;
+} onstack_elf_stamp;
+
+ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
+/* Whether an open file is still that one. */
+ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
+
 ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
 
 /* Copies `length` bytes at `offset`; false when they are not all inside the image, or cannot be read. */

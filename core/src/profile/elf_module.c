@@ -28,7 +28,10 @@ static int elf_module_open(onstack_elf_file *file, const onstack_profile_mapping
   if (mapping->main && elf_module_open_path(file, "/proc/thread-self/exe", id) == 0) return 0;
   if (onstack_profile_mapping_is_file(mapping)) {
     if (mapping->deleted && id->length == 0) return -ENOENT; /* what has the name now cannot be told from it */
-    return elf_module_open_path(file, mapping->path, id);
+    int error = elf_module_open_path(file, mapping->path, id);
+    if (error != 0 || id->length != 0 || onstack_elf_has_stamp(file, &mapping->stamp)) return error;
+    onstack_elf_close(file); /* another file, or written over since it was seen mapped */
+    return -ENOEXEC;
   }
   if (mapping->image == 0) return -ENOENT;
   return onstack_elf_open_memory(file, mapping->image, mapping->image_bytes);

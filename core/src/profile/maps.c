@@ -9,9 +9,6 @@
 #include <sys/auxv.h>
 #endif
 
-/* A host that loads and unloads without end (plug-ins, code generated into files) must not make us grow without end. */
-#define ONSTACK_MAPS_RETIRED_LIMIT 4096u
-
 static uint64_t maps_program_entry(void) {
 #ifdef __linux__
   return getauxval(AT_ENTRY);
@@ -20,9 +17,9 @@ static uint64_t maps_program_entry(void) {
 #endif
 }
 
-/* Returns the copy, whose path is in the set's arena, or NULL. */
-static onstack_profile_mapping *maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
-                                            const char *path, size_t path_length) {
+onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                     const onstack_profile_mapping *mapping, const char *path,
+                                                     size_t path_length) {
   void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
   if (items == NULL) return NULL;
   maps->items = items;
@@ -44,6 +41,7 @@ static void maps_identify(onstack_profile_mapping *mapping, const onstack_profil
   const onstack_profile_mapping *known = previous == NULL ? NULL : onstack_profile_maps_find(previous, mapping->start);
   if (known != NULL && !known->retired && maps_same(known, mapping)) {
     mapping->build_id = known->build_id;
+    mapping->stamp = known->stamp;
     mapping->vaddr_difference = known->vaddr_difference;
     return;
   }
@@ -54,6 +52,8 @@ static void maps_identify(onstack_profile_mapping *mapping, const onstack_profil
   }
   if (!open) return;
   onstack_elf_read_build_id(&image, &mapping->build_id);
+  bool stamped = mapping->build_id.length == 0 && onstack_profile_mapping_is_file(mapping) && !mapping->deleted;
+  if (stamped) mapping->stamp = onstack_elf_stamp_of(mapping->path);
   onstack_elf_code_to_vaddr(&image, mapping->offset, mapping->limit - mapping->start, &mapping->vaddr_difference);
   onstack_elf_close(&image);
 }
@@ -87,6 +87,7 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
     maps_track_image(&image, &line);
     if (!line.executable) continue;
     onstack_profile_mapping mapping = {.start = line.start,
+                                       .real = line.start,
                                        .limit = line.limit,
                                        .offset = line.offset,
                                        .device = line.device,
@@ -95,66 +96,29 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
                                        .image_bytes = image.bytes,
                                        .main = entry >= line.start && entry < line.limit,
                                        .deleted = line.deleted};
-    onstack_profile_mapping *added = maps_append(maps, &mapping, line.path, line.path_length);
+    onstack_profile_mapping *added = onstack_profile_maps_append(maps, &mapping, line.path, line.path_length);
     if (added == NULL) return false;
     maps_identify(added, previous);
   }
   return true;
 }
 
-/* Adds the part [start, limit) of a mapping that is gone. */
-static bool maps_retire(onstack_profile_maps *maps, const onstack_profile_mapping *gone, uint64_t start,
-                        uint64_t limit) {
-  onstack_profile_mapping part = *gone;
-  part.start = start;
-  part.limit = limit;
-  part.offset = gone->offset + (start - gone->start);
-  part.retired = true;
-  part.image = 0;
-  return maps_append(maps, &part, gone->path, strlen(gone->path)) != NULL;
-}
-
-/*
- * Adds what of `gone` no mapping of now covers. The first `now` items of the set are those of now; those before
- * *cursor lie below everything that is still to come, since both lists are sorted.
- */
-static bool maps_retire_gaps(onstack_profile_maps *maps, size_t now, size_t *cursor,
-                             const onstack_profile_mapping *gone) {
-  uint64_t start = gone->start;
-  while (*cursor < now && maps->items[*cursor].limit <= start) ++*cursor;
-  for (size_t i = *cursor; i < now && start < gone->limit; i++) {
-    uint64_t cover_start = maps->items[i].start, cover_limit = maps->items[i].limit;
-    if (cover_start >= gone->limit) break;
-    if (cover_start > start && !maps_retire(maps, gone, start, cover_start)) return false;
-    start = cover_limit;
-  }
-  return start >= gone->limit || maps_retire(maps, gone, start, gone->limit);
-}
-
-static int maps_compare(const void *a, const void *b) {
-  const onstack_profile_mapping *left = a, *right = b;
-  return left->start < right->start ? -1 : left->start > right->start;
-}
-
-static bool maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  size_t now = maps->count, cursor = 0;
-  for (size_t i = 0; i < previous->count && maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT; i++) {
-    /* Generated code that is gone has no name to keep. */
-    if (!onstack_profile_mapping_is_file(&previous->items[i])) continue;
-    if (!maps_retire_gaps(maps, now, &cursor, &previous->items[i])) return false;
-  }
-  if (maps->count > now) qsort(maps->items, maps->count, sizeof(*maps->items), maps_compare);
+static bool maps_read_loader(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
+  if (!onstack_profile_maps_ask_loader(maps)) return false;
+  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous);
   return true;
 }
 
-onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired) {
+onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
   if (maps == NULL) return NULL;
   maps->references = 1;
   char *text = NULL;
-  bool good = onstack_maps_text_read(&text) != 0 || maps_read_now(maps, previous, text);
+  const onstack_profile_maps *known = changed ? NULL : previous;
+  int error = onstack_maps_text_read(&text);
+  bool good = error == 0 ? maps_read_now(maps, known, text) : maps_read_loader(maps, known);
   free(text);
-  if (good && previous != NULL && keep_retired) good = maps_unite(maps, previous);
+  if (good && previous != NULL && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
   return NULL;

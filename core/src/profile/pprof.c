@@ -15,7 +15,8 @@ enum {
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
-  pprof_profile_period = 12
+  pprof_profile_period = 12,
+  pprof_profile_comment = 13
 };
 
 /* Sessions that share a profile may have periods of their own. */
@@ -72,11 +73,22 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   return error;
 }
 
+/* Whether the sample has this key already. Keys that were no text may have become the same: numbers are compared. */
+static bool pprof_has_key(onstack_pprof_writer *writer, uint32_t key) {
+  for (uint32_t i = 0; i < writer->key_count; i++) {
+    if (writer->keys[i] == key) return true;
+  }
+  writer->keys[writer->key_count++] = key;
+  return false;
+}
+
+/* Servers refuse the whole profile for a label without a key, and for two with one key: Go's labels may be either. */
 static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const char *text, int64_t number) {
   onstack_profile_strings *strings = &writer->report->symbols.strings;
   uint32_t key_number, text_number;
   int error = onstack_profile_strings_add_text(strings, key, &key_number);
-  if (error == 0) error = onstack_profile_strings_add_text(strings, text, &text_number);
+  if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
+  error = onstack_profile_strings_add_text(strings, text, &text_number);
   if (error != 0) return error;
   onstack_pprof_add_number(&writer->part, 1, key_number);
   onstack_pprof_add_number(&writer->part, 2, text_number);
@@ -117,6 +129,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   onstack_pprof_add_varint(&writer->part, stack->time_ns);
   onstack_pprof_add_part(&writer->message, 2, &writer->part);
   int error = 0;
+  writer->key_count = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
   if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
   if (error == 0) error = pprof_add_labels(writer, stack);
@@ -128,6 +141,25 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
   if (error == 0 && view->overflow.samples > 0) error = pprof_write_sample(writer, &view->overflow);
+  return error;
+}
+
+/* A line each; empty ones say nothing. */
+static int pprof_write_remarks(onstack_pprof_writer *writer) {
+  const char *line = writer->report->remarks;
+  int error = 0;
+  while (error == 0 && line != NULL && *line != '\0') {
+    size_t length = strcspn(line, "\n");
+    uint32_t number;
+    error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
+    if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_comment, number);
+    line += length + (line[length] == '\n');
+  }
+  if (error == 0 && writer->part.failed) error = -ENOMEM;
+  if (error == 0 && writer->part.used > 0) {
+    error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
+  }
+  writer->part.used = 0;
   return error;
 }
 
@@ -148,6 +180,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
+  if (error == 0) error = pprof_write_remarks(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_pprof_message_release(&writer.message);
   onstack_pprof_message_release(&writer.part);

@@ -82,17 +82,21 @@ static onstack_pprof_mapping *pprof_find_mapping(const onstack_pprof_writer *wri
 static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   const onstack_symbol_table *symbols = &writer->report->symbols;
   uint64_t address = symbols->addresses[number];
+  const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
   onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
   onstack_pprof_add_number(&writer->message, 1, (uint64_t)number + 1);
   if (mapping != NULL) onstack_pprof_add_number(&writer->message, 2, mapping->number);
-  onstack_pprof_add_number(&writer->message, 3, address);
+  if (place != NULL) address = onstack_profile_mapping_real(place, address);
+  onstack_pprof_add_number(&writer->message, 3, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
   int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
 
 uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special) {
-  writer->specials[special] = true;
-  return (uint64_t)writer->report->symbols.count + 1 + special;
+  uint32_t place = 0;
+  while (place < writer->special_count && writer->specials[place] != special) place++;
+  if (place == writer->special_count) writer->specials[writer->special_count++] = special;
+  return (uint64_t)writer->report->symbols.count + 1 + place;
 }
 
 static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
@@ -162,8 +166,8 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, size_t item) {
   int error = pprof_mapping_strings(writer, mapping, &path, &build_id);
   if (error != 0) return error;
   onstack_pprof_add_number(message, 1, known->number);
-  onstack_pprof_add_number(message, 2, mapping->start);
-  onstack_pprof_add_number(message, 3, mapping->limit);
+  onstack_pprof_add_number(message, 2, mapping->real);
+  onstack_pprof_add_number(message, 3, onstack_profile_mapping_real(mapping, mapping->limit));
   onstack_pprof_add_number(message, 4, mapping->offset);
   onstack_pprof_add_number(message, 5, path);
   onstack_pprof_add_number(message, 6, build_id);
@@ -195,8 +199,8 @@ int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
   for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
     error = pprof_write_location(writer, (uint32_t)i);
   }
-  for (uint32_t i = 0; error == 0 && i < ONSTACK_PPROF_SPECIALS; i++) {
-    if (writer->specials[i]) error = pprof_write_special(writer, i);
+  for (uint32_t i = 0; error == 0 && i < writer->special_count; i++) {
+    error = pprof_write_special(writer, writer->specials[i]);
   }
   if (error == 0) error = pprof_write_functions(writer);
   return error != 0 ? error : pprof_write_mappings(writer);

@@ -3,7 +3,9 @@
  * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
  * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
  *
- * Location numbers: address number + 1; above them the frames without an address (see onstack_pprof_special).
+ * Numbers of each kind are 1, 2, ... without a gap and in the order of the file: some servers refuse a profile otherwise.
+ * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met
+ * them (onstack_pprof_special).
  */
 #ifndef ONSTACK_PROFILE_PPROF_WRITER_H
 #define ONSTACK_PROFILE_PPROF_WRITER_H
@@ -31,6 +33,9 @@ typedef struct onstack_pprof_mapping {
   bool has_inlines;
 } onstack_pprof_mapping;
 
+/* A pair takes two NULs at least; two labels are our own. */
+#define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
+
 typedef struct onstack_pprof_writer {
   onstack_profile_report *report; /* its strings become the string table */
   onstack_profile_output *output;
@@ -41,10 +46,13 @@ typedef struct onstack_pprof_writer {
   size_t function_count;
   size_t function_capacity;
   onstack_profile_hash_index function_index;
-  bool specials[ONSTACK_PPROF_SPECIALS]; /* used by a sample */
+  uint32_t specials[ONSTACK_PPROF_SPECIALS]; /* the special of each place behind the addresses */
+  uint32_t special_count;
+  uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
+  uint32_t key_count;
 } onstack_pprof_writer;
 
-/* The number of the location that stands for a frame without an address, and marks it as used. */
+/* The number of the location that stands for a frame without an address, new or known. */
 ONSTACK_INTERNAL uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special);
 
 /* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */

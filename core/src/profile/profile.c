@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/clock_ns.h"
+#include "profile/sight.h"
 #include "profile/sized.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ struct onstack_profile {
   size_t max_stacks;
   pthread_mutex_t lock; /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
-  onstack_profile_maps *maps;     /* never NULL */
+  onstack_profile_sight sight;
   bool maps_stale;                /* a sample lay outside all known mappings */
   uint64_t maps_read_ns;          /* monotonic */
   uint64_t start_ns;              /* monotonic */
@@ -29,6 +30,7 @@ struct onstack_profile {
   uint64_t samples;
   uint64_t ticks;
   uint64_t time_ns;
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
 };
 
 static void profile_restart_clock(onstack_profile *profile) {
@@ -36,14 +38,12 @@ static void profile_restart_clock(onstack_profile *profile) {
   profile->start_ns = onstack_monotonic_ns();
 }
 
-/* With the lock held. Without memory the old set stays in use. Returns a set that the caller frees, or NULL. */
+/* With the lock held. Returns a set that the caller frees, or NULL. */
 static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool keep_retired) {
-  onstack_profile_maps *old = profile->maps, *now = onstack_profile_maps_read(old, keep_retired);
+  onstack_profile_maps *now = profile->sight.maps, *old = onstack_profile_sight_read(&profile->sight, keep_retired);
   profile->maps_read_ns = onstack_monotonic_ns();
-  if (now == NULL) return NULL;
-  profile->maps = now;
-  profile->maps_stale = false;
-  return onstack_profile_maps_drop(old) ? old : NULL;
+  if (profile->sight.maps != now) profile->maps_stale = false;
+  return old;
 }
 
 static void profile_free_maps(onstack_profile_maps *maps) {
@@ -66,13 +66,10 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
   onstack_profile *profile = calloc(1, sizeof(*profile));
   if (profile == NULL) return -ENOMEM;
   int error = profile_apply_options(profile, options);
-  if (error == 0) {
-    profile->maps = onstack_profile_maps_read(NULL, false);
-    if (profile->maps == NULL) error = -ENOMEM;
-  }
+  bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
   if (error != 0) {
-    profile_free_maps(profile->maps);
+    if (open) onstack_profile_sight_close(&profile->sight);
     free(profile);
     return error;
   }
@@ -87,7 +84,7 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   if (profile->stacks != NULL && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
-  if (onstack_profile_maps_drop(profile->maps)) onstack_profile_maps_free(profile->maps);
+  onstack_profile_sight_close(&profile->sight);
   pthread_mutex_destroy(&profile->lock);
   free(profile);
 }
@@ -106,6 +103,15 @@ static bool profile_sample_is_sound(const onstack_sample *sample) {
          sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
 }
 
+/* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
+static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
+  for (uint32_t i = 0; i < sample->frame_count; i++) {
+    uint64_t address = sample->frames[i];
+    if (i > 0 && address != 0) address--;
+    profile->frames[i] = onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
+  }
+}
+
 /* What tells this sample's stack from others, besides its frames. */
 static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
   onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
@@ -122,15 +128,20 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
 
 static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    if (onstack_profile_maps_find(maps, stack->frames[i]) == NULL) return false;
+    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && onstack_profile_maps_find(maps, stack->frames[i]) == NULL;
+    if (unknown) return false;
   }
   return true;
 }
 
-/* With the lock held. *old: see profile_reread_maps. */
-static int profile_count(onstack_profile *profile, const onstack_profile_stack *key, const onstack_sample *sample,
-                         onstack_profile_maps **old) {
+/* With the lock held. old[]: see profile_reread_maps. */
+static int profile_count(onstack_profile *profile, onstack_profile_stack *key, const onstack_sample *sample,
+                         onstack_profile_maps *old[2]) {
   bool added;
+  if (onstack_profile_sight_has_changed(&profile->sight)) old[0] = profile_reread_maps(profile, true);
+  profile_take_frames(profile, sample);
+  key->frames = profile->frames;
+  key->frame_count = sample->frame_count;
   if (profile->stacks == NULL) profile->stacks = onstack_profile_stacks_new();
   if (profile->stacks == NULL) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
@@ -140,11 +151,11 @@ static int profile_count(onstack_profile *profile, const onstack_profile_stack *
   profile->ticks += sample->weight;
   profile->time_ns += sample->weight * sample->period_ns;
   if (added && !profile->maps_stale) {
-    profile->maps_stale = !profile_maps_know(profile->maps, &profile->stacks->items[profile->stacks->count - 1]);
+    profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
   if (profile->maps_stale &&
       onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
-    *old = profile_reread_maps(profile, true);
+    old[1] = profile_reread_maps(profile, true);
   }
   return 0;
 }
@@ -153,19 +164,22 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile *profile = data;
   if (profile == NULL || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
   onstack_profile_stack key = profile_key(profile, sample);
-  onstack_profile_maps *old = NULL;
+  onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
-  int error = profile_count(profile, &key, sample, &old);
+  int error = profile_count(profile, &key, sample, old);
   pthread_mutex_unlock(&profile->lock);
-  profile_free_maps(old);
+  for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
   return error;
 }
 
 /* With the lock of `from` held, and `to` new. What is shared with writers keeps its references. */
 static void profile_move(onstack_profile *from, onstack_profile *to) {
-  onstack_profile empty = *to;
+  onstack_profile_sight sight = to->sight;
+  bool maps_stale = to->maps_stale;
+  uint64_t maps_read_ns = to->maps_read_ns, start_ns = to->start_ns;
+  int64_t start_unix_ns = to->start_unix_ns;
   to->stacks = from->stacks;
-  to->maps = from->maps;
+  to->sight = from->sight;
   to->maps_stale = from->maps_stale;
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
@@ -174,11 +188,11 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
   to->ticks = from->ticks;
   to->time_ns = from->time_ns;
   from->stacks = NULL;
-  from->maps = empty.maps;
-  from->maps_stale = empty.maps_stale;
-  from->maps_read_ns = empty.maps_read_ns;
-  from->start_ns = empty.start_ns;
-  from->start_unix_ns = empty.start_unix_ns;
+  from->sight = sight;
+  from->maps_stale = maps_stale;
+  from->maps_read_ns = maps_read_ns;
+  from->start_ns = start_ns;
+  from->start_unix_ns = start_unix_ns;
   from->samples = from->ticks = from->time_ns = 0;
 }
 
@@ -265,7 +279,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
   onstack_profile_maps *old = profile_reread_maps(profile, true);
   int error = profile_copy_stacks(profile, view);
   if (error == 0) {
-    view->maps = profile->maps;
+    view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);
     view->start_unix_ns = profile->start_unix_ns;
     view->duration_ns = (int64_t)onstack_monotonic_ns() - (int64_t)profile->start_ns;

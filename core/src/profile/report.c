@@ -27,15 +27,30 @@ static int report_collect_addresses(onstack_profile_report *report) {
   return error != 0 ? error : onstack_profile_symbols_open(&report->symbols);
 }
 
+/* Of a place with neither address nor name servers drop every sample: a call through a null pointer has this one. */
+static int report_name_null(onstack_symbol_table *symbols) {
+  uint32_t number = onstack_profile_symbols_number(symbols, 0);
+  return number == ONSTACK_PROFILE_HASH_NONE ? 0 : onstack_profile_symbols_name(symbols, number, "0x0", false);
+}
+
+static int report_name_unknown(onstack_symbol_table *symbols) {
+  uint32_t number = onstack_profile_symbols_number(symbols, ONSTACK_MAPS_UNKNOWN);
+  if (number == ONSTACK_PROFILE_HASH_NONE) return 0;
+  return onstack_profile_symbols_name(symbols, number, ONSTACK_MAPS_UNKNOWN_FRAME, false);
+}
+
 static int report_fill(onstack_profile_report *report, const onstack_write_options *options, bool always_names) {
   const onstack_profile_maps *maps = report->view.maps;
   int error = report_collect_addresses(report);
+  if (error == 0) error = report_name_unknown(&report->symbols);
   if (error == 0 && report->symbolized) {
-    error = onstack_profile_symbolize_by_host(&report->symbols, options->symbolizer, options->symbolizer_data);
+    error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
   }
   if (error == 0 && (report->symbolized || always_names)) {
     error = onstack_profile_symbolize_by_module(&report->symbols, maps);
+  } else if (error == 0) {
+    error = report_name_null(&report->symbols);
   }
   return error;
 }
@@ -55,6 +70,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
+  report->remarks = options.remarks;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
   return error;

@@ -16,6 +16,7 @@ typedef struct onstack_profile_report {
   bool symbolized;
   int64_t start_unix_ns;
   int64_t duration_ns;
+  const char *remarks; /* the caller's */
 } onstack_profile_report;
 
 /*

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct stacks_key {
-  const onstack_profile_stack *stack;
-  const onstack_sample *sample;
-} stacks_key;
-
 onstack_profile_stacks *onstack_profile_stacks_new(void) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
   if (stacks != NULL) stacks->references = 1;
@@ -27,57 +22,44 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   free(stacks);
 }
 
-/* The address inside the instruction meant. A return address of 0 cannot be: it stays, and gets no name. */
-static uint64_t stacks_lookup_address(const onstack_sample *sample, uint32_t frame) {
-  uint64_t address = sample->frames[frame];
-  return frame == 0 || address == 0 ? address : address - 1;
-}
-
-static uint32_t stacks_hash(const stacks_key *key) {
-  const onstack_profile_stack *stack = key->stack;
+static uint32_t stacks_hash(const onstack_profile_stack *stack) {
   uint64_t hash = onstack_profile_hash_word(stack->period_ns, (uint64_t)(uint32_t)stack->tid);
-  hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | key->sample->frame_count);
+  hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | stack->frame_count);
   hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
   if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
-  for (uint32_t i = 0; i < key->sample->frame_count; i++) {
-    hash = onstack_profile_hash_word(hash, stacks_lookup_address(key->sample, i));
-  }
+  for (uint32_t i = 0; i < stack->frame_count; i++) hash = onstack_profile_hash_word(hash, stack->frames[i]);
   return onstack_profile_hash_fold(hash);
 }
 
 static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   const onstack_profile_stack *have = &((const onstack_profile_stacks *)owner)->items[item];
-  const onstack_profile_stack *want = ((const stacks_key *)key)->stack;
-  const onstack_sample *sample = ((const stacks_key *)key)->sample;
-  if (have->frame_count != sample->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
+  const onstack_profile_stack *want = key;
+  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
       have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
       (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
       memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
     return false;
   }
-  for (uint32_t i = 0; i < sample->frame_count; i++) {
-    if (have->frames[i] != stacks_lookup_address(sample, i)) return false;
-  }
-  return true;
+  return memcmp(have->frames, want->frames, want->frame_count * sizeof(*want->frames)) == 0;
 }
 
-static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const stacks_key *key, uint32_t hash) {
+static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+                                         uint32_t hash) {
   if (onstack_profile_hash_reserve(&stacks->index) != 0) return NULL;
   void *items = onstack_profile_grow(stacks->items, &stacks->capacity, stacks->count + 1, sizeof(*stacks->items));
   if (items == NULL) return NULL;
   stacks->items = items;
-  uint32_t frame_count = key->sample->frame_count;
-  uint64_t *frames = onstack_profile_arena_take(&stacks->frames, (size_t)frame_count * sizeof(*frames));
+  size_t frame_bytes = key->frame_count * sizeof(*key->frames);
+  uint64_t *frames = onstack_profile_arena_take(&stacks->frames, frame_bytes);
   if (frames == NULL) return NULL;
-  for (uint32_t i = 0; i < frame_count; i++) frames[i] = stacks_lookup_address(key->sample, i);
+  memcpy(frames, key->frames, frame_bytes);
   onstack_profile_stack *stack = &stacks->items[stacks->count];
-  const char *labels = key->stack->labels;
-  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->stack->label_bytes);
-  if (labels == NULL && key->stack->labels != NULL) return NULL;
-  *stack = *key->stack;
+  const char *labels = key->labels;
+  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
+  if (labels == NULL && key->labels != NULL) return NULL;
+  *stack = *key;
   stack->labels = labels;
   stack->frames = frames;
-  stack->frame_count = frame_count;
   onstack_profile_hash_insert(&stacks->index, hash, (uint32_t)stacks->count);
   stacks->count++;
   return stack;
@@ -85,15 +67,14 @@ static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const s
 
 int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                  const onstack_sample *sample, size_t limit, bool *added) {
-  stacks_key whole = {.stack = key, .sample = sample};
-  uint32_t hash = stacks_hash(&whole);
-  uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, &whole);
+  uint32_t hash = stacks_hash(key);
+  uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
   if (stack == NULL && stacks->count >= limit) {
     stack = &stacks->overflow;
   } else if (stack == NULL) {
-    stack = stacks_add(stacks, &whole, hash);
+    stack = stacks_add(stacks, key, hash);
     if (stack == NULL) return -ENOMEM;
     *added = true;
   }

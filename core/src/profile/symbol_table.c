@@ -17,6 +17,7 @@ void onstack_profile_symbols_release(onstack_symbol_table *table) {
   onstack_profile_hash_release(&table->index);
   free(table->answers);
   free(table->lines);
+  free(table->asked);
   onstack_profile_strings_release(&table->strings);
   *table = (onstack_symbol_table){0};
 }
@@ -101,11 +102,11 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
 
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
   onstack_symbol_line given;
-  if (table == NULL || line == NULL || table->answers == NULL || index >= table->count) return ONSTACK_E_OPTIONS;
+  if (table == NULL || line == NULL || table->asked == NULL || index >= table->asked_count) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_sized_copy(&given, sizeof(given), line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
-  error = symbols_add_line(table, index, &given);
+  error = symbols_add_line(table, table->asked[index], &given);
   if (error != 0 && table->error == 0) table->error = error;
   return error;
 }

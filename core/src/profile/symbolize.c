@@ -10,10 +10,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer, void *data) {
+/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
+static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
+  *addresses = malloc((table->count + 1) * sizeof(**addresses));
+  table->asked = malloc((table->count + 1) * sizeof(*table->asked));
+  table->asked_count = 0;
+  if (*addresses == NULL || table->asked == NULL) return -ENOMEM;
+  for (size_t i = 0; i < table->count; i++) {
+    uint64_t real;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    (*addresses)[table->asked_count] = real;
+    table->asked[table->asked_count++] = (uint32_t)i;
+  }
+  return 0;
+}
+
+int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                      onstack_symbolizer symbolizer, void *data) {
   ONSTACK_STOP_EXCEPTIONS;
+  uint64_t *addresses;
   if (symbolizer == NULL || table->count == 0) return 0;
-  int result = symbolizer(data, table->addresses, table->count, table);
+  int result = symbolize_choose(table, maps, &addresses);
+  if (result == 0 && table->asked_count > 0) result = symbolizer(data, addresses, table->asked_count, table);
+  free(addresses);
   return result != 0 ? result : table->error;
 }
 

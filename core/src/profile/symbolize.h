@@ -7,11 +7,12 @@
 #include "profile/symbol_table.h"
 
 /*
- * Asks the symbolizer (may be NULL) for all addresses at once. Called without any lock of ours: it may take its time
+ * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
+ * it knows what lies there now. Called without any lock of ours: it may take its time
  * and call this library. Errors: whatever it returns; -ENOMEM.
  */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, onstack_symbolizer symbolizer,
-                                                       void *data);
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                                       onstack_symbolizer symbolizer, void *data);
 
 /* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);

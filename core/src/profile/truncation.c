@@ -14,6 +14,7 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
     case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: no return address]";
     case ONSTACK_TRUNCATED_STACK_SWITCH: return "[truncated: switch of stacks]";
     case ONSTACK_TRUNCATED_NO_RULE: return "[truncated: no unwind information]";
+    case ONSTACK_TRUNCATED_PENDING: return "[truncated: unwind information not read yet]";
     case ONSTACK_TRUNCATED_UNWINDER: return "[truncated: by the unwinder]";
     default: return "[truncated: unknown reason]";
   }

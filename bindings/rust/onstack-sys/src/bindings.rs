@@ -31,7 +31,8 @@ pub const ONSTACK_TRUNCATED_STACK_SWITCH: u32 = 6;
 pub const ONSTACK_TRUNCATED_BY_DESIGN: u32 = 7;
 pub const ONSTACK_TRUNCATED_UNWINDER: u32 = 8;
 pub const ONSTACK_TRUNCATED_NO_RULE: u32 = 9;
-pub const ONSTACK_TRUNCATION_COUNT: u32 = 10;
+pub const ONSTACK_TRUNCATED_PENDING: u32 = 10;
+pub const ONSTACK_TRUNCATION_COUNT: u32 = 11;
 pub const ONSTACK_SAMPLE_LABELS_CUT: u32 = 1;
 pub const ONSTACK_DEFAULT: u32 = 0;
 pub const ONSTACK_ON: u32 = 1;
@@ -199,6 +200,7 @@ pub struct onstack_stats {
     pub unwinder: *const ::core::ffi::c_char,
     pub reader: *const ::core::ffi::c_char,
     pub clock: *const ::core::ffi::c_char,
+    pub blocked: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(
@@ -339,6 +341,7 @@ pub struct onstack_write_options {
     pub symbolizer_data: *mut ::core::ffi::c_void,
     pub start_time_unix_ns: i64,
     pub duration_ns: i64,
+    pub remarks: *const ::core::ffi::c_char,
 }
 extern "C" {
     pub fn onstack_profile_write_pprof(

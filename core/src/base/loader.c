@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "control/loader.h"
+#include "base/loader.h"
 
 #include "base/atomics.h"
 
+#ifdef __linux__
 static uint32_t loader_inside; /* threads of ours in a call */
 static uint32_t loader_lost;   /* its lock is held by a thread that is not in this process */
 
@@ -19,3 +20,18 @@ void onstack_loader_after_fork(void) {
   onstack_store_relaxed(&loader_lost, 1u);
   onstack_store_relaxed(&loader_inside, 0u);
 }
+
+static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *changes) {
+  (void)size;
+  *(uint64_t *)changes = (uint64_t)info->dlpi_adds + info->dlpi_subs;
+  return 1;
+}
+
+uint64_t onstack_loader_changes(void) {
+  uint64_t changes = 0;
+  onstack_loader_each(loader_read_counts, &changes);
+  return changes;
+}
+#else
+uint64_t onstack_loader_changes(void) { return 0; }
+#endif

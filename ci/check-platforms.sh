@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# Core, preload, Go and Rust compiled for each platform that README names, but the one that this machine is, which all
+# other checks and tests compile for. Nothing runs: `make portability` and `make test-aarch64` do that. Seconds, where
+# nothing has changed; the first time, Go compiles its library for each (a minute or two).
+# What has no compiler or no library here is skipped, and said.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=$PWD/${BUILD:-build}/platforms
+cargo_target=${CARGO_TARGET_DIR:-$PWD/${BUILD:-build}/rust}
+native=$(uname -m)-gnu
+mkdir -p "$out"
+passed=0 failed=0 skipped=0
+
+skip() { echo "skip $*"; skipped=$((skipped + 1)); }
+
+# What it says is shown if it fails; warnings are errors where its own flags say so.
+try() { # name, command...
+  local name=$1 log=$out/${1// /-}.log
+  shift
+  if "$@" >"$log" 2>&1; then
+    passed=$((passed + 1))
+    return
+  fi
+  failed=$((failed + 1))
+  { grep -E 'error|warning' "$log" || tail -20 "$log"; } | head -20
+  echo "not ok $name ($log)"
+}
+
+# musl's headers and library of arm64, unpacked below build/, behind Debian's cross compiler for glibc: what musl-gcc is to
+# the compiler of this machine.
+make_arm64_musl() {
+  local musl=$out/arm64/root specs=$out/aarch64-musl.specs
+  command -v aarch64-linux-gnu-gcc >/dev/null || return
+  [ "${ONSTACK_NO_INSTALL:-}" != 1 ] || [ -e "$musl/usr/lib/aarch64-linux-musl/musl-gcc.specs" ] || return
+  ci/arm64-apt.sh "$out/arm64" unpack musl musl-dev >"$out/arm64.log" 2>&1 || return
+  sed "s#/usr/#$musl/usr/#g" "$musl/usr/lib/aarch64-linux-musl/musl-gcc.specs" >"$specs"
+  printf '#!/bin/sh\nexec aarch64-linux-gnu-gcc "$@" -specs "%s"\n' "$specs" >"$out/aarch64-musl-gcc"
+  chmod +x "$out/aarch64-musl-gcc"
+}
+
+find_compiler() { # platform
+  case $1 in
+  *-gnu) compiler=${1%-gnu}-linux-gnu-gcc ;;
+  "$(uname -m)-musl") compiler=musl-gcc ;;
+  aarch64-musl) make_arm64_musl && compiler=$out/aarch64-musl-gcc || compiler= ;;
+  *) compiler= ;;
+  esac
+  [ -n "$compiler" ] && command -v "$compiler" >/dev/null
+}
+
+check_c() {
+  try "core and preload for $1" make --no-print-directory -j2 -f core/Makefile lib BUILD="$out/$1" CC="$compiler"
+}
+
+# Another libc is another C library for the packages with C in them, and nothing to the others.
+check_go() {
+  local machine=amd64 packages=./...
+  case $1 in aarch64-*) machine=arm64 ;; esac
+  case $1 in *-musl) packages=$(cd bindings/go && go list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...) ;; esac
+  # shellcheck disable=SC2086
+  try "Go for $1" env -C bindings/go CGO_ENABLED=1 GOARCH=$machine CC="$compiler" go build -p 2 $packages
+}
+
+# cargo's own way to name a compiler for a target; the linker is for nothing: no program is linked. The same C was compiled
+# with all warnings above.
+check_rust() {
+  local target=${1%-*}-unknown-linux-${1#*-}
+  if ! rustc --print target-libdir --target "$target" 2>/dev/null | xargs -r ls >/dev/null 2>&1; then
+    skip "Rust for $1: no standard library (rustup target add $target)"
+    return
+  fi
+  try "Rust for $1" env -C bindings/rust "CC_${target//-/_}=$compiler" "AR_${target//-/_}=ar" \
+    "CFLAGS_${target//-/_}=-O0" CARGO_TARGET_DIR="$cargo_target" \
+    cargo check --quiet --locked --workspace -j2 --target "$target"
+}
+
+ONSTACK_DEPS=platforms ci/deps.sh || skip "what deps.sh names: it is not installed"
+for platform in x86_64-gnu x86_64-musl aarch64-gnu aarch64-musl; do
+  [ "$platform" != "$native" ] || continue
+  if ! find_compiler "$platform"; then
+    skip "$platform: no C compiler for it"
+    continue
+  fi
+  check_c "$platform"
+  check_go "$platform"
+  check_rust "$platform"
+done
+echo "check-platforms: $passed compiled, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A preload is for whatever program comes, and the children of a shell may be linked with another libc than this library
+ * was. musl's loader takes a library of glibc's, and needs nothing but its names: of those that this library uses it lacks
+ * two, which glibc links into it in place of the standard's functions. So these stand here, and bind inside.
+ */
+#include "base/defs.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef void (*other_handler)(void);
+
+extern void *__dso_handle __attribute__((visibility("hidden")));
+extern int __register_atfork(other_handler, other_handler, other_handler, void *) __attribute__((weak));
+extern int __cxa_at_quick_exit(void (*)(void *), void *) __attribute__((weak));
+
+static void *other_find(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+int pthread_atfork(other_handler prepare, other_handler parent, other_handler child) {
+  if (__register_atfork) return __register_atfork(prepare, parent, child, &__dso_handle);
+  int (*standard)(other_handler, other_handler, other_handler) =
+      (int (*)(other_handler, other_handler, other_handler))(uintptr_t)other_find("pthread_atfork");
+  return standard ? standard(prepare, parent, child) : ENOSYS;
+}
+
+int at_quick_exit(other_handler handler) {
+  if (__cxa_at_quick_exit) return __cxa_at_quick_exit((void (*)(void *))(uintptr_t)handler, &__dso_handle);
+  int (*standard)(other_handler) = (int (*)(other_handler))(uintptr_t)other_find("at_quick_exit");
+  return standard ? standard(handler) : ENOSYS;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "drain/again.h"
+
+#include "handler/traceback.h"
+
+/* Modules without rules in one stack that are waited for. */
+#define AGAIN_MODULES 8u
+
+/* One walk's view of a kept stack. */
+typedef struct again_memory {
+  onstack_memory memory;
+  const onstack_kept *kept;
+} again_memory;
+
+static onstack_thread again_nobody; /* asked for bounds; nobody answers */
+
+static bool again_self_test(const void *good, const void *bad) {
+  (void)good;
+  (void)bad;
+  return true;
+}
+
+static bool again_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  return onstack_kept_read(((const again_memory *)(const void *)memory)->kept, address, words);
+}
+
+static const onstack_reader again_reader = {"kept", again_self_test, again_read_pair};
+
+static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *kept) {
+  again_memory view = {.memory = {.reader = &again_reader, .thread = &again_nobody, .copy_works = slot->copy_works},
+                       .kept = kept};
+  view.memory.ranges[0] = (onstack_stack_range){kept->native.low, kept->native.high};
+  view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
+  onstack_memory_enter_stack(&view.memory, kept->registers.sp);
+  const onstack_walk walk = {.registers = &kept->registers,
+                             .memory = &view.memory,
+                             .frames = kept->frames,
+                             .capacity = slot->ring.depth,
+                             .found = kept->found};
+  /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
+  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  const onstack_walk_result result = slot->unwinder->run(&walk);
+  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  return result;
+}
+
+void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive, onstack_walked *stack) {
+  for (uint32_t i = 0; i < AGAIN_MODULES && stack->truncation == ONSTACK_TRUNCATED_PENDING; i++) {
+    const uint64_t last = stack->frames[stack->count - 1];
+    if (!derive(stack->count > 1 ? last - 1 : last)) return; /* it has gone since: what was kept can be told by nobody */
+    const onstack_walk_result result = again_walk(slot, kept);
+    const bool further = result.frame_count > stack->count || result.truncation == ONSTACK_TRUNCATED_NOT;
+    if (!further || result.frame_count < stack->count) return;
+    /* What was kept ends somewhere; that the stack went on is no fault of it. */
+    const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
+    *stack = (onstack_walked){kept->frames, kept->found, result.frame_count,
+                              ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
+    if (ended) return;
+  }
+}
