@@ -37,6 +37,11 @@
 // build with symbols to see the name. `go run` and `go test` link without the symbol table, as -ldflags=-s does; profile
 // a binary of `go build` to see names of native functions.
 //
+// Names and lines are looked up when a profile is written, not while it is taken: the time that StopCPUProfile takes, and
+// that a profile of runtime/pprof shows under onstackgoSymbolize, is spent in unpacking the debug information of each file
+// in which the profile has native addresses that no profile of the process had before. That is a tenth of a second for the
+// C library with libc6-dbg (9 MB unpacked), and some two milliseconds for a profile without new ones.
+//
 // # What it needs
 //
 // Linux, cgo and a C compiler: the core is C and is compiled with the package. Elsewhere, and with CGO_ENABLED=0,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/pprof/profile"
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 )
 
 func TestMain(m *testing.M) {
@@ -59,11 +60,8 @@ func written(t *testing.T, p *onstack.Profile) *profile.Profile {
 
 func parse(t *testing.T, b []byte) *profile.Profile {
 	t.Helper()
-	parsed, err := profile.ParseData(b)
+	parsed, err := pprofcheck.Parse(b)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parsed.CheckValid(); err != nil {
 		t.Fatal(err)
 	}
 	return parsed

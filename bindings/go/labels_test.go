@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 )
 
@@ -59,7 +59,7 @@ func labelledTicks(t *testing.T, opts ...Option) (inGo, inC, wrong, all int64, s
 	if _, err := p.WriteTo(&out); err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := profile.ParseData(out.Bytes())
+	parsed, err := pprofcheck.Parse(out.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}

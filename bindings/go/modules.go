@@ -36,6 +36,8 @@ var lossAdvice = map[Truncation]string{
 	TruncatedUnwinder:    "the unwinder ended there",
 	TruncatedNoRule: "parts of it have no unwind information (assembly, most often): .cfi directives there, or -g for the " +
 		"assembler",
+	TruncatedPending: "its unwind information was still being read, as in the first moments after it is loaded or a profile " +
+		"begins: later samples have their callers",
 }
 
 // Advice says what would keep most of the stacks that were lost in the module; "" where none was.
@@ -62,9 +64,9 @@ const mostComments = 20
 func comments(s Stats, modules []ModuleStats) []string {
 	lines := []string{fmt.Sprintf("onstack.stats clock=%s unwinder=%s reader=%s period_ns=%d ticks=%d recorded=%d samples=%d "+
 		"unattributed=%d dropped_ring_full=%d dropped_no_stack=%d dropped_unwinder=%d dropped_stopping=%d dropped_sink=%d "+
-		"truncated=%d threads_seen=%d threads_unarmed=%d forwarded=%d", s.Clock, s.Unwinder, s.Reader, s.Period.Nanoseconds(), s.Ticks,
+		"blocked=%d truncated=%d threads_seen=%d threads_unarmed=%d forwarded=%d", s.Clock, s.Unwinder, s.Reader, s.Period.Nanoseconds(), s.Ticks,
 		s.Recorded, s.Samples, s.Unattributed, s.DroppedRingFull, s.DroppedNoStack, s.DroppedUnwinder, s.DroppedStopping,
-		s.DroppedSink, s.Truncated, s.ThreadsSeen, s.ThreadsUnarmed, s.Forwarded)}
+		s.DroppedSink, s.Blocked, s.Truncated, s.ThreadsSeen, s.ThreadsUnarmed, s.Forwarded)}
 	for _, m := range modules {
 		if m.Lost == 0 || len(lines) > mostComments {
 			continue

@@ -204,6 +204,7 @@ func (s *session) coreStats() Stats {
 		DroppedNoStack:  uint64(c.dropped_no_stack),
 		DroppedUnwinder: uint64(c.dropped_unwinder),
 		DroppedStopping: uint64(c.dropped_stopping),
+		Blocked:         uint64(c.blocked),
 		DroppedSink:     uint64(c.dropped_sink),
 		Truncated:       uint64(c.truncated),
 		ThreadsSeen:     uint64(c.threads_seen),

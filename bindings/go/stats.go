@@ -18,11 +18,12 @@ const (
 	TruncatedByDesign                      // the unwinder records no callers ("pc_only")
 	TruncatedUnwinder                      // the unwinder said so
 	TruncatedNoRule                        // code without unwind information among code that has it
+	TruncatedPending                       // code that is so new that its unwind information was still being read
 	truncationCount
 )
 
 var truncationNames = [truncationCount]string{"not", "depth", "unreadable", "misaligned", "not rising", "bad return",
-	"stack switch", "by design", "unwinder", "no rule"}
+	"stack switch", "by design", "unwinder", "no rule", "pending"}
 
 func (t Truncation) String() string {
 	if t < 0 || t >= truncationCount {
@@ -47,7 +48,8 @@ type Stats struct {
 	DroppedRingFull uint64 // the buffer was full
 	DroppedNoStack  uint64 // too little room on the signal stack
 	DroppedUnwinder uint64 // the unwinder found no frame
-	DroppedStopping uint64 // came while the profile was being stopped
+	DroppedStopping uint64 // due, but not come when the profile was stopped, or come meanwhile
+	Blocked         uint64 // of these, once stopped: of threads that block SIGPROF, as libraries' own often do; they have no samples
 	DroppedSink     uint64 // samples, not ticks, that found no memory in the profile
 
 	Truncated   uint64 // samples whose stack did not reach its root

@@ -5,9 +5,14 @@
 package onstack
 
 // #include "bridge.h"
+// #include "cgotraceback.h"
 import "C"
 
-import "sync"
+import (
+	"runtime"
+	"strings"
+	"sync"
+)
 
 // tracebackMu lets a second caller wait for the first, where the core would send it away.
 var tracebackMu sync.Mutex
@@ -18,5 +23,51 @@ var tracebackMu sync.Mutex
 func PrepareTraceback() error {
 	tracebackMu.Lock()
 	defer tracebackMu.Unlock()
-	return coreError("prepare traceback", int(C.onstack_traceback_prepare()))
+	if err := coreError("prepare traceback", int(C.onstack_traceback_prepare())); err != nil {
+		return err
+	}
+	learnPrinter()
+	return nil
 }
+
+// learnPrinter finds out how to tell the passes of the runtime's printer apart, once: in the first text here it prints,
+// in the second it counts and skips as well, and a word of its frame says which. Without such a word stacks are printed as the
+// runtime does it alone. Nothing is asked of ours, and nothing learned, where package cgotraceback is not in use.
+var learnPrinter = sync.OnceFunc(func() {
+	var printing, skipping, unused [C.ONSTACKGO_PRINTER_WORDS]C.uintptr_t
+	if C.onstackgo_printer_watch(0, &printing[0], &unused[0]) == 0 {
+		return
+	}
+	if C.onstackgo_printer_watch(printerDepth, &skipping[0], &unused[0]) == 0 {
+		return
+	}
+	for i, prints := range printing {
+		f := runtime.FuncForPC(uintptr(prints))
+		if f == nil || !strings.HasPrefix(f.Name(), "runtime.traceback1") || runtime.FuncForPC(uintptr(skipping[i])) != f ||
+			runtime.FuncForPC(uintptr(unused[i])) != f || prints == skipping[i] || prints == unused[i] {
+			continue
+		}
+		high := f.Entry()
+		for runtime.FuncForPC(high) == f {
+			high++
+		}
+		C.onstackgo_printer_known(C.uint32_t(i), prints, C.uintptr_t(f.Entry()), C.uintptr_t(high))
+		return
+	}
+})
+
+// printerDepth is more frames than the runtime prints of either end.
+const printerDepth = 120
+
+//export onstackgoPrint
+func onstackgoPrint(depth C.int) {
+	if depth == 0 {
+		var text [64]byte // the runtime goes through the whole stack, whatever has room
+		runtime.Stack(text[:], false)
+		return
+	}
+	onstackgoPrintBelow(depth)
+}
+
+//go:noinline
+func onstackgoPrintBelow(depth C.int) { onstackgoPrint(depth - 1) }

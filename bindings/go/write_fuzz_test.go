@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 )
 
 // rawProfile is what the core might write: two stacks with a mapping, labels and mangled names.
@@ -76,6 +77,9 @@ func FuzzFinish(f *testing.F) {
 		after, err := profile.ParseData(out.Bytes())
 		if err != nil {
 			t.Fatal(err)
+		}
+		if rules := pprofcheck.Check(out.Bytes()); rules != nil && pprofcheck.Check(raw) == nil {
+			t.Fatalf("servers refuse what was made of a profile that they take: %v", rules)
 		}
 		if want, got := sums(before), sums(after); !equalSums(want, got) {
 			t.Fatalf("sums %v, before %v", got, want)

@@ -122,6 +122,8 @@ func sharedHost(b *builder) string {
 	return b.cBuild("shared", "shared.c", filepath.Join("recorder", "recorder.c"), b.library)
 }
 
+func wazeroHost(b *builder) string { return b.goBuild("wazero-host", "./wazero", false, nil) }
+
 // wasmHost shares the module generator with the example.
 func wasmHost(b *builder) string {
 	overlay := filepath.Join(b.directory, "overlay.json")

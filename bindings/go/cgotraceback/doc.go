@@ -13,9 +13,15 @@
 // program's start, and until it is done (some ten milliseconds) stacks are as without the package. Libraries opened
 // later are noticed when the runtime next asks for names; onstack.PrepareTraceback has them at once.
 //
-// Two things are the runtime's: the text of a panic that nobody recovers is printed after the runtime's own deferred
-// calls, which have forgotten callbacks then (crashes, debug.Stack and SIGQUIT show them); and Go 1.26 takes seconds to
-// print a crash whose goroutine has more than a hundred frames above a callback.
+// The text of a panic that nobody recovers is printed after the runtime's own deferred calls, which have forgotten
+// callbacks then; crashes, debug.Stack and SIGQUIT show them.
+//
+// Texts show native frames among their first fifty frames alone. For one further up Go 1.26 goes around two thousand
+// million times in a loop that nothing interrupts (ten to twenty seconds, in which the whole process waits if a garbage
+// collection is due), so it is given none there. Where the fiftieth frame of a text is a native one, and it has less than
+// fifty more, as many Go frames are missing behind it as native ones of that callback were printed. Package onstack tells
+// the passes of the runtime apart by a trial at the program's start; where a Go version does not let it, texts are as the
+// runtime alone makes them. Profiles and runtime.Callers are not concerned.
 //
 // A stack has at most 32 native frames, which is the runtime's limit. Names are those of the symbol table: `go tool
 // pprof` demangles them, panics show them raw. A program may have one such package: the runtime panics at the

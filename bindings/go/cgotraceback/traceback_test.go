@@ -8,10 +8,12 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +38,8 @@ func TestMain(m *testing.M) {
 	case "throw":
 		// Not a panic: before it prints one the runtime runs the deferred calls, its own too, which forget the callback.
 		testnative.Callback(func() { new(sync.Mutex).Unlock() })
+	case "deep":
+		below(200, func() { testnative.Callback(func() { below(100, func() { new(sync.Mutex).Unlock() }) }) })
 	}
 	os.Exit(m.Run())
 }
@@ -277,11 +281,57 @@ func TestCrashesShowNativeFrames(t *testing.T) {
 	}
 }
 
+func TestCrashOfManyFrames(t *testing.T) {
+	out := die(t, "deep")
+	found := elided.FindStringSubmatch(out)
+	if found == nil {
+		t.Fatalf("no elided frames in\n%.6000s", out)
+	}
+	if n, err := strconv.Atoi(found[1]); err != nil || n > 300 {
+		t.Error(found[0])
+	}
+}
+
 func TestStackTextShowsNativeFrames(t *testing.T) {
 	var text string
 	testnative.Callback(func() { text = string(debug.Stack()) })
 	if !inOrder(text, "testnativeCallback", "testnative_call\n", "testnative_inner\n", "testnative_outer\n", "testnative.Callback") {
 		t.Error(text)
+	}
+}
+
+//go:noinline
+func below(n int, f func()) {
+	if n == 0 {
+		f()
+		return
+	}
+	below(n-1, f)
+}
+
+var elided = regexp.MustCompile(`\.\.\.(\d+) frames elided`)
+
+// The runtime prints fifty frames of either end. For native ones between them Go 1.26 goes around two thousand million times
+// in a loop, and counts that as frames.
+func TestStackTextOfManyFrames(t *testing.T) {
+	for _, frames := range [][2]int{{60, 3}, {60, 60}, {200, 5}, {5, 200}, {200, 200}} {
+		text := make([]byte, 1<<20)
+		below(frames[0], func() {
+			testnative.Callback(func() {
+				below(frames[1], func() { text = text[:runtime.Stack(text, false)] })
+			})
+		})
+		if !inOrder(string(text), "cgotraceback_test.below", "testing.tRunner") {
+			t.Errorf("%v: an end is missing in\n%s", frames, text)
+		}
+		for _, found := range elided.FindAllStringSubmatch(string(text), -1) {
+			if n, err := strconv.Atoi(found[1]); err != nil || n > frames[0]+frames[1] {
+				t.Errorf("%v: %s", frames, found[0])
+			}
+		}
+		if frames[1] < 20 && !inOrder(string(text), "testnative_call\n", "testnative_outer\n") {
+			t.Errorf("%v: no native frames among the first fifty in\n%s", frames, text)
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
@@ -57,30 +57,54 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if !enter(int64(h.MaxConcurrent)) {
-		retryLater(w)
-		http.Error(w, fmt.Sprintf("onstack: %d profiles are being taken over HTTP already: ask again when they are done, or "+
-			"raise HandlerOptions.MaxConcurrent", h.MaxConcurrent), http.StatusTooManyRequests)
-		return
+	if err := h.serve(w, r, request); err != nil {
+		h.refuse(w, err)
 	}
-	defer answering.Add(-1)
-	h.serve(w, r, request)
 }
 
-// answering is how many requests have a profile, of all handlers: they share the process's sessions. A profile that a slow
-// client still reads counts, as it takes memory.
-var answering atomic.Int64
+// errMaxConcurrent is for requests beyond MaxConcurrent.
+var errMaxConcurrent = errors.New("onstack: too many profiles at once")
 
-func enter(most int64) bool {
-	for {
-		now := answering.Load()
-		if now >= most {
-			return false
-		}
-		if answering.CompareAndSwap(now, now+1) {
-			return true
-		}
+// answering is the requests that have a profile, of all handlers: they share the process's sessions.
+var answering answers
+
+// answers knows when each profile will be over. One that a slow client still reads counts, as it takes memory.
+type answers struct {
+	mu   sync.Mutex
+	over []time.Time
+}
+
+func (a *answers) enter(over time.Time, most int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.over) >= most {
+		return false
 	}
+	a.over = append(a.over, over)
+	return true
+}
+
+func (a *answers) leave(over time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.Index(a.over, over)
+	a.over = slices.Delete(a.over, at, at+1)
+}
+
+func (a *answers) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.over)
+}
+
+// next is how long it takes until the first of them is over, or a profile without ?seconds where there is none.
+func (a *answers) next() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.over) == 0 {
+		return defaultDuration
+	}
+	return max(0, time.Until(slices.MinFunc(a.over, time.Time.Compare)))
 }
 
 // profileRequest is what a query asks for.
@@ -92,7 +116,7 @@ type profileRequest struct {
 func (h *handler) parse(r *http.Request) (profileRequest, error) {
 	request := profileRequest{duration: min(defaultDuration, h.MaxDuration)}
 	query := r.URL.Query()
-	if text := query.Get("seconds"); text != "" {
+	if text := query.Get("seconds"); query.Has("seconds") {
 		seconds, err := strconv.ParseFloat(text, 64)
 		// Written so that not-a-number fails too.
 		if err != nil || !(seconds > 0 && seconds <= h.MaxDuration.Seconds()) {
@@ -101,14 +125,14 @@ func (h *handler) parse(r *http.Request) (profileRequest, error) {
 		}
 		request.duration = time.Duration(seconds * float64(time.Second))
 	}
-	if text := query.Get("hz"); text != "" {
+	if text := query.Get("hz"); query.Has("hz") {
 		hz, err := strconv.Atoi(text)
 		if err != nil || hz < 1 || hz > h.MaxRate {
 			return request, fmt.Errorf("onstack: hz=%q: give a whole number from 1 to %d, HandlerOptions.MaxRate", text, h.MaxRate)
 		}
 		request.options = append(request.options, onstack.WithRate(hz))
 	}
-	if text := query.Get("clock"); text != "" {
+	if text := query.Get("clock"); query.Has("clock") {
 		clock, known := map[string]onstack.Clock{"cpu": onstack.ClockCPU, "wall": onstack.ClockWall}[text]
 		if !known {
 			return request, fmt.Errorf("onstack: clock=%q: give cpu or wall", text)
@@ -131,36 +155,46 @@ func writeTimeout(r *http.Request) time.Duration {
 	return server.WriteTimeout
 }
 
-func (h *handler) serve(w http.ResponseWriter, r *http.Request, request profileRequest) {
+// serve answers, unless there is an error to be told. By then the request is none of those that have a profile.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, request profileRequest) error {
+	over := time.Now().Add(request.duration)
+	if !answering.enter(over, h.MaxConcurrent) {
+		return errMaxConcurrent
+	}
+	defer answering.leave(over)
 	profile, err := onstack.Collect(r.Context(), request.duration, slices.Concat(h.Profile, request.options)...)
 	if r.Context().Err() != nil {
-		return // the client has gone, and there is nobody to tell
+		return nil // the client has gone, and there is nobody to tell
 	}
 	if err != nil {
-		refuse(w, err)
-		return
+		return err
 	}
 	defer profile.Close()
 	var body bytes.Buffer
 	if _, err := profile.WriteTo(&body); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="profile.pb.gz"`)
 	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	// An error here is the client's: it has gone, and there is nobody to tell.
 	_, _ = w.Write(body.Bytes())
+	return nil
 }
 
-// retryLater names the time after which most profiles that run now will be over.
+// retryLater names the whole seconds after which a profile that runs now will be over.
 func retryLater(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(defaultDuration.Seconds())))
+	w.Header().Set("Retry-After", strconv.Itoa(1+int(answering.next().Seconds())))
 }
 
-func refuse(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
+func (h *handler) refuse(w http.ResponseWriter, err error) {
+	status, text := http.StatusInternalServerError, err.Error()
 	switch {
+	case errors.Is(err, errMaxConcurrent):
+		status = http.StatusTooManyRequests
+		text = fmt.Sprintf("onstack: %d profiles are being taken over HTTP already: ask again when they are done, or "+
+			"raise HandlerOptions.MaxConcurrent", h.MaxConcurrent)
+		retryLater(w)
 	case errors.Is(err, onstack.ErrSessions):
 		status = http.StatusServiceUnavailable
 		retryLater(w)
@@ -169,5 +203,5 @@ func refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, onstack.ErrFrequency), errors.Is(err, onstack.ErrOptions):
 		status = http.StatusBadRequest
 	}
-	http.Error(w, err.Error(), status)
+	http.Error(w, text, status)
 }

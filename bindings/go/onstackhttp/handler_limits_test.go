@@ -9,12 +9,13 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 )
 
 // clients ask for profiles of a minute and wait until `gone` is called.
@@ -44,7 +45,7 @@ func clients(t *testing.T, n int, url string) (gone func()) {
 			}
 		}
 		waitFor(t, "sessions of clients that went away still run", func() bool { return running() == 0 })
-		waitFor(t, "clients that went away still count", func() bool { return answering.Load() == 0 })
+		waitFor(t, "clients that went away still count", func() bool { return answering.count() == 0 })
 	}
 }
 
@@ -83,6 +84,33 @@ func TestClientsLeaveSessionsToTheProcess(t *testing.T) {
 	}
 }
 
+// A client is told to come back when the first of the profiles that run now is over.
+func TestRetryAfterTheNextEnd(t *testing.T) {
+	var all answers
+	if next := all.next(); next != defaultDuration {
+		t.Errorf("nothing runs: %v", next)
+	}
+	begun := time.Now()
+	for _, seconds := range []time.Duration{60, 2, 40} {
+		all.enter(begun.Add(seconds*time.Second), 3)
+	}
+	if next := all.next(); next > 2*time.Second || next < 2*time.Second-time.Since(begun) {
+		t.Errorf("after %v of 2 s: %v", time.Since(begun), next)
+	}
+	all.leave(begun.Add(2 * time.Second))
+	if next := all.next(); next > 40*time.Second || next < 40*time.Second-time.Since(begun) {
+		t.Errorf("after %v of 40 s: %v", time.Since(begun), next)
+	}
+	url := serveOn(t, 0)
+	gone := clients(t, defaultMaxConcurrent, url) // of a minute
+	waitFor(t, "not all clients have a session", func() bool { return running() == defaultMaxConcurrent })
+	response, _ := get(t, url+"?seconds=1")
+	if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err != nil || after < 31 || after > 60 {
+		t.Errorf("Retry-After: %q for profiles of 60 s", response.Header.Get("Retry-After"))
+	}
+	gone()
+}
+
 func TestProcessHasAllSessions(t *testing.T) {
 	for range maxSessions {
 		p, err := onstack.Start()
@@ -92,7 +120,7 @@ func TestProcessHasAllSessions(t *testing.T) {
 		defer p.Close()
 	}
 	wantRefused(t, serveOn(t, 0), http.StatusServiceUnavailable, "onstack: ")
-	if n := answering.Load(); n != 0 {
+	if n := answering.count(); n != 0 {
 		t.Errorf("%d requests count when they have been refused", n)
 	}
 }
@@ -110,7 +138,7 @@ func TestHandlerLimits(t *testing.T) {
 	}
 	// What a request leaves out is within the limits too.
 	_, body := get(t, url)
-	p, err := profile.ParseData([]byte(body))
+	p, err := pprofcheck.Parse([]byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}

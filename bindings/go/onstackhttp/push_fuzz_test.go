@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 )
 
 // labelled is a small profile whose sample has these labels.
@@ -67,6 +68,9 @@ func FuzzPushProfile(f *testing.F) {
 		p, err := profile.ParseData(sent)
 		if err != nil || len(p.Sample) == 0 {
 			t.Fatalf("%v of %q", err, sent)
+		}
+		if rules := pprofcheck.Check(sent); rules != nil && pprofcheck.Check(data) == nil {
+			t.Fatalf("servers refuse what was made of a profile that they take: %v", rules)
 		}
 		for _, sample := range p.Sample {
 			for key := range sample.Label {

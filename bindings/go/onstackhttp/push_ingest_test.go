@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 )
 
 // Most tests send made-up profiles, which are numbered; push_profile_test.go sends real ones.
@@ -47,9 +48,9 @@ func (n *numbered) TakeTo(w io.Writer) (int64, error) {
 		Function:   []*profile.Function{function},
 		TimeNanos:  time.Now().UnixNano(),
 	}
-	padding := make([]byte, n.padding)
+	padding := make([]byte, n.padding*8/7) // servers take text alone, of which 7 of 8 bits are random here
 	for i := range padding {
-		padding[i] = byte(rand.N(256))
+		padding[i] = byte(rand.N(128))
 	}
 	p.Comments = []string{string(padding)}
 	return 0, p.Write(w)
@@ -144,7 +145,7 @@ func readPush(r *http.Request) (*profile.Profile, error) {
 	if !bytes.HasPrefix(body, []byte("\x1f\x8b")) {
 		return nil, errors.New("not gzip")
 	}
-	p, err := profile.ParseData(body)
+	p, err := pprofcheck.Parse(body)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func readPush(r *http.Request) (*profile.Profile, error) {
 			}
 		}
 	}
-	return p, p.CheckValid()
+	return p, nil
 }
 
 func (s *ingest) profiles() []*profile.Profile {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/pprof/profile"
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 )
 
@@ -180,7 +181,7 @@ func TestPushBesideOthers(t *testing.T) {
 	}
 	endOne, endTwo := start("one", 19), start("two", 200)
 	_, body := get(t, serveOn(t, 0)+"?seconds=1")
-	if p, err := profile.ParseData([]byte(body)); err != nil || !strings.Contains(p.String(), "testburn_leaf") {
+	if p, err := pprofcheck.Parse([]byte(body)); err != nil || !strings.Contains(p.String(), "testburn_leaf") {
 		t.Errorf("the handler beside two pushers: %v", err)
 	}
 	eventually(t, "not both sent", func() bool {

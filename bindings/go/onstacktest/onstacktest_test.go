@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 	"github.com/onstack-profiler/onstack/bindings/go/onstacktest"
 )
@@ -43,7 +43,7 @@ func TestFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := profile.ParseData(content)
+		p, err := pprofcheck.Parse(content)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // Truncations are the names of ONSTACK_TRUNCATED_*.
 var Truncations = []string{"not", "depth", "unreadable", "misaligned", "not_rising", "bad_return", "stack_switch",
-	"by_design", "unwinder", "no_rule"}
+	"by_design", "unwinder", "no_rule", "pending"}
 
 // Verdict is what is right and wrong about a trace.
 type Verdict struct {

@@ -111,7 +111,8 @@ func countsFit(header []byte, order binary.ByteOrder) bool {
 	if opcodes := t.byte(); opcodes > 0 {
 		t.take(opcodes - 1)
 	}
-	return t.entriesFit(offsetBytes) && t.entriesFit(offsetBytes)
+	directoriesFit := t.entriesFit(offsetBytes)
+	return directoriesFit && t.entriesFit(offsetBytes) // the files follow
 }
 
 // entriesFit goes over the directories or the files.

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "burn.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
@@ -54,4 +56,34 @@ int testburn_on_thread(const char *name, int milliseconds) {
   pthread_t thread;
   int error = pthread_create(&thread, NULL, testburn_thread, &job);
   return error ? error : pthread_join(thread, NULL);
+}
+
+#define TESTBURN_POLLERS 8
+
+static pthread_t testburn_pollers[TESTBURN_POLLERS];
+static int testburn_polling, testburn_polls_end;
+static long testburn_early, testburn_polls;
+
+static void *testburn_poll(void *data) {
+  (void)data;
+  while (!__atomic_load_n(&testburn_polls_end, __ATOMIC_RELAXED)) {
+    const int result = poll(NULL, 0, 5);
+    __atomic_add_fetch(&testburn_polls, 1, __ATOMIC_RELAXED);
+    if (result < 0 && errno == EINTR) __atomic_add_fetch(&testburn_early, 1, __ATOMIC_RELAXED);
+  }
+  return NULL;
+}
+
+int testburn_begin_polls(int threads) {
+  testburn_early = testburn_polls = testburn_polls_end = testburn_polling = 0;
+  for (; testburn_polling < threads && testburn_polling < TESTBURN_POLLERS; testburn_polling++)
+    if (pthread_create(&testburn_pollers[testburn_polling], NULL, testburn_poll, NULL) != 0) return -1;
+  return 0;
+}
+
+void testburn_end_polls(long *early, long *all) {
+  __atomic_store_n(&testburn_polls_end, 1, __ATOMIC_RELAXED);
+  while (testburn_polling > 0) pthread_join(testburn_pollers[--testburn_polling], NULL);
+  *early = testburn_early;
+  *all = testburn_polls;
 }

@@ -70,3 +70,15 @@ func CPUTime() time.Duration {
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
+
+// BesideSleepers calls work while threads that Go does not know wait in poll, and tells how many of their polls ended early
+// (EINTR), of how many.
+func BesideSleepers(work func()) (early, all int, err error) {
+	if C.testburn_begin_polls(8) != 0 {
+		return 0, 0, fmt.Errorf("testburn: no thread for polling")
+	}
+	work()
+	var cEarly, cAll C.long
+	C.testburn_end_polls(&cEarly, &cAll)
+	return int(cEarly), int(cAll), nil
+}

@@ -8,4 +8,9 @@ void testburn_caller(int milliseconds);
 /* The same on a thread that Go does not know, named `name`; returns when it has ended. 0, or an errno. */
 int testburn_on_thread(const char *name, int milliseconds);
 
+/* `threads` threads that Go does not know wait in poll, for 5 ms at a time, until testburn_end_polls; how many of their polls
+   ended early with EINTR, of how many. -1: a thread could not be made. */
+int testburn_begin_polls(int threads);
+void testburn_end_polls(long *early, long *all);
+
 #endif

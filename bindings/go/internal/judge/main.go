@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+// Judge reads the profiles that tests/fuzz/fuzz_pprof.c hands over, by google/pprof and by the rules of profile servers,
+// and fails at the first one that is not sound: refused by either, other sums than were put in, or text that other readers
+// of protocol buffers would refuse.
+//
+//	judge FILE
+//
+// FILE has, for each profile, four numbers of 64 bits (bytes, ticks, nanoseconds, samples), and the bytes.
+//
+//	judge -
+//
+// reads one profile of any making, compressed or not, from the standard input and asks for the readers' checks only (tests
+// of the preload and of Rust).
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
+)
+
+// mostBytes of one profile: the fuzzer's inputs are small.
+const mostBytes = 64 << 20
+
+// head stands before each profile.
+type head struct{ Bytes, Ticks, Nanoseconds, Samples uint64 }
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: judge FILE   (ONSTACK_FUZZ_PROFILES of tests/fuzz/fuzz_pprof.c), or judge - <PROFILE")
+		os.Exit(2)
+	}
+	if os.Args[1] == "-" {
+		if err := judgeAny(os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	count, err := judgeFile(os.Args[1])
+	if err == nil && count == 0 {
+		err = errors.New("it holds no profile")
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "judge: %s: profile %d: %v\n", os.Args[1], count, err)
+		os.Exit(1)
+	}
+	fmt.Printf("judge: %d profiles are sound for google/pprof and for profile servers\n", count)
+}
+
+func judgeAny(in io.Reader) error {
+	raw, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	_, err = pprofcheck.Parse(raw)
+	return err
+}
+
+func judgeFile(path string) (count int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	for in := bufio.NewReader(file); ; count++ {
+		var h head
+		if err := binary.Read(in, binary.LittleEndian, &h); errors.Is(err, io.EOF) {
+			return count, nil
+		} else if err != nil {
+			return count, err
+		}
+		if h.Bytes > mostBytes {
+			return count, fmt.Errorf("%d bytes", h.Bytes)
+		}
+		raw := make([]byte, h.Bytes)
+		if _, err := io.ReadFull(in, raw); err != nil {
+			return count, err
+		}
+		if err := judge(raw, h); err != nil {
+			return count, fmt.Errorf("%w\n%q", err, raw)
+		}
+	}
+}
+
+func judge(raw []byte, h head) error {
+	p, err := pprofcheck.Parse(raw)
+	if err != nil {
+		return err
+	}
+	if len(p.SampleType) != 2 || p.SampleType[0].Type != "samples" || p.SampleType[1].Unit != "nanoseconds" {
+		return fmt.Errorf("sample types %v", p.SampleType)
+	}
+	var ticks, nanoseconds uint64
+	for _, sample := range p.Sample {
+		ticks += uint64(sample.Value[0])
+		nanoseconds += uint64(sample.Value[1])
+		if err := judgeSample(sample); err != nil {
+			return err
+		}
+	}
+	if ticks != h.Ticks || nanoseconds != h.Nanoseconds || uint64(len(p.Sample)) > h.Samples {
+		return fmt.Errorf("%d ticks, %d ns in %d stacks; put in were %d, %d in %d samples", ticks, nanoseconds,
+			len(p.Sample), h.Ticks, h.Nanoseconds, h.Samples)
+	}
+	if err := judgePlaces(p); err != nil {
+		return err
+	}
+	return judgeCopy(p)
+}
+
+func judgeSample(s *profile.Sample) error {
+	if len(s.Location) == 0 {
+		return errors.New("a sample without a frame")
+	}
+	for key, values := range s.Label {
+		for _, value := range values {
+			if !utf8.ValidString(key) || !utf8.ValidString(value) {
+				return fmt.Errorf("a label that is no text: %q %q", key, value)
+			}
+		}
+	}
+	for key := range s.NumLabel {
+		// A text that is empty cannot be told from the number 0 (profile.proto, Label).
+		if key != "thread_id" && s.NumLabel[key][0] != 0 {
+			return fmt.Errorf("a label %q with the number %d", key, s.NumLabel[key])
+		}
+	}
+	return nil
+}
+
+func judgePlaces(p *profile.Profile) error {
+	used := map[*profile.Location]bool{}
+	for _, sample := range p.Sample {
+		for _, location := range sample.Location {
+			used[location] = true
+		}
+	}
+	if len(used) != len(p.Location) {
+		return fmt.Errorf("%d locations, %d of them in samples", len(p.Location), len(used))
+	}
+	for _, location := range p.Location {
+		if m := location.Mapping; m != nil && (location.Address < m.Start || location.Address >= m.Limit) {
+			return fmt.Errorf("location %#x outside its mapping %#x-%#x", location.Address, m.Start, m.Limit)
+		}
+	}
+	for _, function := range p.Function {
+		if function.Name == "" || function.SystemName == "" {
+			return fmt.Errorf("function %d without a name", function.ID)
+		}
+		if !utf8.ValidString(function.Name + function.SystemName + function.Filename) {
+			return fmt.Errorf("function %d has a name that is no text: %q", function.ID, function.Name)
+		}
+	}
+	for _, m := range p.Mapping {
+		if !utf8.ValidString(m.File + m.BuildID) {
+			return fmt.Errorf("mapping %d has a name that is no text: %q", m.ID, m.File)
+		}
+	}
+	return nil
+}
+
+// judgeCopy writes it by pprof's own writer: what was read must come back.
+func judgeCopy(p *profile.Profile) error {
+	var out bytes.Buffer
+	if err := p.WriteUncompressed(&out); err != nil {
+		return err
+	}
+	again, err := profile.ParseUncompressed(out.Bytes())
+	if err != nil {
+		return fmt.Errorf("what pprof wrote of it: %w", err)
+	}
+	if again.String() != p.String() {
+		return errors.New("what pprof wrote of it is another profile")
+	}
+	return nil
+}
