@@ -36,6 +36,24 @@ msrv() {
   fi
   CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +1.74 check --quiet --locked -p onstack-sys -p onstack \
     --features flamegraph,prost-codec,protobuf-codec,perfmaps
+  fresh
+}
+
+# As a user gets it who has no lock file of ours, and does what the README says of inferno.
+fresh() {
+  local dir
+  dir=$(mktemp -d)
+  mkdir "$dir/src"
+  : >"$dir/src/lib.rs"
+  printf '[package]\nname = "fresh"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\nonstack = { path = "%s", features = ["flamegraph"] }\n' \
+    "$PWD/onstack" >"$dir/Cargo.toml"
+  if (cd "$dir" && cargo +1.74 generate-lockfile --quiet 2>/dev/null); then
+    (cd "$dir" && run cargo +1.74 update --quiet -p inferno --precise 0.12.6 &&
+      CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +1.74 check --quiet; [ $failed = 0 ]) || failed=1
+  else
+    echo "SKIPPED: no registry: the newest versions were NOT tried with rust 1.74"; skipped=1
+  fi
+  rm -rf "$dir"
 }
 
 all=$(cargo metadata --no-deps --format-version 1 | python3 -c 'import json,sys

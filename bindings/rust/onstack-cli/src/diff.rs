@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use onstack::plain::Plain;
 use onstack::{Top, TopEntry};
 
 use crate::diff_graph;
@@ -81,11 +82,11 @@ fn check_types(arguments: &Arguments, old: &Top, new: &Top) -> Result<(), Failur
     }
     let what = format!(
         "its values are {} in {}, those of {} are {} in {}: compare profiles of one type",
-        new.value_type,
-        new.unit,
+        Plain(&new.value_type),
+        Plain(&new.unit),
         arguments.before.display(),
-        old.value_type,
-        old.unit
+        Plain(&old.value_type),
+        Plain(&old.unit)
     );
     Err(Failure::new(&arguments.after, what))
 }
@@ -123,8 +124,13 @@ fn table(arguments: &Arguments, old: &Top, new: &Top, factor: f64) -> String {
     let total = Pair { before: unit::scaled(old.total, factor), after: new.total };
     let mut text = head(arguments, old, total, factor);
     for (name, row) in changed.iter().take(arguments.lines) {
-        let _ =
-            writeln!(text, "{}  {}  {name}", columns(row.flat, total, &old.unit), columns(row.cum, total, &old.unit));
+        let _ = writeln!(
+            text,
+            "{}  {}  {}",
+            columns(row.flat, total, &old.unit),
+            columns(row.cum, total, &old.unit),
+            Plain(name)
+        );
     }
     let hidden = changed.len().saturating_sub(arguments.lines);
     for (count, what) in [(hidden, "more not shown"), (same.len(), "unchanged")] {
@@ -142,7 +148,7 @@ fn head(arguments: &Arguments, old: &Top, total: Pair, factor: f64) -> String {
     } else {
         (String::new(), format!(", {}", unit::signed(total.change(), unit)))
     };
-    let mut text = format!("Type: {}\n", old.value_type);
+    let mut text = format!("Type: {}\n", Plain(&old.value_type));
     let _ = writeln!(text, "Before: {} ({before}){scaled}", unit::amount(old.total, unit));
     let _ = writeln!(text, "After: {} ({after}){change}", unit::amount(total.after, unit));
     let group = |name| format!("{name:>10} {:>7} {:>7}", "before%", "after%");

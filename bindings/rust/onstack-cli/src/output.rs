@@ -3,8 +3,10 @@
 
 use std::borrow::Cow;
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Error, ErrorKind, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +55,29 @@ pub fn scratch(path: &Path) -> Result<PathBuf, Failure> {
         beside.canonicalize()
     };
     make().map_err(|error| cannot(path, error))
+}
+
+/// The file that is meant for the program with this process id: %p in its name stands for that, %% for a percent sign.
+pub fn of_process(path: &Path, process: u32) -> PathBuf {
+    let Some(pattern) = path.file_name() else { return path.to_owned() };
+    let (mut name, mut bytes) = (Vec::new(), pattern.as_bytes());
+    while let Some((&first, rest)) = bytes.split_first() {
+        match (first, rest.first()) {
+            (b'%', Some(b'p')) => name.extend_from_slice(process.to_string().as_bytes()),
+            (b'%', Some(b'%')) => name.push(b'%'),
+            _ => name.push(first),
+        }
+        let taken = usize::from(first == b'%' && matches!(rest.first(), Some(b'p' | b'%')));
+        bytes = &rest[taken..];
+    }
+    path.with_file_name(OsString::from_vec(name))
+}
+
+/// The pattern that means just this file to the preloaded library, where a directory's name may have a percent sign.
+pub fn pattern(path: &Path) -> OsString {
+    let doubled =
+        path.as_os_str().as_bytes().iter().flat_map(|&byte| [byte; 2].into_iter().take(1 + usize::from(byte == b'%')));
+    OsString::from_vec(doubled.collect())
 }
 
 /// The output's name for people.

@@ -1,29 +1,55 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the library lies that is preloaded into programs.
 
-use std::env;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use crate::failure::Failure;
 
 pub const NAME: &str = "libonstack-preload.so";
 
-/// The library that is named, or the one that was installed with this program.
+/// What root has installed.
+const INSTALLED: [&str; 4] = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
+
+/// The library that is named, or the installed one, or the one that came with this program.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         let found = path.canonicalize();
         return found.map_err(|error| Failure::new(path, format!("cannot be preloaded: {error}")));
     }
+    if let Some(installed) = INSTALLED.iter().find_map(|place| Path::new(place).join(NAME).canonicalize().ok()) {
+        return Ok(installed);
+    }
     let own = env::current_exe().ok();
-    let beside = own.iter().flat_map(|own| own.ancestors().skip(1).take(3));
-    let places = beside.flat_map(|place| [place.join("lib"), place.join("lib/onstack"), place.to_owned()]);
-    let system = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
-    let mut places = places.chain(system.map(PathBuf::from));
-    places.find_map(|place| place.join(NAME).canonicalize().ok()).ok_or_else(|| {
-        let what =
-            "is not installed; `make install` of onstack does it. `--preload FILE` names one that lies elsewhere";
-        Failure::new(Path::new(NAME), what)
+    let own = own.as_deref().and_then(Path::parent);
+    let prefix = own.and_then(Path::parent);
+    let places = prefix.map(|prefix| [prefix.join("lib"), prefix.join("lib/onstack")]).into_iter().flatten();
+    for place in places.chain(own.map(Path::to_owned)) {
+        let Ok(library) = place.join(NAME).canonicalize() else { continue };
+        if is_only_ours(&place) && is_only_ours(&library) {
+            return Ok(library);
+        }
+        let what = "is not loaded: others may write there. `--preload FILE` names one that you trust";
+        return Err(Failure::new(&library, what));
+    }
+    let what = "is not installed; `make install` of onstack does it. `--preload FILE` names one that lies elsewhere";
+    Err(Failure::new(Path::new(NAME), what))
+}
+
+/// Nobody but root and this user can put something else at this path: what is loaded runs as this user.
+fn is_only_ours(path: &Path) -> bool {
+    // SAFETY: asks for a number.
+    let own = unsafe { libc::geteuid() };
+    let Ok(path) = path.canonicalize() else { return false };
+    path.ancestors().enumerate().all(|(depth, place)| {
+        fs::metadata(place).is_ok_and(|there| {
+            let others_write = there.mode() & 0o022 != 0;
+            // In a directory like /tmp the names of what is ours stay ours; new ones may come.
+            let sticky = depth > 0 && there.mode() & 0o1000 != 0;
+            [0, own].contains(&there.uid()) && (!others_write || sticky)
+        })
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io, thread};
+use std::{fs, io, mem, ptr, thread};
 
 use clap::Args;
 use onstack::{Profile, Summary};
@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Ticks a second of the clock, 1 to 10000
     #[arg(short = 'F', long, value_name = "HERTZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// Where the profile goes, in pprof's format
+    /// Where the profile goes, in pprof's format; %p in it becomes the program's process id, %% a percent sign
     #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz")]
     output: PathBuf,
     /// What a tick is of: cpu, the CPU time of each thread, or wall, real time, of threads that wait too
@@ -63,10 +63,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (raw, status) = (scratch.0.join("profile"), scratch.0.join("status"));
 
     let mut command = Command::new(&path);
-    command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded).env("ONSTACK_PROFILE", &raw);
-    command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string()).env("ONSTACK_STATUS", &status);
+    command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded).env("ONSTACK_PROFILE", output::pattern(&raw));
+    command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string()).env("ONSTACK_STATUS", output::pattern(&status));
     // One file has room for one process; what its children would write is left out.
     command.env("ONSTACK_FORK", "stop").env("ONSTACK_CLOCK", &arguments.clock);
+    // Set for gperftools, it would make the preload wait for that signal.
+    command.env_remove("CPUPROFILESIGNAL");
     match &arguments.unwinder {
         Some(name) => command.env("ONSTACK_UNWINDER", name),
         None => command.env_remove("ONSTACK_UNWINDER"),
@@ -75,16 +77,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     stand_back();
     let started = Instant::now();
     let child = command.spawn().map_err(|error| Failure::of_program(&path, 126, format!("cannot be run: {error}")))?;
+    let output = output::of_process(&arguments.output, child.id());
     let live = Live::new(status, arguments.quiet);
     let ended =
         wait(child, &live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
     let status = live.end();
-    finish(arguments, &path, &raw, &status, started.elapsed(), ended)?;
+    finish(&Recorded { program: &path, raw: &raw, output: &output, status: &status, ended }, arguments.quiet, started)?;
     Ok(code(ended))
 }
 
 fn wait(mut child: Child, live: &Live, started: Instant) -> io::Result<ExitStatus> {
-    CHILD.store(child.id() as i32, Ordering::Relaxed);
+    attend(child.id() as i32);
     let mut shown = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -99,14 +102,18 @@ fn wait(mut child: Child, live: &Live, started: Instant) -> io::Result<ExitStatu
     }
 }
 
-fn finish(
-    arguments: &Arguments,
-    program: &Path,
-    raw: &Path,
-    status: &Status,
-    elapsed: Duration,
+/// What the program has left.
+struct Recorded<'a> {
+    program: &'a Path,
+    raw: &'a Path,
+    output: &'a Path,
+    status: &'a Status,
     ended: ExitStatus,
-) -> Result<(), Failure> {
+}
+
+fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), Failure> {
+    let Recorded { program, raw, output, status, ended } = recorded;
+    let elapsed = started.elapsed();
     let file = fs::File::open(raw).map_err(|_| {
         let how = match ended.signal() {
             Some(number) => format!("signal {number} ended it before the profile was written"),
@@ -121,10 +128,10 @@ fn finish(
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
     let mut bytes = Vec::new();
-    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(&arguments.output, error))?;
-    output::write(Some(&arguments.output), &bytes)?;
-    if !arguments.quiet {
-        eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(&arguments.output));
+    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(output, error))?;
+    output::write(Some(output), &bytes)?;
+    if !quiet {
+        eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
         advise(&profile.summary());
     }
     Ok(())
@@ -152,24 +159,49 @@ fn code(ended: ExitStatus) -> ExitCode {
 
 /// The program that runs; 0: none.
 static CHILD: AtomicI32 = AtomicI32::new(0);
+/// A signal that came before there was one; 0: none.
+static EARLY: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn pass_on(signal: c_int) {
-    let child = CHILD.load(Ordering::Relaxed);
+    let child = CHILD.load(Ordering::SeqCst);
     if child > 0 {
         // SAFETY: sends a signal to the child, which has not been awaited yet; allowed in a signal handler.
         unsafe { libc::kill(child, signal) };
+    } else {
+        EARLY.store(signal, Ordering::SeqCst);
+    }
+}
+
+/// From here on the program gets what is sent to this one, and what was sent while it was made.
+fn attend(child: i32) {
+    CHILD.store(child, Ordering::SeqCst);
+    let signal = EARLY.swap(0, Ordering::SeqCst);
+    if signal > 0 {
+        pass_on(signal);
     }
 }
 
 extern "C" fn nothing(_: c_int) {}
 
-/// Handlers and not SIG_IGN: the program would inherit that.
+/// Handlers and not SIG_IGN: the program would inherit that. It does inherit what is ignored already (nohup), and nobody
+/// is to be told of such a signal.
 fn stand_back() {
     // A terminal sends the first two to the program as well.
     let both: [(c_int, extern "C" fn(c_int)); 4] =
         [(libc::SIGINT, nothing), (libc::SIGQUIT, nothing), (libc::SIGTERM, pass_on), (libc::SIGHUP, pass_on)];
     for (signal, handler) in both {
-        // SAFETY: both handlers do nothing but what is allowed in one.
-        unsafe { libc::signal(signal, handler as usize) };
+        if !is_ignored(signal) {
+            // SAFETY: both handlers do nothing but what is allowed in one.
+            unsafe { libc::signal(signal, handler as usize) };
+        }
+    }
+}
+
+fn is_ignored(signal: c_int) -> bool {
+    let mut now = mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: asks for the action and changes none; all zeroes are one.
+    unsafe {
+        libc::sigaction(signal, ptr::null(), now.as_mut_ptr());
+        now.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of two profiles for people, in the words of the library's tables.
 
+use onstack::plain::Plain;
+
 pub fn amount(value: i64, unit: &str) -> String {
     let float = value as f64;
     match unit {
@@ -9,7 +11,7 @@ pub fn amount(value: i64, unit: &str) -> String {
         "count" | "" => value.to_string(),
         "bytes" if value.unsigned_abs() >= 1 << 20 => format!("{:.2}MiB", float / f64::from(1 << 20)),
         "bytes" => format!("{:.2}KiB", float / 1024.0),
-        unit => format!("{value}{unit}"),
+        unit => format!("{value}{}", Plain(unit)),
     }
 }
 

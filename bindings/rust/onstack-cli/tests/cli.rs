@@ -50,6 +50,38 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Names come from files that anybody made, and a terminal obeys what is in them.
+#[test]
+fn what_a_terminal_would_obey_is_shown_and_not_done() {
+    let mut profile = Profile::decode(&profile()[..]).unwrap();
+    let evil = "hot\u{1b}]0;title\u{7}\u{1b}[2J\n 100.00% innocent\r\u{9b}31m\u{202e}";
+    for text in &mut profile.string_table[3..] {
+        *text = format!("{text}{evil}");
+    }
+    profile.comment = vec![profile.string_table.len() as i64, profile.string_table.len() as i64 + 1];
+    profile.string_table.push(format!("onstack.stats key{evil}=value{evil}"));
+    profile.string_table.push(format!("onstack.module lost=1 no_rule=1 path=/{evil}"));
+    let path = file("evil.pb", &profile.encode_to_vec());
+    let other = file("evil2.pb", &profile.encode_to_vec());
+    for arguments in [
+        &["top", &path][..],
+        &["report", &path],
+        &["report", "--tree", &path],
+        &["stat", &path],
+        &["diff", &path, &other],
+    ] {
+        let output = onstack(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        let shown = text(&output.stdout);
+        let obeyed = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(
+            !shown.contains(obeyed) && !shown.lines().any(|line| line.starts_with(" 100.00% innocent")),
+            "{shown:?}"
+        );
+        assert!(arguments[0] == "diff" || shown.contains("hot\\u{1b}]0;title"), "{arguments:?}: {shown}");
+    }
+}
+
 #[test]
 fn top_lists_functions_and_the_share_with_names() {
     for (name, bytes) in [("top.pb", profile()), ("top.pb.gz", gzip(&profile()))] {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack record`: what it refuses, what it passes on, and a real profile where the preload is built.
 
+mod pprof;
+
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,13 +41,31 @@ fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
     result
 }
 
+/// By another process: a program that some other thread's child still has open for writing does not start.
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().expect("cp").success());
+}
+
 /// Does at exit what the preload does, with a profile that is known: its counterpart in this conversation.
 fn stand_in() -> PathBuf {
     let source = r#"
 #include <stdio.h>
 #include <stdlib.h>
+/* Two percent signs are one. */
+static FILE *place(const char *variable) {
+  static char name[4096];
+  const char *from = getenv(variable);
+  char *to = name;
+  if (from == NULL) return NULL;
+  for (; *from; from++) {
+    *to++ = *from;
+    if (from[0] == '%' && from[1] == '%') from++;
+  }
+  *to = 0;
+  return fopen(name, "w");
+}
 static void put(const char *variable, const char *text) {
-  FILE *file = getenv(variable) ? fopen(getenv(variable), "w") : NULL;
+  FILE *file = place(variable);
   if (file != NULL) { fputs(text, file); fclose(file); }
 }
 static void done(void) {
@@ -54,7 +74,7 @@ static void done(void) {
   snprintf(text, sizeof text, "onstack.stats recorded=%s dropped_ring_full=3\nonstack.module lost=1 path=/srv/\377.so\n",
            getenv("ONSTACK_FREQUENCY"));
   put("ONSTACK_STATUS", text);
-  FILE *profile = fopen(getenv("ONSTACK_PROFILE"), "w");
+  FILE *profile = place("ONSTACK_PROFILE");
   FILE *fixture = fopen(getenv("FIXTURE"), "r");
   int c;
   while (profile != NULL && fixture != NULL && (c = fgetc(fixture)) != EOF) fputc(c, profile);
@@ -87,7 +107,9 @@ fn the_profile_the_counters_and_the_exit_code_come_through() {
     assert_eq!(ended.status.code(), Some(7), "{}", message(&ended));
     assert_eq!(ended.stdout, b"from the program\n");
     assert!(message(&ended).contains("199 ticks") && message(&ended).contains("3 dropped"), "{}", message(&ended));
-    let profile = Profile::read(&fs::read(&output).unwrap()[..]).unwrap();
+    let bytes = fs::read(&output).unwrap();
+    assert_eq!(pprof::check(&bytes).and_then(Result::err), None);
+    let profile = Profile::read(&bytes[..]).unwrap();
     assert_eq!(profile.top().get("hot").unwrap().flat, 6);
     assert_eq!(profile.summary().counters["dropped_ring_full"], "3");
     assert!(profile.comments().any(|comment| comment == "onstack.module lost=1 path=/srv/\u{fffd}.so"));
@@ -138,8 +160,8 @@ fn file_capabilities_are_refused_for_whom_they_matter() {
     fs::create_dir_all(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
     let (onstack, program) = (directory.join("onstack"), directory.join("capable"));
-    fs::copy(compile("capable", "int main(void) { return 0; }", &[]), &program).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_onstack"), &onstack).unwrap();
+    copy(&compile("capable", "int main(void) { return 0; }", &[]), &program);
+    copy(Path::new(env!("CARGO_BIN_EXE_onstack")), &onstack);
     let capable = Command::new("setcap").arg("cap_net_raw=ep").arg(&program).status();
     if !capable.is_ok_and(|status| status.success()) {
         eprintln!("skip: setcap gives no capabilities here (root and libcap2-bin are needed)");
@@ -176,4 +198,115 @@ fn wrong_arguments_are_code_2() {
     }
     let help = onstack(&["record", "--help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("126"));
+}
+
+fn onstack() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    command.env_remove("ONSTACK_PRELOAD");
+    command
+}
+
+/// The command and a library beside it, in directories of these modes.
+fn unpacked(name: &str, mode: u32, library_mode: u32) -> (PathBuf, PathBuf) {
+    let directory = env::temp_dir().join(format!("onstack-{name}-{}", std::process::id()));
+    let (bin, lib) = (directory.join("bin"), directory.join("lib"));
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&lib).unwrap();
+    copy(Path::new(env!("CARGO_BIN_EXE_onstack")), &bin.join("onstack"));
+    copy(&stand_in(), &lib.join("libonstack-preload.so"));
+    for (path, mode) in [(&lib, library_mode), (&directory, mode)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    (directory, bin.join("onstack"))
+}
+
+#[test]
+fn a_library_that_others_may_have_put_there_is_not_loaded() {
+    let installed =
+        ["/usr/local/lib", "/usr/lib"].iter().any(|place| Path::new(place).join("libonstack-preload.so").exists());
+    for (name, mode, library_mode, good) in
+        [("ours", 0o755, 0o755, true), ("shared", 0o755, 0o1777, false), ("open", 0o777, 0o755, false)]
+    {
+        let (directory, program) = unpacked(name, mode, library_mode);
+        let ended = Command::new(&program).args(["record", "--", "true"]).current_dir(&directory).output().unwrap();
+        let written = directory.join("profile.pb.gz").exists();
+        fs::remove_dir_all(&directory).unwrap();
+        if installed {
+            eprintln!("skip: an installed library comes first");
+            continue;
+        }
+        assert_eq!(written, good, "{name}: {}", message(&ended));
+        assert!(good || message(&ended).contains("others may write there"), "{name}: {}", message(&ended));
+    }
+}
+
+#[test]
+fn the_process_id_goes_into_the_name() {
+    let directory = place("50%p").join("100%"); // directories are what they are called
+    fs::create_dir_all(&directory).unwrap();
+    let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"%d\", getpid()); return 0; }";
+    let program = compile("process-id", source, &[]);
+    let ended = record(&stand_in(), &directory.join("x.%p.%%.pb.gz"), &[program.to_str().unwrap()]);
+    let process = String::from_utf8(ended.stdout.clone()).unwrap();
+    let written = directory.join(format!("x.{}.%.pb.gz", process.trim()));
+    assert!(written.exists(), "{}: {}", written.display(), message(&ended));
+    assert!(message(&ended).contains(written.to_str().unwrap()), "{}", message(&ended));
+    fs::remove_file(written).unwrap();
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let source = r#"
+#include <signal.h>
+#include <unistd.h>
+int main(void) {
+  int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT};
+  for (int i = 0; i < 4; i++) kill(getppid(), signals[i]), raise(signals[i]);
+  return 5;
+}"#;
+    let script = "trap '' HUP INT TERM QUIT; exec \"$0\" record -o \"$1\" --preload \"$2\" -- \"$3\"";
+    let ended = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_onstack")])
+        .args([place("nohup.pb.gz"), stand_in(), compile("ignores", source, &[])])
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(5), "{}", message(&ended));
+}
+
+#[test]
+fn another_profilers_signal_does_not_wait() {
+    // The stand-in does as the preload: with that variable it would begin when the signal comes.
+    let source = "#include <stdlib.h>\nint main(void) { return getenv(\"CPUPROFILESIGNAL\") != NULL; }";
+    let ended = onstack()
+        .env("CPUPROFILESIGNAL", "12")
+        .args(["record", "-o"])
+        .arg(place("signal.pb.gz"))
+        .arg("--preload")
+        .arg(stand_in())
+        .arg("--")
+        .arg(compile("has-signal", source, &[]))
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", message(&ended));
+}
+
+/// At each instant of the start the signal ends this process, which has made none, or the program.
+#[test]
+fn a_signal_to_end_reaches_the_program_whenever_it_comes() {
+    for instant in 0..80 {
+        let mut child = onstack()
+            .args(["record", "-q", "-o"])
+            .arg(place("ended.pb.gz"))
+            .arg("--preload")
+            .arg(stand_in())
+            .args(["--", "sleep", "5"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(instant * 100));
+        // SAFETY: a signal to a child that was not awaited.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        let ended = child.wait().unwrap();
+        assert_ne!(ended.code(), Some(0), "after {} us it was lost: the program went on to its end", instant * 100);
+    }
 }

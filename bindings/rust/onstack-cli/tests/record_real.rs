@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack record` with the library that `make lib` leaves: real programs, every way in which they end.
 
+mod pprof;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -81,7 +83,9 @@ fn record(library: &Path, output: &Path, program: &[&str]) -> Output {
 }
 
 fn read(output: &Path) -> Profile {
-    Profile::read(&fs::read(output).unwrap()[..]).unwrap()
+    let bytes = fs::read(output).unwrap();
+    assert_eq!(pprof::check(&bytes).and_then(Result::err), None);
+    Profile::read(&bytes[..]).unwrap()
 }
 
 #[test]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of a profile for people.
 
+use crate::plain::Plain;
+
 /// Values of one unit and their sum.
 pub(crate) struct Amount<'a> {
     pub(crate) unit: &'a str,
@@ -25,7 +27,7 @@ impl Amount<'_> {
             "count" | "" => value.to_string(),
             "bytes" if value.unsigned_abs() >= 1 << 20 => format!("{:.2}MiB", value_f / f64::from(1 << 20)),
             "bytes" => format!("{:.2}KiB", value_f / 1024.0),
-            unit => format!("{value}{unit}"),
+            unit => format!("{value}{}", Plain(unit)),
         }
     }
 }

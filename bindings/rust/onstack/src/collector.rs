@@ -12,7 +12,7 @@ use onstack_sys as sys;
 
 use crate::aggregate::{Aggregate, Threads};
 use crate::error::Result;
-use crate::modules;
+use crate::{modules, process};
 
 /// Samples from some moment on.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub(crate) struct Collector {
 
 /// What one process has.
 struct Current {
-    process: u32,
+    process: u64,
     /// Held by the sink while it counts, and for an exchange of pointers; never while names are looked up.
     interval: Mutex<Interval>,
 }
@@ -52,7 +52,7 @@ struct Current {
 impl Current {
     fn new(threads: Threads) -> Result<*mut Self> {
         let interval = Mutex::new(Interval::new(threads)?);
-        Ok(Box::into_raw(Box::new(Self { process: std::process::id(), interval })))
+        Ok(Box::into_raw(Box::new(Self { process: process::number(), interval })))
     }
 }
 
@@ -76,7 +76,7 @@ impl Collector {
             let current = self.current.load(Ordering::Acquire);
             // SAFETY: made by `Current::new`; one of this process is freed by drop alone, others never.
             let found = unsafe { &*current };
-            if found.process == std::process::id() {
+            if found.process == process::number() {
                 return Ok(found);
             }
             let new = Current::new(self.threads)?;
@@ -101,6 +101,10 @@ impl Collector {
         // Made before the lock is held: it reads the process's mappings.
         let empty = Interval::new(self.threads)?;
         Ok(std::mem::replace(&mut *self.lock()?, empty))
+    }
+
+    pub(crate) fn has_blocklist(&self) -> bool {
+        !self.blocked.is_empty()
     }
 
     pub(crate) fn blocked_ticks(&self) -> u64 {
@@ -128,7 +132,7 @@ impl Drop for Collector {
     fn drop(&mut self) {
         let current = *self.current.get_mut();
         // SAFETY: made by `Current::new`, and nobody else is left.
-        if unsafe { (*current).process } == std::process::id() {
+        if unsafe { (*current).process } == process::number() {
             // SAFETY: as above; the parent's is not freed, because the lock in it may be held.
             drop(unsafe { Box::from_raw(current) });
         }

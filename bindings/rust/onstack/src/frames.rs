@@ -72,6 +72,9 @@ pub struct Frames {
     pub thread_name: String,
     /// The kernel's number of the thread; 0 when it is not wanted.
     pub thread_id: u64,
+    /// The labels that the samples carried, those of the whole profile among them; samples with other ones are another
+    /// entry.
+    pub labels: Vec<(String, String)>,
     /// When the report's samples began: samples of the same stack are one entry.
     pub sample_timestamp: SystemTime,
 }
@@ -131,6 +134,7 @@ mod tests {
             frames: vec![vec![symbol(Some("inlined")), symbol(Some("leaf"))], vec![symbol(Some("root"))]],
             thread_name: String::new(),
             thread_id: 7,
+            labels: Vec::new(),
             sample_timestamp: SystemTime::UNIX_EPOCH,
         };
         assert_eq!(format!("{frames:?}"), "7;root;leaf;inlined");

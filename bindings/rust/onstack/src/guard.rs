@@ -56,8 +56,7 @@ impl ProfilerGuardBuilder {
         max_depth: u32;
         /// See [`Options::buffer_bytes`].
         buffer_bytes: u32;
-        /// See [`Options::label_bytes`]. Labels of threads are in [`ProfilerGuard::profile`] and
-        /// [`ProfilerGuard::take_profile`]; a [`Report`](crate::Report) has no place for them.
+        /// See [`Options::label_bytes`].
         label_bytes: u32;
         /// See [`Options::fork`].
         fork: Fork;
@@ -210,7 +209,12 @@ impl ProfilerGuard<'_> {
         let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), names)?;
         let mut profile = Profile::decode(&bytes)?;
         labels::add(&mut profile.message, &self.labels);
-        profile.add_comment(&self.stats()?.comment());
+        let mut counters = self.stats()?.comment();
+        if self.collector().has_blocklist() {
+            // Of what was recorded: the profile has the rest.
+            counters.push_str(&format!(" blocklisted={}", self.blocked_ticks()));
+        }
+        profile.add_comment(&counters);
         // A report is worth more than its remarks.
         let modules = self.modules().unwrap_or_default();
         losses::comments(&modules).iter().for_each(|comment| profile.add_comment(comment));

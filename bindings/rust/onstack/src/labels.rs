@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Labels that a whole profile carries.
 
-use crate::message::{Label, ProfileMessage};
+use crate::message::{Label, ProfileMessage, Sample};
 
 /// Whether servers take it for the name of a label: they agree on `[a-zA-Z_][a-zA-Z0-9_]*`. The threads' are ours.
 pub(crate) fn is_key(key: &str) -> bool {
@@ -10,11 +10,12 @@ pub(crate) fn is_key(key: &str) -> bool {
     first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !matches!(key, "thread" | "thread_id")
 }
 
-/// Gives every sample these labels.
+/// Gives every sample these labels, but those of a key that a thread has given it: servers want each key once.
 pub(crate) fn add(message: &mut ProfileMessage, labels: &[(String, String)]) {
     for (key, value) in labels {
         let label = Label { key: message.intern(key), str: message.intern(value), ..Label::default() };
-        message.sample.iter_mut().for_each(|sample| sample.label.push(label));
+        let without = |sample: &&mut Sample| !sample.label.iter().any(|known| known.key == label.key);
+        message.sample.iter_mut().filter(without).for_each(|sample| sample.label.push(label));
     }
 }
 

@@ -28,6 +28,9 @@ mod offline;
 mod options;
 #[cfg(feature = "perfmaps")]
 mod perf_map;
+#[doc(hidden)]
+pub mod plain;
+mod process;
 mod profile;
 #[cfg(any(feature = "prost-codec", feature = "protobuf-codec"))]
 pub mod protos;

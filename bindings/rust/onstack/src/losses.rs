@@ -7,6 +7,7 @@ use std::fmt::{self, Write};
 use onstack_sys as sys;
 
 use crate::error::{check, Result};
+use crate::plain::Plain;
 use crate::sample::Truncation;
 use crate::stats::text;
 
@@ -17,7 +18,7 @@ const MOST: usize = 20;
 
 /// The reasons by the words that comments have for them, and what helps. `ByDesign`, `Not` and the depth of the user's
 /// own choice need no mending of the module.
-const REASONS: [(Truncation, &str, &str); 8] = [
+const REASONS: [(Truncation, &str, &str); 9] = [
     (Truncation::Misaligned, "misaligned", FRAME_POINTERS),
     (Truncation::NotRising, "not_rising", FRAME_POINTERS),
     (
@@ -37,10 +38,33 @@ const REASONS: [(Truncation, &str, &str); 8] = [
         "its callers lie in no executable memory that was known: code generated or loaded in the last moments, or wrong \
          unwind information",
     ),
+    (
+        Truncation::Pending,
+        "pending",
+        "its unwind information was still being read, as in the first moments after it is loaded or a profile begins: later \
+         samples have their callers",
+    ),
     (Truncation::StackSwitch, "stack_switch", "it changes stacks in a way that is not known (coroutines, fibers)"),
     (Truncation::Depth, "depth", "stacks there are deeper than the session keeps: raise the depth (max_depth)"),
     (Truncation::Unwinder, "unwinder", "the unwinder that was given ended there"),
 ];
+
+/// What helps where a profile says why its stacks were cut, by the words of the frame that stands there, and not where.
+pub(crate) fn advice_of(reason: &str) -> Option<&'static str> {
+    let reason = match reason {
+        "deeper than the maximal depth" => Truncation::Depth,
+        "unreadable stack memory" => Truncation::Unreadable,
+        "misaligned frame pointer" => Truncation::Misaligned,
+        "frame pointer does not rise" => Truncation::NotRising,
+        "no return address" => Truncation::BadReturn,
+        "switch of stacks" => Truncation::StackSwitch,
+        "no unwind information" => Truncation::NoRule,
+        "unwind information not read yet" => Truncation::Pending,
+        "by the unwinder" => Truncation::Unwinder,
+        _ => return None,
+    };
+    REASONS.iter().find(|(known, ..)| *known == reason).map(|(_, _, advice)| *advice)
+}
 
 const FRAME_POINTERS: &str =
     "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables \
@@ -152,7 +176,7 @@ pub(crate) fn of_comments<'a>(comments: impl Iterator<Item = &'a str>) -> Vec<Mo
 impl fmt::Display for ModuleStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.path.is_empty() { "code generated at run time" } else { &self.path };
-        write!(f, "{path}: {}", self.advice().unwrap_or("nothing was lost there"))
+        write!(f, "{}: {}", Plain(path), self.advice().unwrap_or("nothing was lost there"))
     }
 }
 

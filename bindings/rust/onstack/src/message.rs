@@ -13,6 +13,9 @@ macro_rules! messages {
         }
 
         impl Message for $name {
+            // Values stand for types by their place.
+            const EMPTY_SAYS_NOTHING: bool = !matches!(stringify!($name).as_bytes(), b"ValueType");
+
             fn encode(&self, out: &mut Vec<u8>) {
                 $(self.$field.put($tag, out);)*
             }

@@ -27,6 +27,10 @@ pub struct Profile {
     pub(crate) message: ProfileMessage,
 }
 
+/// What a compressed profile may become: some bytes, and so many for each of its own. True ones have three to twenty.
+const SMALL_BYTES: u64 = 1 << 20;
+const MOST_EXPANSION: u64 = 128;
+
 impl Profile {
     /// Bytes that [`Profile::read`] takes at most, as they come and unpacked: 512 MiB. The largest profiles of real programs
     /// have some ten.
@@ -46,7 +50,11 @@ impl Profile {
         if !bytes.starts_with(&[0x1f, 0x8b]) {
             return Self::decode(&bytes);
         }
-        let plain = bytes_at_most(most, MultiGzDecoder::new(&bytes[..])).map_err(|error| match error {
+        let believable = SMALL_BYTES + MOST_EXPANSION * bytes.len() as u64;
+        let plain = bytes_at_most(most.min(believable), MultiGzDecoder::new(&bytes[..])).map_err(|error| match error {
+            Error::TooLarge if believable < most => {
+                Error::Input(format!("it unpacks to more than {MOST_EXPANSION} times its size, as no profile does"))
+            }
             Error::Os(error) => Error::Input(format!("the gzip data is damaged ({error})")),
             other => other,
         });
@@ -297,6 +305,23 @@ mod tests {
         assert!(matches!(Profile::read_at_most(19_999, &bomb[..]), Err(Error::TooLarge)));
         assert!(matches!(Profile::read_at_most(20_000, &bomb[..]), Err(Error::Input(_))));
         assert!(matches!(Profile::read_at_most(1000, std::io::repeat(b'x')), Err(Error::TooLarge)));
+        // Thirty kilobytes that would become thirty megabytes, and a gigabyte of samples.
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        (0..32 << 10).for_each(|_| encoder.write_all(&[0x12, 0].repeat(512)).unwrap());
+        let bomb = encoder.finish().unwrap();
+        assert!(bomb.len() < 40_000, "{}", bomb.len());
+        assert!(matches!(Profile::read(&bomb[..]), Err(Error::Input(why)) if why.contains("128 times")));
+    }
+
+    #[test]
+    fn messages_without_a_field_take_no_room() {
+        let mut bytes = Vec::new();
+        message().encode(&mut bytes);
+        let samples = Profile::read(&bytes[..]).unwrap().message.sample.len();
+        (0..100_000).for_each(|_| bytes.extend([0x12, 0, 0x1a, 0, 0x22, 0, 0x2a, 0]));
+        let profile = Profile::read(&bytes[..]).unwrap();
+        assert_eq!(profile.message.sample.len(), samples);
+        assert!(profile.message.location.capacity() < 100 && profile.message.mapping.capacity() < 100);
     }
 
     #[test]

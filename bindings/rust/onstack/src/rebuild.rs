@@ -10,20 +10,19 @@ use crate::resolve::Context;
 /// A place is told from others by its address and by all that is said of it.
 type Place = (u64, Vec<(u64, i64)>);
 
-pub(crate) struct Rebuild<'a> {
+pub(crate) struct Rebuild {
     message: ProfileMessage,
-    shared: &'a [Label],
     strings: HashMap<String, i64>,
     functions: HashMap<(i64, i64), u64>,
     places: HashMap<Place, u64>,
 }
 
-impl<'a> Rebuild<'a> {
-    pub(crate) fn new(context: &'a Context) -> Self {
+impl Rebuild {
+    pub(crate) fn new(context: &Context) -> Self {
         let message = context.frame.clone();
         let strings =
             message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64)).collect();
-        Self { message, shared: &context.labels, strings, functions: HashMap::new(), places: HashMap::new() }
+        Self { message, strings, functions: HashMap::new(), places: HashMap::new() }
     }
 
     /// Puts stacks of the same weight into an order that does not depend on where the table keeps them.
@@ -33,7 +32,7 @@ impl<'a> Rebuild<'a> {
 
     pub(crate) fn add(&mut self, frames: &Frames, ticks: i64) {
         let location_id = frames.frames.iter().map(|frame| self.place(frame)).collect();
-        let mut label = Vec::with_capacity(2 + self.shared.len());
+        let mut label = Vec::with_capacity(2 + frames.labels.len());
         if !frames.thread_name.is_empty() {
             label.push(Label { key: self.text("thread"), str: self.text(&frames.thread_name), ..Label::default() });
         }
@@ -41,7 +40,9 @@ impl<'a> Rebuild<'a> {
             let num = i64::try_from(frames.thread_id).unwrap_or(i64::MAX);
             label.push(Label { key: self.text("thread_id"), num, ..Label::default() });
         }
-        label.extend_from_slice(self.shared);
+        for (key, value) in frames.labels.iter().filter(|(key, _)| !key.is_empty()) {
+            label.push(Label { key: self.text(key), str: self.text(value), ..Label::default() });
+        }
         let value = vec![ticks, ticks.saturating_mul(self.message.period)];
         self.message.sample.push(Sample { location_id, value, label });
     }

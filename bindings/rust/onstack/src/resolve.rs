@@ -17,8 +17,6 @@ use crate::report::ReportTiming;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) frame: ProfileMessage,
-    /// Labels that all samples share, as indices.
-    pub(crate) labels: Vec<crate::message::Label>,
 }
 
 /// The stacks of a message with their ticks.
@@ -33,7 +31,8 @@ pub(crate) fn stacks(
     for sample in &message.sample {
         let (thread_name, thread_id) = thread(message, sample);
         let frames = sample.location_id.iter().filter_map(|id| places.get(id).cloned()).collect();
-        let mut frames = Frames { frames, thread_name, thread_id, sample_timestamp: start };
+        let labels = labels(message, sample);
+        let mut frames = Frames { frames, thread_name, thread_id, labels, sample_timestamp: start };
         if let Some(change) = post_processor {
             change(&mut frames);
         }
@@ -96,6 +95,13 @@ fn thread(message: &ProfileMessage, sample: &Sample) -> (String, u64) {
     (name.to_owned(), id.unwrap_or(0))
 }
 
+/// All but those of the thread.
+fn labels(message: &ProfileMessage, sample: &Sample) -> Vec<(String, String)> {
+    let pairs = sample.label.iter().map(|label| (message.text(label.key), message.text(label.str)));
+    let others = pairs.filter(|(key, _)| !matches!(*key, "thread" | "thread_id"));
+    others.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
 fn ticks(sample: &Sample) -> isize {
     isize::try_from(sample.value.first().copied().unwrap_or(0)).unwrap_or(isize::MAX)
 }
@@ -125,22 +131,7 @@ pub(crate) fn context(message: ProfileMessage) -> Context {
             ..*mapping
         })
         .collect();
-    // Labels of threads differ from sample to sample, and a report has no place for them.
-    let constant = |label: &&crate::message::Label| {
-        !matches!(message.text(label.key), "thread" | "thread_id")
-            && message.sample.iter().all(|sample| sample.label.contains(label))
-    };
-    let shared = message.sample.first().map_or(&[][..], |sample| &sample.label);
-    let labels = shared
-        .iter()
-        .filter(constant)
-        .map(|label| crate::message::Label {
-            key: frame.intern(message.text(label.key)),
-            str: frame.intern(message.text(label.str)),
-            ..*label
-        })
-        .collect();
-    Context { frame, labels }
+    Context { frame }
 }
 
 /// A message of a report's stacks, sorted by what they spent.

@@ -33,12 +33,14 @@ pub enum Truncation {
     Unwinder,
     /// Code without unwind information, in a module that has some for the rest.
     NoRule,
+    /// Code that was loaded or noticed so lately that its unwind information was still being read.
+    Pending,
     /// A reason that this version of the crate does not know.
     Other(u32),
 }
 
 impl Truncation {
-    const KNOWN: [(u32, Truncation); 10] = [
+    const KNOWN: [(u32, Truncation); 11] = [
         (sys::ONSTACK_TRUNCATED_NOT, Truncation::Not),
         (sys::ONSTACK_TRUNCATED_DEPTH, Truncation::Depth),
         (sys::ONSTACK_TRUNCATED_UNREADABLE, Truncation::Unreadable),
@@ -49,6 +51,7 @@ impl Truncation {
         (sys::ONSTACK_TRUNCATED_BY_DESIGN, Truncation::ByDesign),
         (sys::ONSTACK_TRUNCATED_UNWINDER, Truncation::Unwinder),
         (sys::ONSTACK_TRUNCATED_NO_RULE, Truncation::NoRule),
+        (sys::ONSTACK_TRUNCATED_PENDING, Truncation::Pending),
     ];
 
     fn from_code(code: u32) -> Self {

@@ -38,8 +38,11 @@ pub struct Stats {
     pub dropped_no_stack: u64,
     /// Ticks for which the unwinder returned no frame.
     pub dropped_unwinder: u64,
-    /// Ticks that came while the session was being stopped.
+    /// Ticks that were due, but had not come when the session was stopped, or came meanwhile.
     pub dropped_stopping: u64,
+    /// Of these, once the session has stopped, those of threads that block the signal. They have no samples: let them take
+    /// it (`pthread_sigmask`). Libraries' own threads often block all signals, as jemalloc's do (`background_thread:false`).
+    pub blocked: u64,
     /// Samples, not ticks, that the sink refused.
     pub dropped_sink: u64,
     /// Samples whose stack does not reach its root; [`Stats::truncated_by`] says why.
@@ -95,6 +98,7 @@ impl Stats {
             ("dropped_no_stack", self.dropped_no_stack),
             ("dropped_unwinder", self.dropped_unwinder),
             ("dropped_stopping", self.dropped_stopping),
+            ("blocked", self.blocked),
             ("dropped_sink", self.dropped_sink),
             ("truncated", self.truncated),
             ("threads_seen", self.threads_seen),
@@ -127,6 +131,7 @@ impl Stats {
             dropped_no_stack: raw.dropped_no_stack,
             dropped_unwinder: raw.dropped_unwinder,
             dropped_stopping: raw.dropped_stopping,
+            blocked: raw.blocked,
             dropped_sink: raw.dropped_sink,
             truncated: raw.truncated,
             truncated_by: raw.truncated_by,

@@ -7,6 +7,7 @@ use std::fmt;
 use crate::amount::Amount;
 use crate::losses::{self, ModuleStats};
 use crate::message::ProfileMessage;
+use crate::plain::{plain, Plain};
 use crate::stacks::{is_named, Stacks};
 
 /// How the stacks were found, what has names, what was cut and what was lost.
@@ -39,6 +40,12 @@ pub struct Summary {
 
 /// What a comment with counters begins with; `key=value` follow, with spaces between.
 pub(crate) const COUNTERS: &str = "onstack.stats";
+
+/// What helps where threads have no samples because they block the signal.
+const BLOCKED: &str =
+    "blocked: ticks of threads that block the profiling signal and have no samples: let them take it \
+                       (pthread_sigmask); libraries' own threads often block all signals, as jemalloc's do \
+                       (background_thread:false)";
 
 impl Summary {
     pub(crate) fn new(profile: &ProfileMessage) -> Self {
@@ -76,6 +83,19 @@ impl Summary {
     }
 }
 
+impl Summary {
+    /// What helps against each reason that cut a fiftieth of the whole: less changes no picture.
+    fn advise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let many = |value: i64| value > 0 && value.saturating_mul(50) >= self.total;
+        let reasons = self.truncated.iter().filter(|(_, &value)| many(value));
+        let mut advices = reasons.filter_map(|(reason, _)| Some((reason, losses::advice_of(reason)?))).peekable();
+        if advices.peek().is_some() {
+            writeln!(f, "what helps where stacks are cut, in the code that they end in")?;
+        }
+        advices.try_for_each(|(reason, advice)| writeln!(f, "{:>18}  {reason}: {advice}", ""))
+    }
+}
+
 fn add(sum: &mut i64, value: i64) {
     *sum = sum.saturating_add(value);
 }
@@ -100,7 +120,7 @@ impl fmt::Display for Summary {
             f,
             "{} of {} in {} stacks, at most {} frames",
             amount.text(self.total),
-            self.value_type,
+            Plain(&self.value_type),
             self.stacks,
             self.deepest
         )?;
@@ -108,14 +128,18 @@ impl fmt::Display for Summary {
         let cut = self.truncated.values().copied().fold(0, i64::saturating_add);
         writeln!(f, "{}  stack reaches its root", line(self.total.saturating_sub(cut)))?;
         for (reason, &value) in &self.truncated {
-            writeln!(f, "{}  cut: {reason}", line(value))?;
+            writeln!(f, "{}  cut: {}", line(value), Plain(reason))?;
+        }
+        // Where files are known to cut, the advice stands with them.
+        if self.losses.is_empty() {
+            self.advise(f)?;
         }
         for (title, sums) in [("by thread", &self.threads), ("by file of the leaf", &self.files)] {
             if !sums.is_empty() {
                 writeln!(f, "{title}")?;
             }
             for (name, value) in sums.iter().take(10) {
-                writeln!(f, "{}  {name}", line(*value))?;
+                writeln!(f, "{}  {}", line(*value), Plain(name))?;
             }
             if sums.len() > 10 {
                 writeln!(f, "{:>18}  {} more", "", sums.len() - 10)?;
@@ -126,10 +150,14 @@ impl fmt::Display for Summary {
         }
         self.losses.iter().try_for_each(|module| writeln!(f, "{:>18}  {module}", module.lost))?;
         if self.counters.is_empty() {
-            return writeln!(f, "counters: none in this profile (those of onstack carry them)");
+            return writeln!(f, "counters: none in this profile; whoever wrote it added none");
         }
         writeln!(f, "counters, in ticks unless it says otherwise")?;
-        self.counters.iter().try_for_each(|(key, value)| writeln!(f, "{value:>18}  {key}"))
+        self.counters.iter().try_for_each(|(key, value)| writeln!(f, "{:>18}  {}", plain(value), Plain(key)))?;
+        if self.counters.get("blocked").is_some_and(|ticks| ticks != "0") {
+            writeln!(f, "{BLOCKED}")?;
+        }
+        Ok(())
     }
 }
 
@@ -138,16 +166,42 @@ mod tests {
     use crate::Profile;
 
     #[test]
+    fn where_much_is_cut_the_text_says_what_helps() {
+        let few = "main;f 99\n[truncated: no unwind information];g 1\n";
+        assert!(!Profile::from_folded(few).unwrap().summary().to_string().contains("what helps"));
+        // The core has a word for each reason, and so has this page.
+        for reason in [
+            "deeper than the maximal depth",
+            "unreadable stack memory",
+            "misaligned frame pointer",
+            "frame pointer does not rise",
+            "no return address",
+            "switch of stacks",
+            "no unwind information",
+            "unwind information not read yet",
+            "by the unwinder",
+        ] {
+            let text = format!("main;f 1\n[truncated: {reason}];g 4\n");
+            let text = Profile::from_folded(&text).unwrap().summary().to_string();
+            assert!(text.contains("what helps") && text.contains(&format!("  {reason}: ")), "{text}");
+        }
+    }
+
+    #[test]
     fn what_was_cut_and_what_has_names() {
         let text = "main;f 6\nmain;libc.so.6+0x12 3\n[truncated: unreadable stack memory];g 1\n";
         let mut profile = Profile::from_folded(text).unwrap();
-        profile.add_comment("onstack.stats ticks=12 recorded=10 dropped_ring_full=2");
+        profile.add_comment("onstack.stats ticks=12 recorded=10 dropped_ring_full=2 blocked=0");
+        assert!(!profile.summary().to_string().contains("let them take it"));
+        profile.add_comment("onstack.stats blocked=1");
         let summary = profile.summary();
         assert_eq!((summary.stacks, summary.total, summary.named, summary.deepest), (3, 10, 7, 2));
         assert_eq!(summary.truncated["unreadable stack memory"], 1);
         assert_eq!(summary.counters["dropped_ring_full"], "2");
         let text = summary.to_string();
-        for part in ["90.00%  stack reaches", "70.00%  leaf has a name", "cut: unreadable", "12  ticks"] {
+        for part in
+            ["90.00%  stack reaches", "70.00%  leaf has a name", "cut: unreadable", "12  ticks", "let them take it"]
+        {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::amount::Amount;
 use crate::message::ProfileMessage;
+use crate::plain::Plain;
 use crate::stacks::{is_named, Stacks};
 
 /// A function's part of a profile.
@@ -93,7 +94,7 @@ impl fmt::Display for Top {
     /// The alternate form `{:#}` shows the first 20 lines; a precision, as `{:.5}`, that many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = f.precision().unwrap_or(if f.alternate() { 20 } else { self.entries.len() });
-        writeln!(f, "Type: {}", self.value_type)?;
+        writeln!(f, "Type: {}", Plain(&self.value_type))?;
         writeln!(f, "Total: {}; {:.2}% in named functions", self.amount(self.total), 100.0 * self.named_share())?;
         writeln!(f, "{:>10} {:>6}  {:>6} {:>10} {:>6}  name", "flat", "flat%", "sum%", "cum", "cum%")?;
         let mut sum = 0i64;
@@ -107,7 +108,7 @@ impl fmt::Display for Top {
                 100.0 * self.share(sum),
                 self.amount(entry.cum),
                 100.0 * self.share(entry.cum),
-                entry.name
+                Plain(&entry.name)
             )?;
         }
         if let Some(hidden) = self.entries.len().checked_sub(count).filter(|hidden| *hidden > 0) {

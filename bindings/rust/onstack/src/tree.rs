@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::amount::Amount;
 use crate::message::ProfileMessage;
+use crate::plain::Plain;
 use crate::stacks::Stacks;
 
 /// A function as it was called from one path of callers.
@@ -120,7 +121,7 @@ struct Shown<'a> {
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = Amount { unit: &self.tree.unit, total: self.tree.total };
-        writeln!(f, "Type: {}", self.tree.value_type)?;
+        writeln!(f, "Type: {}", Plain(&self.tree.value_type))?;
         writeln!(f, "Total: {}", amount.text(self.tree.total))?;
         writeln!(f, "{:>10} {:>6} {:>10} {:>6}  name", "cum", "cum%", "flat", "flat%")?;
         let mut rest: Vec<(&TreeNode, usize)> = self.tree.roots.iter().rev().map(|node| (node, 0)).collect();
@@ -136,7 +137,7 @@ impl fmt::Display for Shown<'_> {
                 amount.text(node.flat),
                 100.0 * amount.share(node.flat),
                 "",
-                node.name,
+                Plain(&node.name),
                 indent = 2 * depth.min(60)
             )?;
             if depth + 1 < self.depth {

@@ -120,6 +120,8 @@ fn the_blocklist_leaves_out_and_counts() {
     guard.stop().unwrap();
     let (kept, stats) = (ticks(&guard.report().build().unwrap()) as u64, guard.stats().unwrap());
     assert_eq!(kept + guard.blocked_ticks(), stats.recorded);
+    let summary = guard.profile().unwrap().summary();
+    assert_eq!(summary.counters["blocklisted"], guard.blocked_ticks().to_string(), "{summary}");
     assert!(guard.blocked_ticks() > stats.recorded * 3 / 4, "{} of {stats:?}", guard.blocked_ticks());
 }
 

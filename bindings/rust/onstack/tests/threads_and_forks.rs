@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{alone, burn};
@@ -62,7 +62,7 @@ fn labels_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn profiles_carry_them_and_reports_do_not_take_one_for_all() {
+fn profiles_and_reports_carry_them() {
     let _alone = alone();
     let guard = ProfilerGuardBuilder::default().frequency(250).label_bytes(256).labels(&[("service", "test")]).build();
     let guard = guard.unwrap();
@@ -77,9 +77,21 @@ fn profiles_carry_them_and_reports_do_not_take_one_for_all() {
         let _label = thread_label("request_of_this_test", "1").unwrap();
         burn(Duration::from_millis(50));
     }
-    let report = guard.report().build().unwrap().profile().to_bytes();
-    let report = String::from_utf8_lossy(&report);
-    assert!(report.contains("service") && !report.contains("request_of_this_test"));
+    guard.stop().unwrap();
+    let report = guard.report().build().unwrap();
+    let mine = ("request_of_this_test".to_owned(), "1".to_owned());
+    let with: isize =
+        report.data.iter().filter(|(frames, _)| frames.labels.contains(&mine)).map(|(_, ticks)| ticks).sum();
+    assert!(0 < with && with < report.data.values().sum(), "{with} ticks: all or none");
+    assert!(report.data.keys().all(|frames| frames.labels.contains(&("service".into(), "test".into()))));
+    // What the report writes is what the guard writes, labels and all.
+    let of_samples = |bytes: &[u8]| {
+        let bytes = String::from_utf8_lossy(bytes).into_owned();
+        ["request_of_this_test", "service"].map(|part| bytes.matches(part).count())
+    };
+    let written = report.profile();
+    assert_eq!(of_samples(&written.to_bytes()), of_samples(&guard.profile().unwrap().to_bytes()));
+    assert_eq!(written.summary(), guard.profile().unwrap().summary());
 }
 
 /// Ends the child without the test harness's ways out.
@@ -143,16 +155,20 @@ fn without_following_the_child_is_clean_and_may_ask() {
 #[test]
 fn the_wall_clock_sees_threads_that_wait_and_takes_the_wanted_ones() {
     let _alone = alone();
+    // The filter is asked once, when the thread has its name.
+    let named = Arc::new(Barrier::new(3));
     let sleeper = |name: &str| {
-        let thread = std::thread::Builder::new().name(name.into());
+        let (thread, named) = (std::thread::Builder::new().name(name.into()), named.clone());
         let until = Instant::now() + Duration::from_secs(3);
         thread.spawn(move || {
+            named.wait();
             while Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(500));
             }
         })
     };
     let threads = [sleeper("wanted"), sleeper("unwanted")].map(|thread| thread.unwrap());
+    named.wait();
     let guard =
         ProfilerGuardBuilder::default().frequency(50).clock(Clock::Wall).thread_filter(|_, name| name == "wanted");
     let guard = guard.build().unwrap();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What google/pprof says of a profile: the program in tests/fuzz/judge, which is built once.
+//! What google/pprof and profile servers say of a profile: the program in bindings/go/internal/judge, which is built once.
+
+#![allow(dead_code)] // each test program uses a part
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,12 +15,13 @@ fn judge() -> Option<&'static Path> {
 }
 
 fn build() -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/fuzz/judge");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../go");
     // Of this process' own: several are built and run at once.
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("judge-{}", env!("CARGO_CRATE_NAME")));
-    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(&source).output();
+    let built =
+        Command::new("go").args(["build", "-o"]).arg(&program).arg("./internal/judge").current_dir(&source).output();
     let Ok(built) = built else {
-        eprintln!("SKIPPED: Go or tests/fuzz/judge is not here: what was sent was NOT judged by google/pprof");
+        eprintln!("SKIPPED: Go or bindings/go/internal/judge is not here: profiles were NOT judged by google/pprof");
         return None;
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -30,7 +33,7 @@ pub fn prepare() {
     judge();
 }
 
-/// Whether its reader and its checks take the profile, compressed or not, or why they do not; nothing where nobody can be
+/// Whether their readers and checks take the profile, compressed or not, or why they do not; nothing where nobody can be
 /// asked.
 pub fn check(profile: &[u8]) -> Option<Result<(), String>> {
     let mut child = Command::new(judge()?).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

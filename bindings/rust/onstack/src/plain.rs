@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Text of a profile on a terminal: names come from files that anybody made, and a terminal obeys some characters. For the
+//! command, and no part of this crate's interface.
+
+use std::fmt::{self, Write};
+
+/// Shows the text on one line: what ends a line, moves the cursor, or turns the direction of writing is written as `\u{1b}`.
+pub struct Plain<'a>(pub &'a str);
+
+/// Control characters, other ends of lines, and marks that order the text behind them anew.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+}
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(is_obeyed) {
+            f.write_str(&rest[..at])?;
+            let c = rest[at..].chars().next().unwrap_or_default();
+            write!(f, "{}", c.escape_unicode())?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        f.write_str(rest)
+    }
+}
+
+/// The same as text.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let _ = write!(shown, "{}", Plain(text));
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_terminal_has_nothing_to_obey() {
+        assert_eq!(plain("core::ops::Fn<(é, 名)>"), "core::ops::Fn<(é, 名)>");
+        assert_eq!(
+            plain("\u{1b}[2Ja\nb\r\u{9b}c\u{202e}\u{7f}\0"),
+            "\\u{1b}[2Ja\\u{a}b\\u{d}\\u{9b}c\\u{202e}\\u{7f}\\u{0}"
+        );
+    }
+}
