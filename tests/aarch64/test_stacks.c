@@ -49,11 +49,17 @@ IN_SECTION(middle) double middle(double end) {
 }
 IN_SECTION(outer) double outer(double seconds) { return middle(thread_cpu() + seconds) + 1; }
 
-/* From frame `at` on: middle's caller and an end that is no guess. */
+/* An end that is no guess. */
 static bool is_rooted(const kept_sample *sample) { return sample->truncation == ONSTACK_TRUNCATED_NOT; }
 
+/* A tick in the prologue or epilogue of middle's callees: their record is not linked, and the walk by records loses the
+   caller, middle, as unwinder_frame_pointer.c says. 1 or 0: so many frames are missing. Rules lose none. */
+static uint32_t without_record(const uint64_t *frames) {
+  return strcmp(UNWINDER, "frame_pointer") == 0 && (in_leaf(frames[0]) || in_small(frames[0])) && in_outer(frames[1] - 1);
+}
+
 static void known_callers(const char *name) {
-  size_t inside = 0, exact = 0, rooted = 0, leaves = 0, smalls = 0;
+  size_t inside = 0, exact = 0, rooted = 0, leaves = 0, smalls = 0, unlinked = 0;
   onstack_session *session = start(250, UNWINDER);
   outer(1.2);
   onstack_stats stats = finish(session, name);
@@ -66,10 +72,13 @@ static void known_callers(const char *name) {
     leaves += in_leaf(frames[0]);
     smalls += in_small(frames[0]);
     if (in_callee) frames++;
-    exact += in_middle(frames[0] - !!in_callee) && in_outer(frames[1] - 1) && is_rooted(&kept[i]);
+    const uint32_t lost = in_callee ? without_record(kept[i].frames) : 0;
+    unlinked += lost;
+    exact += (lost || in_middle(frames[0] - !!in_callee)) && in_outer(frames[1 - lost] - 1) && is_rooted(&kept[i]);
   }
-  check(leaves > 50 && exact == inside, name, "%zu of %zu exact (%zu in the leaf, %zu in the small one), reader %s", exact,
-        inside, leaves, smalls, stats.reader);
+  check(leaves > 50 && exact == inside && unlinked * 100 <= inside, name,
+        "%zu of %zu exact (%zu in the leaf, %zu in the small one, %zu before or behind the frame record), reader %s", exact,
+        inside, leaves, smalls, unlinked, stats.reader);
   check(rooted * 100 >= kept_count * 98, "ends in its root", "%zu of %zu", rooted, kept_count);
 }
 
@@ -108,7 +117,7 @@ static void *run_thread(void *unused) {
 
 static void thread_roots(void) {
   pthread_t threads[2];
-  size_t inside = 0, exact = 0;
+  size_t inside = 0, exact = 0, unlinked = 0;
   onstack_session *session = start(250, UNWINDER);
   for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, run_thread, NULL);
   for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
@@ -117,9 +126,13 @@ static void thread_roots(void) {
     const uint64_t *frames = kept[i].frames;
     if (!in_leaf(frames[0])) continue;
     inside++;
-    exact += is_rooted(&kept[i]) && in_middle(frames[1] - 1) && in_outer(frames[2] - 1) && kept[i].frame_count <= 7;
+    const uint32_t lost = without_record(frames);
+    exact += is_rooted(&kept[i]) && kept[i].frame_count <= 7 && (lost || in_middle(frames[1] - 1)) &&
+             in_outer(frames[2 - lost] - 1);
+    unlinked += lost;
   }
-  check(inside > 20 && exact == inside, "threads end in their roots", "%zu of %zu", exact, inside);
+  check(inside > 20 && exact == inside && unlinked * 100 <= inside, "threads end in their roots",
+        "%zu of %zu, %zu before or behind the frame record", exact, inside, unlinked);
 }
 
 /* ---- a signal frame in the middle ---- */

@@ -55,11 +55,14 @@ static const call_kind call_kinds[] = {
     CALL(getrandom, EAGAIN),
     CALL(renameat, ENOSPC),
     CALL(unlinkat, EIO),
+    CALL(linkat, ENOSPC),
+    CALL(faccessat, EACCES),
 #if defined(__x86_64__)
     CALL(readlink, EACCES),
     CALL(open, EMFILE),
     CALL(rename, ENOSPC),
     CALL(unlink, EIO),
+    CALL(access, EACCES),
     CALL(arch_prctl, EINVAL),
 #endif
     EXEMPT(gettid, "has no failure, and every thread's identity rests on it"),

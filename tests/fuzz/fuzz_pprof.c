@@ -4,8 +4,9 @@
  * an error that is documented, or a whole file; nothing is lost on the way (sums), and folded stacks keep their form
  * whatever is in a name.
  *
- * pprof's own reader is the judge of the pprof bytes: with ONSTACK_FUZZ_PROFILES=FILE each profile goes there behind a
- * head of four numbers, and tests/fuzz/judge reads them (run.sh does, over the kept inputs and over what a fuzzing found).
+ * pprof's own reader and the rules of profile servers are the judges of the pprof bytes: with ONSTACK_FUZZ_PROFILES=FILE
+ * each profile goes there behind a head of four numbers, and bindings/go/internal/judge reads them (run.sh does, over the
+ * kept inputs and over what a fuzzing found).
  */
 #include "samples.h"
 

@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   written = malloc(ROOM);
   if (!written) abort();
   written_bytes = 0;
-  fuzz_check(onstack_status_write("name", NULL, true) == 0);
+  fuzz_check(onstack_status_write("name", NULL, 0, true) == 0);
   fuzz_check(written_bytes > 0 && written_bytes < ROOM && written[written_bytes - 1] == '\n');
   uint32_t lines = 0;
   for (char *at = written, *end; at < written + written_bytes; at = end + 1, lines++) {

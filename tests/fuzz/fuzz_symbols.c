@@ -72,7 +72,8 @@ static void run_index(uint8_t kept, size_t size) {
 }
 
 static void run_module(bool own_id) {
-  onstack_profile_mapping mapping = {.start = 0x1000, .limit = 0x2000, .path = image_path};
+  onstack_profile_mapping mapping = {
+      .start = 0x1000, .limit = 0x2000, .path = image_path, .stamp = onstack_elf_stamp_of(image_path)};
   onstack_elf_query queries[QUERIES];
   onstack_profile_arena names = {0};
   onstack_elf_file elf;

@@ -44,10 +44,10 @@ places() { # directories with inputs of a target
   for place in "tests/fuzz/corpus/$1" "$out/seeds/$1"; do [ -d "$place" ] && echo "$place"; done
 }
 
-# google/pprof reads what the pprof target wrote.
+# google/pprof and the rules of profile servers on what the pprof target wrote.
 judge() { # file
   command -v go >/dev/null || { echo "fuzz: SKIPPED judge: no Go here"; return 0; }
-  (cd tests/fuzz/judge && go build -o "$OLDPWD/$out/judge" .) && "$out/judge" "$1"
+  (cd bindings/go && go build -o "$OLDPWD/$out/judge" ./internal/judge) && "$out/judge" "$1"
 }
 
 replay_c() {

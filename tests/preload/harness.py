@@ -14,6 +14,8 @@ BUILD = (ROOT / os.environ.get("BUILD", "build")).resolve()
 OUT = BUILD / "tests" / "preload"
 LIBRARY = BUILD / "lib" / "libonstack-preload.so"
 PROGRAM = OUT / "program"
+SIGNALS = OUT / "signals"
+STUB = OUT / "stub.so"
 STATUS = 3  # of program.c
 
 cases = []

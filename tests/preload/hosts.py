@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import harness
-import hosts_programs, hosts_servers  # noqa: F401, E401  they register their hosts
+import hosts_programs, hosts_servers, hosts_large  # noqa: F401, E401  they register their hosts
 from hosts_common import hosts
 
 

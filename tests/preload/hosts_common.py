@@ -2,6 +2,7 @@
 """What the hosts' tests share: a run without and one with the preload, and a look at the profiles."""
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -52,7 +53,7 @@ def profiles(directory, least=1, seconds=0.0):
     check(not [path for path in found if path.name.endswith(".tmp")], f"half a profile is left in {directory}")
     check(len(found) >= least, f"{len(found)} profiles in {directory}, not {least}")
     total = sum(Profile(path).seconds() for path in found)
-    check(total >= seconds, f"the profiles in {directory} tell of {total:.2f} s, not of {seconds}")
+    check(total >= seconds, f"the profiles in {directory} tell of {total:.2f} s, not of {seconds:.2f}")
     if shutil.which("go"):
         for path in sorted(found, key=lambda file: file.stat().st_size)[-3:]:
             shown = subprocess.run(["go", "tool", "pprof", "-top", path], capture_output=True, text=True, check=False)
@@ -60,13 +61,25 @@ def profiles(directory, least=1, seconds=0.0):
     return f"{len(found)} profiles, {total:.2f} s"
 
 
-def run(command, directory, preload, timeout=300, **more):
-    return subprocess.run([str(part) for part in command], env=environment(directory, preload, **more), cwd=directory,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+def children_cpu():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
-def compare(name, command, least=1, timeout=300, clean=lambda text: text, judge=None, seconds=0.0):
-    """The same status and output with and without; `clean` takes away what differs between any two runs."""
+def run(command, directory, preload, timeout=300, identity=None, **more):
+    """`cpu` of what it returns: what the program and its descendants used, as far as they were waited for. `identity`:
+    user and group, as Popen takes them."""
+    before = children_cpu()
+    done = subprocess.run([str(part) for part in command], env=environment(directory, preload, **more), cwd=directory,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False, **(identity or {}))
+    done.cpu = children_cpu() - before
+    return done
+
+
+def compare(name, command, least=1, timeout=300, clean=lambda text: text, judge=None, share=0.0):
+    """The same status and output with and without; `clean` takes away what differs between any two runs. The profiles tell
+    of that share of the CPU time at least: each process begins and writes its profile unsampled, and owes a part of a
+    period in the end."""
     directory = place(name)
     told = []
     for preload in (False, True):
@@ -76,22 +89,31 @@ def compare(name, command, least=1, timeout=300, clean=lambda text: text, judge=
         told.append((done.returncode, clean(done.stdout.decode()), clean(done.stderr.decode())))
     for what, without, under in zip(("status", "stdout", "stderr"), *told):
         equal(under, without, f"{what} under the preload (directory {directory})")
-    text = profiles(directory, least, seconds)
+    text = profiles(directory, least, share * done.cpu)
     shutil.rmtree(directory)
-    return text
+    return f"{text} of {done.cpu:.2f} s"
+
+
+def both(name, serve, least, seconds):
+    directory = place(name)
+    for preload in (False, True):
+        serve(directory, preload)
+    told = profiles(directory, least, seconds)
+    shutil.rmtree(directory)
+    return told
 
 
 class Server:
     """A server in the foreground; `ready` returns once it answers."""
 
-    def __init__(self, command, directory, preload, ready, **more):
+    def __init__(self, command, directory, preload, ready, identity=None, **more):
         self.log = open(directory / f"log-{preload}", "wb")
         self.process = subprocess.Popen([str(part) for part in command], cwd=directory, stdin=subprocess.DEVNULL,
                                         env=environment(directory, preload, **more), stdout=self.log, stderr=self.log,
-                                        start_new_session=True)
+                                        start_new_session=True, **(identity or {}))
         until = time.monotonic() + 30
         while not ready():
-            check(self.process.poll() is None, f"the server has ended: {self.text()[-500:]}")
+            check(self.process.poll() is None, f"the server has ended ({self.process.poll()}): {self.text()[-500:]}")
             check(time.monotonic() < until, f"the server does not answer: {self.text()[-500:]}")
             time.sleep(0.05)
 

@@ -55,7 +55,7 @@ else {
 def node():
     script = place("node-script") / "script.js"
     script.write_text(NODE)
-    told = compare("node", [need("node"), script], least=2, seconds=0.1)
+    told = compare("node", [need("node"), script], least=2, share=0.5)
     shutil.rmtree(script.parent)
     return told
 
@@ -90,7 +90,7 @@ def java():
     source = place("java-source")
     (source / "Host.java").write_text(JAVA)
     subprocess.run(["javac", "Host.java"], cwd=source, check=True)
-    told = compare("java", [need("java"), "-cp", source, "Host"], seconds=0.1)
+    told = compare("java", [need("java"), "-cp", source, "Host"], share=0.5)
     shutil.rmtree(source)
     return told
 
@@ -106,7 +106,7 @@ print join(' ', map { $status{$_} } @kids), " $rang ", work(), "\n"; print `echo
 
 @host("perl")
 def perl():
-    return compare("perl", [need("perl"), "-e", PERL], least=7, seconds=0.3)
+    return compare("perl", [need("perl"), "-e", PERL], least=7, share=0.6)
 
 
 BASH = r"""
@@ -121,7 +121,7 @@ exec 3>&1 2>&-; echo three >&3; env -i /bin/echo bare; timeout 0.2 sleep 5; echo
 
 @host("bash")
 def bash():
-    return compare("bash", [need("bash"), "-c", BASH], least=4, seconds=0.2)
+    return compare("bash", [need("bash"), "-c", BASH], least=4, share=0.5)
 
 
 @host("gcc")
@@ -135,6 +135,23 @@ def gcc():
         objects.append((directory / "out.o").read_bytes())
 
     told = compare("gcc", [need("gcc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I", core / "src", "-I", core / "include", "-c",
-                           core / "src" / "onstack.c", "-o", "out.o"], judge=judge, seconds=0.02)
+                           core / "src" / "onstack.c", "-o", "out.o"], judge=judge, share=0.3)
     check(objects[0] == objects[1], "the object files differ")
+    return told
+
+
+PAGE = """<html><body><div id="a">none</div><script>
+let sum = 0; for (let i = 0; i < 3e7; i++) sum = (sum * 31 + i) % 1000003; document.getElementById('a').textContent = 'sum ' + sum;
+</script></body></html>"""
+
+
+@host("chromium")
+def chromium():
+    """A browser of many processes, forked from one that ends itself where it is not single-threaded."""
+    page = place("chromium-page") / "page.html"
+    page.write_text(PAGE)
+    command = [need("chromium"), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent}/data", "--dump-dom",
+               f"file://{page}"]
+    told = compare("chromium", command, least=3, clean=lambda text: " ".join(re.findall(r"sum \d+", text)))
+    shutil.rmtree(page.parent)
     return told

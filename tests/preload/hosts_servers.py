@@ -12,7 +12,7 @@ import time
 import urllib.request
 
 from harness import Skip, check, equal
-from hosts_common import Server, host, need, place, profiles
+from hosts_common import Server, both, host, need, place
 
 
 def free_port():
@@ -42,15 +42,6 @@ def load(port, path, wanted, requests=200, meanwhile=lambda: None):
         beside.result()
     wrong = [reply for reply in replies if reply != wanted]
     check(not wrong, f"{len(wrong)} of {requests} wrong answers, the first: {wrong[:1]}")
-
-
-def both(name, serve, least, seconds):
-    directory = place(name)
-    for preload in (False, True):
-        serve(directory, preload)
-    told = profiles(directory, least, seconds)
-    shutil.rmtree(directory)
-    return told
 
 
 @host("redis")

@@ -1,6 +1,34 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Reads a gzip pprof profile: as much of profile.proto as the tests of the preload ask about, with no package needed."""
+import atexit
+import functools
 import gzip
+import os
+import pathlib
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@functools.cache
+def judge():
+    """The program that holds a profile against google/pprof's checks and the rules of profile servers; None without Go."""
+    if not shutil.which("go"):
+        print("skip the rules of profile servers: go is not installed", flush=True)
+        return None
+    # Of this process' own: several suites run at once.
+    program = (ROOT / os.environ.get("BUILD", "build")).resolve() / "tests" / f"judge-{os.getpid()}"
+    atexit.register(lambda: program.unlink(missing_ok=True))
+    subprocess.run(["go", "build", "-o", program, "./internal/judge"], cwd=ROOT / "bindings" / "go", check=True)
+    return program
+
+
+def hold_against_the_rules(raw):
+    if judge():
+        verdict = subprocess.run([judge(), "-"], input=raw, stderr=subprocess.PIPE, check=False)
+        if verdict.returncode != 0:
+            raise ValueError(verdict.stderr.decode().strip())
 
 
 def fields(message):
@@ -47,12 +75,13 @@ def numbers(value):
 
 
 class Profile:
-    """samples: a list of (ticks, nanoseconds, [function names, leaf first])."""
+    """samples: a list of (ticks, nanoseconds, [function names, leaf first]); comments: of text."""
 
     def __init__(self, path):
         with gzip.open(path) as file:  # checks the trailer's sum and length
             self.raw = file.read()
-        strings, functions, locations, samples = [], {}, {}, []
+        hold_against_the_rules(self.raw)
+        strings, functions, locations, samples, comments = [], {}, {}, [], []
         for number, value in fields(self.raw):
             if number == 6:
                 strings.append(value.decode())
@@ -63,6 +92,9 @@ class Profile:
                 locations[self._location(value)[0]] = self._location(value)[1]
             elif number == 2:
                 samples.append(self._sample(value))
+            elif number == 13:
+                comments += numbers(value)
+        self.comments = [strings[comment] for comment in comments]
         name = lambda location: [strings[functions[line]] for line in locations[location]] or ["?"]
         self.samples = [
             (values[0], values[1], [text for location in stack for text in name(location)]) for stack, values in samples

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -104,6 +105,34 @@ static void end_descriptors(void) {
   exit(STATUS);
 }
 
+static int count_task_links(void) {
+  struct stat there;
+  int proc = open("/proc", O_RDONLY | O_DIRECTORY), result = fstatat(proc, "self/task/", &there, 0);
+  close(proc);
+  return result == 0 ? (int)there.st_nlink : -1;
+}
+
+static void *wait_for_byte(void *ends) {
+  char byte;
+  return read(*(int *)ends, &byte, 1) == 1 ? NULL : ends;
+}
+
+/* A host that is single-threaded, and makes sure of it; then with a thread of its own. */
+static void end_count(void) {
+  int ends[2];
+  pthread_t thread;
+  double end = cpu_seconds(CLOCK_MONOTONIC) + program_seconds;
+  while (cpu_seconds(CLOCK_MONOTONIC) < end) {
+    if (count_task_links() != 3) exit(91);
+    program_parent_work(0.001);
+  }
+  if (pipe(ends) != 0 || pthread_create(&thread, NULL, wait_for_byte, ends) != 0) exit(92);
+  if (count_task_links() != 4) exit(93);
+  if (write(ends[1], "", 1) != 1) exit(94);
+  pthread_join(thread, NULL);
+  exit(STATUS);
+}
+
 static void *fork_and_return(void *unused) {
   int status;
   pid_t child = fork();
@@ -122,6 +151,29 @@ static void end_exec(void) {
   char *argv[] = {"program", "0.3", "after-exec", NULL};
   execv("/nonexistent/program", argv); /* one that fails must disturb nothing */
   execvp(program_arguments[0], argv);
+}
+
+/* More variables than the stack of this thread has room for pointers to them. */
+static void *exec_from_thread(void *unused) {
+  enum { COUNT = 40000 };
+  char *argv[] = {"program", "0.3", "after-exec", NULL};
+  char **environment = malloc((COUNT + 1000) * sizeof(*environment));
+  size_t used = 0;
+  for (char **from = environ; *from && used < 900; from++) environment[used++] = *from;
+  for (int i = 0; i < COUNT; i++) environment[used++] = "A=";
+  environment[used] = NULL;
+  for (int i = 0; i < 3; i++) execve("/nonexistent/program", argv, environment);
+  execve(program_arguments[0], argv, environment);
+  return unused;
+}
+
+static void end_exec_large(void) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 128 << 10);
+  pthread_create(&thread, &attributes, exec_from_thread, NULL);
+  pthread_join(thread, NULL);
 }
 
 static void end_exec_true(void) { execlp("true", "true", (char *)NULL); }
@@ -247,6 +299,36 @@ static void end_toggle(void) {
   exit(STATUS);
 }
 
+static int leaves(void *data) {
+  (void)data;
+  _exit(0);
+}
+
+/* A process 1 whose children are process 1 as well, each in a namespace of its own: one has a copy of its memory, the other
+   shares it. Neither has its threads, and neither is to end what is its. */
+static void end_first(void) {
+  static char stack[65536] __attribute__((aligned(16)));
+  struct timespec begin, end;
+  int status = -1;
+  if (getpid() != 1) exit(90);
+  if (syscall(SYS_clone, SIGCHLD | CLONE_NEWPID, NULL, NULL, NULL, NULL) == 0) {
+    unsetenv("LD_PRELOAD"); /* which would read the name and empty it */
+    execlp("printenv", "printenv", "ONSTACK_PROFILE", NULL);
+    _exit(95);
+  }
+  if (wait(&status) < 0 || status != 0) exit(96);
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  long child = syscall(SYS_clone, SIGCHLD | CLONE_NEWPID, NULL, NULL, NULL, NULL);
+  if (child == 0) exit(getpid() == 1 ? 0 : 91);
+  if (child < 0 || waitpid((pid_t)child, &status, 0) != child || status != 0) exit(92);
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  if (end.tv_sec - begin.tv_sec > 20) exit(93); /* it waited for somebody */
+  child = clone(leaves, stack + sizeof(stack), SIGCHLD | CLONE_VM | CLONE_VFORK | CLONE_NEWPID, NULL);
+  if (child < 0 || waitpid((pid_t)child, &status, 0) != child || status != 0) exit(94);
+  program_child_work(program_seconds);
+  exit(STATUS);
+}
+
 static const struct {
   const char *name;
   void (*end)(void);
@@ -262,6 +344,7 @@ static const struct {
     {"thread", end_thread, 0},
     {"pthread_exit", end_pthread_exit, 0},
     {"exec", end_exec, 0},
+    {"exec-large", end_exec_large, 0},
     {"exec-true", end_exec_true, 0},
     {"after-exec", end_after_exec, 1},
     {"fork", end_fork, 0},
@@ -274,9 +357,11 @@ static const struct {
     {"closed", end_closed, 0},
     {"elsewhere", end_elsewhere, 0},
     {"small-files", end_small_files, 1},
+    {"count", end_count, 1},
     {"descriptors", end_descriptors, 1},
     {"own-handler", end_own_handler, 0},
     {"toggle", end_toggle, 1},
+    {"first", end_first, 0},
 };
 
 int main(int argc, char **argv) {

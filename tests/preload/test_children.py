@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Children: each into its own file, or none; never over the parent's."""
+import resource
+import subprocess
 import time
 
-from harness import PROGRAM, STATUS, about, case, check, equal, program, wait_for
+from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, about, case, check, equal, program, wait_for
 
 WORK = 0.4
 
@@ -55,6 +57,18 @@ def a_child_of_vfork_ends_nothing():
 
 
 @case
+def the_first_process_of_a_namespace_and_its_like():
+    as_first = ("unshare", "--pid", "--fork", "env")
+    if Run(*as_first, "true", LD_PRELOAD="").status != 0:
+        raise Skip("no PID namespaces for us")
+    with Run(*as_first, f"LD_PRELOAD={LIBRARY}", PROGRAM, WORK, "first", LD_PRELOAD="", ONSTACK_PROFILE="out",
+             ONSTACK_FREQUENCY="250") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors, files")
+        equal(run.output, "\n", "the profile's name in the environment of a child's exec")
+        about(run.profile().seconds("program_child_work"), WORK, "work after the children's ends")
+
+
+@case
 def a_daemon_has_its_profile():
     with program(WORK, "daemon", "done", ONSTACK_PROFILE="out.%p") as run:
         wait_for(run.directory / "done")
@@ -81,3 +95,19 @@ def a_parent_that_became_a_daemon_has_left_its_profile():
 def a_percent_sign_can_be_written():
     with program(0.2, "exit", ONSTACK_PROFILE="out%%p") as run:
         check("out%p" in run.names, f"files: {run.names}")
+
+
+@case
+def short_processes_are_in_the_books():
+    """The sum of many: what no stack could be had for is counted all the same. What they use is asked of the same processes
+    alone: profiled, the writing of their files is most of it, which is ours and no tick's."""
+    spent = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    many = ["/bin/sh", "-c", f"for i in $(seq 60); do {PROGRAM} 0.006 _exit; done"]
+    before = spent()
+    subprocess.run(many, check=False, cwd=OUT)
+    used = spent() - before
+    with Run(*many, ONSTACK_PROFILE="out.%p", ONSTACK_STATUS="status.%p", ONSTACK_FREQUENCY="1000") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors")
+        lines = [(run.directory / name).read_text() for name in run.names if name.startswith("status.")]
+        ticks = sum(int(word.split("=")[1]) for line in lines for word in line.split() if word.startswith("ticks="))
+        about(ticks / 1000, used, "ticks of many short processes", 0.75, 1.6)

@@ -110,3 +110,17 @@ def exec_finds_the_program_along_the_path():
     with program(WORK, "exec", PROGRAM.name, PATH=f"/nonexistent:/usr/bin:{PROGRAM.parent}") as run:
         equal((run.status, run.errors), (STATUS, ""), "status and errors")
         check(run.profile().seconds("program_after_exec") > 0, "the exec'ed program is not in the profile")
+
+
+@case
+def exec_with_an_environment_larger_than_the_stack():
+    with program(WORK, "exec-large", PROGRAM) as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors and files")
+        about(run.profile().seconds("program_after_exec"), 0.3, "after the exec")
+
+
+@case
+def a_host_that_counts_its_threads_counts_its_own():
+    for _ in range(4):
+        with program(0.3, "count") as run:
+            equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), "status, errors and files")

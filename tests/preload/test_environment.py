@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 
-from harness import OUT, PROGRAM, STATUS, Run, about, case, check, equal, one_line, program
+from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, about, case, check, equal, one_line, program
 
 WORK = 0.3
 
@@ -52,6 +52,18 @@ def the_rate_is_what_was_asked_for():
         with program(0.6, "exit", **variables) as run:
             periods = {ns // ticks for ticks, ns, _ in run.profile().samples}
             equal(periods, {20_000_000}, "period")
+
+
+@case
+def a_thread_that_cannot_be_made_now_is_made_later():
+    """As in a process that executes another program: there is nothing to be told when that ends this one."""
+    under = dict(LD_PRELOAD=f"{STUB} {LIBRARY}")
+    with program(WORK, "exit", STUB_THREADS="8", **under) as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors")
+        check(run.profile().seconds("program_parent_work") > 0, "it was never sampled")
+    with program(WORK, "exit", STUB_THREADS="1000000", **under) as run:
+        equal(run.status, STATUS, "status")
+        one_line(run, "cannot start", "Resource temporarily unavailable", "not profiled")
 
 
 @case

@@ -24,6 +24,17 @@ def compressed_bytes_come_back():
 
 
 @case
+def the_profile_carries_its_counters():
+    with program(0.3, "exit") as run:
+        profile = run.profile()
+        counters = [line for line in profile.comments if line.startswith("onstack.stats ")]
+        equal(len(counters), 1, "lines of counters")
+        words = dict(word.split("=") for word in counters[0].split()[1:])
+        equal(int(words["recorded"]), sum(ticks for ticks, _, _ in profile.samples), "ticks in the profile's own books")
+        equal(words["running"], "0", "whether it still runs")
+
+
+@case
 def google_pprof_reads_it():
     if not shutil.which("go"):
         raise Skip("go is not installed")

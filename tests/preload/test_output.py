@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, case, check, equal, one_line, program
+from harness import LIBRARY, OUT, PROGRAM, STATUS, STUB, Run, Skip, case, check, equal, one_line, program
 
 WORK = 0.2
 
@@ -115,3 +115,13 @@ def nothing_in_a_program_with_set_user_id():
             equal((run.status, run.errors), (STATUS, ""), "status and errors")
             equal(run.names, wanted, f"files with mode {mode:o}")
             (run.directory / "out").unlink(missing_ok=True)
+
+
+@case
+def who_is_killed_while_writing_leaves_nothing_half_written():
+    try:
+        os.close(os.open(OUT, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise Skip(f"no files without a name in {OUT}: {error}") from error
+    with program(WORK, "exit", LD_PRELOAD=f"{STUB} {LIBRARY}", STUB_KILL="1") as run:
+        equal((run.status, run.names), (-9, []), "status and files")

@@ -40,6 +40,9 @@ static soak_worker workers[] = {
     {.name = "threads", .run = soak_run_threads, .number = 1},
     {.name = "modules", .run = soak_run_modules},
     {.name = "modules", .run = soak_run_modules, .number = 1},
+    {.name = "failing modules", .run = soak_run_failing},
+    {.name = "fibers", .run = soak_run_fibers},
+    {.name = "fibers", .run = soak_run_fibers, .number = 1},
     {.name = "forks", .run = soak_run_forks},
     {.name = "sender", .run = soak_run_sender},
     {.name = "sender", .run = soak_run_sender, .number = 1},
@@ -169,6 +172,8 @@ static void check_sums(void) {
       {"children that execute", soak_forks_executed},
       {"threads", soak_threads},
       {"modules", soak_modules},
+      {"modules that cannot be opened", soak_modules_failed},
+      {"fibers", soak_fibers},
       {"flips of memory", soak_flips},
       {"foreign signals", s->sent},
       {"owners", s->owners},
@@ -197,8 +202,9 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
          b->late, b->looped);
   printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu, in children %lu\n",
          s->owners, s->itimer, s->timer, s->merged, soak_forks_merged);
-  printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu\n", soak_wild, soak_wild_samples,
-         soak_posts);
+  printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu; fibers %lu; modules that cannot be "
+         "opened %lu\n",
+         soak_wild, soak_wild_samples, soak_posts, soak_fibers, soak_modules_failed);
   printf("memory %lu KiB after the second round, %lu now; descriptors %d and %d\n", (unsigned long)(first->resident >> 10),
          (unsigned long)(now->resident >> 10), first->descriptors, now->descriptors);
   soak_trend trend;

@@ -7,7 +7,7 @@
 
 #define MODULES 4
 
-uint64_t soak_modules;
+uint64_t soak_modules, soak_modules_failed;
 
 void soak_run_modules(soak_worker *worker) {
   while (!soak_resting) {
@@ -23,6 +23,24 @@ void soak_run_modules(soak_worker *worker) {
     for (uint32_t i = soak_random(&worker->seed, 20); i > 0; i--) burn(400000);
     dlclose(library);
     soak_count(&soak_modules, 1);
+    soak_beat(worker);
+  }
+}
+
+/* The loader lists a library before it has found all that it wants: this one wants what nobody has. In bursts, as more of
+   them than there are objects between two looks leave nothing that is certainly the same (control/modules.c). */
+void soak_run_failing(soak_worker *worker) {
+  char path[4200];
+  snprintf(path, sizeof(path), "%s/wanting.so", soak_place);
+  while (!soak_resting) {
+    for (uint32_t i = 1 + soak_random(&worker->seed, 20); i > 0; i--) {
+      if (dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+        soak_fail("%s can be opened", path);
+        return;
+      }
+      soak_count(&soak_modules_failed, 1);
+    }
+    soak_sleep(0.001 * soak_random(&worker->seed, 30));
     soak_beat(worker);
   }
 }

@@ -21,4 +21,8 @@ __attribute__((noinline)) static void plugin_frame(unsigned long rounds, unsigne
 void plugin_burn(unsigned long rounds) {
   plugin_frame(rounds, 0);
   plugin_sum++;
+#ifdef WANTING
+  void nobody_has_this(void);
+  nobody_has_this();
+#endif
 }

@@ -93,10 +93,10 @@ typedef struct soak_trend {
 void soak_trend_add(uint64_t resident, uint64_t sessions); /* after each round, at rest */
 bool soak_trend_check(soak_trend *trend);                  /* false: too few rounds to say anything */
 
-/* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c ---- */
+/* ---- memory.c, burners.c, wild.c, threads.c, modules.c, forks.c, fibers.c ---- */
 
 extern uint64_t soak_forks, soak_forks_executed, soak_forks_sent, soak_forks_merged; /* sent, merged: their SIGPROF */
-extern uint64_t soak_threads, soak_flips, soak_modules;
+extern uint64_t soak_threads, soak_flips, soak_modules, soak_modules_failed, soak_fibers;
 extern uint64_t soak_wild, soak_wild_samples; /* bursts, and samples taken in them */
 
 void soak_run_flips(soak_worker *worker);   /* memory that comes and goes */
@@ -109,6 +109,8 @@ uint64_t soak_wild_place(unsigned *seed);   /* such a place; there is code or no
 void soak_run_wild(soak_worker *worker);
 void soak_run_threads(soak_worker *worker);
 void soak_run_modules(soak_worker *worker);
+void soak_run_failing(soak_worker *worker); /* libraries that cannot be opened, but are listed for a moment */
+void soak_run_fibers(soak_worker *worker);  /* number 0 works on them, 1 unmaps them */
 void soak_run_forks(soak_worker *worker);
 
 /* A thread on a stack of its own mapping, with guards at both ends, which is unmapped when it is joined. It gets posts. */

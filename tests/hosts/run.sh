@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Go programs over a library of another language and over generated code, with Go's profiler and ours on at the same time
+# (tests/hosts/main.go). Called by `make stress`.
+#
+# The mock cluster of librdkafka ends at the first EINTR of its poll. The signals by which Go preempts goroutines make some of
+# Go's own ticks into one (docs/SIGNALS.md), so it runs without them; and a tick that comes while a thread enters poll is one with
+# any profiler that sends signals, so it has a second try.
+set -uo pipefail
+cd "$(dirname "$0")"
+out=$(cd ../.. && mkdir -p "${BUILD:-build}/tests" && cd "${BUILD:-build}/tests" && pwd)/hosts
+passed=0 failed=0
+go build -o "$out" . || exit 1
+
+try() { # name, tries
+  local said attempt
+  for attempt in $(seq "$2"); do
+    if said=$(timeout -k 5 90 "$out" "$1" 2>"$out.log"); then
+      echo "ok hosts: $1: $said$([ "$attempt" = 1 ] || echo " (at the ${attempt}th try)")"
+      passed=$((passed + 1))
+      return
+    fi
+    tail -3 "$out.log"
+  done
+  echo "not ok hosts: $1: failed $2 times"
+  failed=$((failed + 1))
+}
+
+GODEBUG=asyncpreemptoff=1 try kafka 2
+try wazero 1
+echo "hosts: $passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A host with handlers of its own for SIGPROF, which it judges by what the kernel promises: the stack that it asked for,
+ * and system calls that restart or not; or one that lets no signal through. Usage: signals stack|restart|blocked|small.
+ * Exit status 3 when all is as without a profiler.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STATUS 3
+
+static void work(double seconds) {
+  struct timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  double end = (double)now.tv_sec + (double)now.tv_nsec / 1e9 + seconds;
+  do {
+    for (volatile int i = 0; i < 20000; i++) continue;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  } while ((double)now.tv_sec + (double)now.tv_nsec / 1e9 < end);
+}
+
+/* An alternate stack as Rust gives its threads: room for a signal's frame, and little more. */
+static char *alternate;
+static size_t alternate_bytes;
+static volatile int handled, on_alternate;
+
+static void alternate_begin(void) {
+  alternate_bytes = getauxval(AT_MINSIGSTKSZ) > 8192 ? getauxval(AT_MINSIGSTKSZ) : 8192;
+  alternate = malloc(alternate_bytes);
+  stack_t stack = {.ss_sp = alternate, .ss_size = alternate_bytes};
+  if (!alternate || sigaltstack(&stack, NULL) != 0) exit(90);
+}
+
+static int is_on_alternate(void) {
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  return here - (uintptr_t)alternate < alternate_bytes;
+}
+
+__attribute__((noinline)) static void use_stack(void) {
+  volatile char much[65536];
+  for (size_t i = 0; i < sizeof(much); i += 512) much[i] = 1;
+}
+
+static void large_handler(int signal) {
+  (void)signal;
+  handled++;
+  on_alternate += is_on_alternate();
+  if (!is_on_alternate()) use_stack();
+}
+
+static void stacks(int flags, int status) {
+  struct sigaction action = {.sa_handler = large_handler, .sa_flags = flags};
+  sigaction(SIGPROF, &action, NULL);
+  handled = on_alternate = 0;
+  for (int i = 1; i <= 100; i++) {
+    raise(SIGPROF);
+    if (handled != i) exit(status);
+  }
+  if (on_alternate != (flags & SA_ONSTACK ? 100 : 0)) exit(status + 1);
+}
+
+static int test_stack(void) {
+  alternate_begin();
+  for (int i = 0; i < 3; i++) {
+    stacks(SA_RESTART, 91);
+    stacks(SA_ONSTACK, 93);
+    work(0.1);
+  }
+  return STATUS;
+}
+
+static int ends[2];
+static volatile int reading; /* 1: the reader reads; 2: it has read */
+static ssize_t result;
+static int error;
+
+static void small_handler(int signal) {
+  (void)signal;
+  handled++;
+}
+
+static void *reader_main(void *unused) {
+  char byte;
+  reading = 1;
+  result = read(ends[0], &byte, 1);
+  error = errno;
+  reading = 2;
+  return unused;
+}
+
+static void take(int milliseconds) {
+  struct timespec pause = {0, milliseconds * 1000000};
+  while (nanosleep(&pause, &pause) != 0) continue;
+}
+
+/* Signals until the read has ended by one, or a byte behind ten of them. */
+static int ends_read(int flags) {
+  pthread_t reader;
+  struct sigaction action = {.sa_handler = small_handler, .sa_flags = flags};
+  sigaction(SIGPROF, &action, NULL);
+  reading = 0;
+  if (pthread_create(&reader, NULL, reader_main, NULL) != 0) exit(95);
+  while (reading == 0) take(1);
+  for (int i = 0; i < 10 && reading == 1; i++) {
+    take(10);
+    pthread_kill(reader, SIGPROF);
+  }
+  take(10);
+  if (reading == 1 && write(ends[1], "", 1) != 1) exit(96);
+  pthread_join(reader, NULL);
+  if (handled == 0) exit(97);
+  return result < 0 && error == EINTR;
+}
+
+static int test_restart(void) {
+  if (pipe(ends) != 0) return 98;
+  for (int i = 0; i < 3; i++) {
+    if (!ends_read(0)) return 91;
+    if (ends_read(SA_RESTART)) return 92;
+    work(0.1);
+    if (!ends_read(SA_ONSTACK)) return 93;
+    if (ends_read(SA_RESTART | SA_ONSTACK)) return 94;
+    signal(SIGPROF, SIG_DFL);
+    work(0.1);
+  }
+  return STATUS;
+}
+
+/* Nothing can be sampled here. */
+static int test_blocked(void) {
+  sigset_t every;
+  sigfillset(&every);
+  sigprocmask(SIG_SETMASK, &every, NULL);
+  work(0.5);
+  return STATUS;
+}
+
+static int test_small(void) {
+  size_t least = getauxval(AT_MINSIGSTKSZ) > 1748 ? getauxval(AT_MINSIGSTKSZ) + 300 : 2048;
+  stack_t stack = {.ss_sp = malloc(least), .ss_size = least};
+  if (!stack.ss_sp || sigaltstack(&stack, NULL) != 0) return 90;
+  work(0.5);
+  return STATUS;
+}
+
+int main(int argc, char **argv) {
+  alarm(40); /* a read that nothing ends */
+  if (argc == 2 && strcmp(argv[1], "stack") == 0) return test_stack();
+  if (argc == 2 && strcmp(argv[1], "restart") == 0) return test_restart();
+  if (argc == 2 && strcmp(argv[1], "blocked") == 0) return test_blocked();
+  if (argc == 2 && strcmp(argv[1], "small") == 0) return test_small();
+  return 99;
+}

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Programs that are linked with musl, under the preload that was built with glibc: by accident in a shell, or on purpose."""
+import pathlib
+import platform
+import shutil
+import subprocess
+
+from harness import OUT, STATUS, Run, Skip, about, case, check, equal
+
+WORK = 0.3
+
+
+def musl():
+    if not shutil.which("musl-gcc"):
+        raise Skip("musl-gcc is not installed (apt-get install musl-tools)")
+    if "glibc" not in platform.libc_ver()[0]:
+        raise Skip("the preload is not built with glibc")
+    built = OUT / "program-musl"
+    source = pathlib.Path(__file__).with_name("program.c")
+    subprocess.run(["musl-gcc", "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", source, "-o", built],
+                   check=True)
+    return built
+
+
+@case
+def a_program_of_another_libc_starts():
+    with Run(musl(), WORK, "exit") as run:
+        equal((run.status, run.errors, run.names), (STATUS, "", []), "status, errors and files without a variable")
+    with Run("/bin/sh", "-c", f"{musl()} {WORK} exit; echo $?", ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250") as run:
+        equal((run.status, run.output, run.errors), (0, f"{STATUS}\n", ""), "status, output and errors under a shell")
+
+
+@case
+def a_program_of_another_libc_is_profiled():
+    for end in ("exit", "_exit", "quick_exit", "thread", "own-handler"):
+        with Run(musl(), WORK, end, ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250") as run:
+            equal((run.status, run.errors, run.names), (STATUS, "", ["out"]), f"status, errors and files of {end}")
+            about(run.profile().seconds("program_parent_work"), WORK, "work")
+    with Run(musl(), WORK, "fork", ONSTACK_PROFILE="out.%p", ONSTACK_FREQUENCY="250") as run:
+        equal((run.status, run.errors), (STATUS, ""), "status and errors with a child")
+        check(any(profile.seconds("program_child_work") > 0 for profile in run.profiles()), "the child is not profiled")
