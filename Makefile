@@ -102,14 +102,15 @@ miri: ## the Rust crate's pure modules under Miri (a nightly toolchain; minutes)
 	@bindings/rust/tests/miri.sh
 
 .PHONY: check
-check: ## what needs no running: generated copies, exports, includes, handler imports, formats
+check: ## what needs no running: generated copies, exports, includes, handler imports, formats; other platforms compile
 	@ONSTACK_DEPS=check ci/deps.sh
 	@ci/check.sh
 
 .PHONY: stress
-stress: lib ## python, node, java, perl, bash, gcc, redis, nginx, PHP and Apache with and without the preload (six minutes)
+stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload; librdkafka and wazero under Go (ten minutes)
 	@ONSTACK_DEPS=hosts ci/deps.sh
 	@tests/preload/hosts.py
+	@tests/hosts/run.sh
 
 .PHONY: bench
 bench: deps lib ## onstack beside its neighbours: a table and build/bench.json

@@ -7,6 +7,8 @@
 # ONSTACK_DEPS=install adds what builds programs against an installed library, ONSTACK_DEPS=portability other compilers.
 # ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing are skipped.
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
+# ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms; what is missing is skipped there.
+# ONSTACK_DEPS=aarch64 adds an emulator of arm64, and ONSTACK_DEPS=aarch64-vm one of a whole machine.
 # ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs, and abidiff.
 set -euo pipefail
 
@@ -43,9 +45,14 @@ if [ "${ONSTACK_DEPS:-}" = hosts ]; then
   want_tool redis-server redis-server
   want_tool nginx nginx
   want_tool nodejs node
+  want_tool chromium chromium
   want_tool default-jdk-headless javac
   want_tool php-cli php
   want_tool apache2 apache2
+  want_tool clang-14 clang-14
+  want_tool chromium chromium
+  want_tool ffmpeg ffmpeg
+  ls /usr/lib/postgresql/*/bin/pgbench >/dev/null 2>&1 || packages+=(postgresql)
   ls /usr/lib/apache2/modules/libphp* >/dev/null 2>&1 || packages+=(libapache2-mod-php)
   /usr/bin/python3 -c 'import test.test_signal' 2>/dev/null || packages+=(python3 libpython3.11-testsuite) # Debian 12's
   export RUNLEVEL=1 # the packages' own services are not started
@@ -57,12 +64,15 @@ if [ "${ONSTACK_DEPS:-}" = install ]; then
   want_tool clang-14 clang-14
   want_tool mandoc mandoc
 fi
-if [ "${ONSTACK_DEPS:-}" = portability ]; then
-  want_tool clang-14 clang-14
-  want_tool musl-tools musl-gcc
+case ${ONSTACK_DEPS:-} in portability | platforms | aarch64 | aarch64-vm)
   want_tool gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
   [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || packages+=(libc6-dev-arm64-cross)
-fi
+  ;;
+esac
+case ${ONSTACK_DEPS:-} in portability | platforms) want_tool musl-tools musl-gcc ;; esac
+case ${ONSTACK_DEPS:-} in portability) want_tool clang-14 clang-14 ;; esac
+case ${ONSTACK_DEPS:-} in aarch64 | aarch64-vm) want_tool qemu-user qemu-aarch64 ;; esac
+case ${ONSTACK_DEPS:-} in aarch64-vm) want_tool qemu-system-arm qemu-system-aarch64 ;; esac
 if [ "${ONSTACK_DEPS:-}" = sanitize ]; then # the sanitizers are gcc's own
   want_tool valgrind valgrind
   want_tool cppcheck cppcheck
@@ -85,8 +95,26 @@ install_bindgen() {
   $command
 }
 
+# Rust's standard library for the other platforms. Without rustup, or where it cannot be had, the check says what it skips.
+install_rust_targets() {
+  [ "${ONSTACK_DEPS:-}" = platforms ] && command -v rustup >/dev/null 2>&1 || return 0
+  local target missing=()
+  for target in {x86_64,aarch64}-unknown-linux-{gnu,musl}; do
+    ls "$(rustc --print target-libdir --target "$target")" >/dev/null 2>&1 || missing+=("$target")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local command="rustup target add ${missing[*]}"
+  if [ "${ONSTACK_NO_INSTALL:-}" = 1 ]; then
+    echo "onstack: missing: Rust's libraries for ${missing[*]}; type: $command" >&2
+    return 0
+  fi
+  echo "+ $command"
+  timeout 300 $command || true
+}
+
 if [ ${#packages[@]} -eq 0 ]; then
   install_bindgen
+  install_rust_targets
   exit
 fi
 
@@ -102,3 +130,4 @@ export DEBIAN_FRONTEND=noninteractive
 # A machine that never asked Debian for its lists finds no package: then ask once.
 $command || { echo "+ apt-get update" && apt-get update && $command; }
 install_bindgen
+install_rust_targets

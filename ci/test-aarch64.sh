@@ -4,14 +4,18 @@
 # (it delivers timers under ids that timer_create did not return), and then with ticks in a virtual machine with Debian's
 # arm64 kernel. Prints one line a check and "N passed, N failed" at the end. Installs what it needs and says the command
 # first; with ONSTACK_NO_INSTALL=1 it only says, and skips what cannot run.
-# Usage: ci/test-aarch64.sh [user] [fuzz] [go] [vm]   (default: all; go is a program for vm)
-#        ci/test-aarch64.sh record                    (for tests/aarch64/fixtures/record.sh: the recorders, in the vm)
+# Usage: ci/test-aarch64.sh [user] [core] [fuzz] [go] [vm]   (default: all; go is a program for vm)
+#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core, the kept inputs of fuzz)
+#        ci/test-aarch64.sh record                        (for tests/aarch64/fixtures/record.sh: the recorders, in the vm)
 set -uo pipefail
 cd "$(dirname "$0")/.."
-parts=" ${*:-user fuzz go vm} "
+parts=" ${*:-user core fuzz go vm} "
+mutations=4000 # of each fuzz target's kept inputs
+if [ "$parts" = " quick " ]; then parts=" user core fuzz " mutations=0; fi
 build=${BUILD:-build}/aarch64
 prefix=/usr/aarch64-linux-gnu # where Debian's cross libraries lie
 limit=900                     # seconds for the virtual machine
+arm64=$build/arm64            # Debian packages of arm64, unpacked below it
 log=$build/log
 mkdir -p "$build/user" "$build/vm" "$build/kernel"
 : >"$log"
@@ -27,28 +31,6 @@ finish() {
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ]
   exit
-}
-
-may_install() {
-  [ "${ONSTACK_NO_INSTALL:-}" != 1 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1
-}
-
-# Package, and a file or command that it brings.
-missing=()
-want() {
-  [ -e "$2" ] || command -v "$2" >/dev/null 2>&1 || missing+=("$1")
-}
-
-install_missing() {
-  [ ${#missing[@]} -gt 0 ] || return 0
-  local command="apt-get install -y --no-install-recommends ${missing[*]}"
-  if ! may_install; then
-    echo "test-aarch64: missing: ${missing[*]}; as root, type: $command" >&2
-    return 1
-  fi
-  echo "+ $command"
-  DEBIAN_FRONTEND=noninteractive $command >"$build/apt.log" 2>&1 ||
-    { echo "+ apt-get update" && apt-get update >>"$build/apt.log" 2>&1 && DEBIAN_FRONTEND=noninteractive $command >>"$build/apt.log" 2>&1; }
 }
 
 # ---- programs ----
@@ -71,12 +53,15 @@ build_library() {
   $cross -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -static tests/aarch64/init.c -o "$build/init"
 }
 
-build_c() {
+build_user() {
+  program user sessions -O2 -DVARIANT='"user"' tests/aarch64/test_sessions.c &&
+    program user rules -O2 -DVARIANT='"user"' tests/aarch64/test_rules.c
+}
+
+build_vm() {
   local t=tests/aarch64
   local steps="-Wl,-z,lazy $t/steps.c $t/workload.c"
-  program user sessions -O2 -DVARIANT='"user"' $t/test_sessions.c &&
-    program user rules -O2 -DVARIANT='"user"' $t/test_rules.c &&
-    program vm 1-sessions -O2 $t/test_sessions.c &&
+  program vm 1-sessions -O2 $t/test_sessions.c &&
     program vm 2-stacks-nofp -O2 -fomit-frame-pointer -DVARIANT='"nofp"' $t/test_stacks.c &&
     program vm 2-stacks-fp -O2 -fno-omit-frame-pointer -DFRAME_POINTERS -DVARIANT='"fp"' $t/test_stacks.c &&
     program vm 2-stacks-pac -O2 -fomit-frame-pointer -mbranch-protection=standard -DVARIANT='"pac"' $t/test_stacks.c &&
@@ -131,20 +116,53 @@ run_user() {
   done
 }
 
+# Those of tests/core that need no tick, by a small stand-in for Criterion: every assertion of theirs as arm64 compiles it.
+core_tests="action arm64 cfi code_map options profile_aggregate profile_maps profile_pprof profile_symbols profile_threads
+  reader_pipe ring sized symbol_index thread_table"
+# qemu-user shows a memory map of its own making, finds libraries below a prefix that a chroot does not have, and keeps the
+# places of the recorded Go program for itself.
+core_not="profile_maps/without_proc_the_loader_is_asked
+  profile_maps/offsets_become_virtual_addresses_whatever_happens_to_the_mapping symbol_index/names_outlive_their_file
+  arm64/go_and_its_changes_of_stacks"
+
+run_core() {
+  command -v qemu-aarch64 >/dev/null 2>&1 || return
+  local name programs=() status
+  for name in $core_tests; do programs+=("$build/tests/core/test_$name"); done
+  if ! make --no-print-directory -s -j2 -f tests/core/Makefile BUILD="$build" CC=$cross CRITERION=tests/aarch64/criterion/run.c \
+    CFLAGS="-O2 -g -Wall -Wextra -I tests/aarch64" "${programs[@]}" >"$build/core.log" 2>&1; then
+    cat "$build/core.log"
+    echo "not ok core: does not build for arm64 (above)" | tee -a "$log"
+    return
+  fi
+  for name in "${programs[@]}"; do
+    # shellcheck disable=SC2086
+    timeout -k 5 120 qemu-aarch64 -L $prefix "$name" $core_not 2>&1 | tee -a "$log"
+    status=${PIPESTATUS[0]}
+    [ "$status" -le 1 ] || echo "not ok ${name##*/}: exit status $status" | tee -a "$log"
+  done
+}
+
 # The fuzz targets as this architecture compiles them: the kept inputs and mutations of them, without sanitizers.
 run_fuzz() {
   command -v qemu-aarch64 >/dev/null 2>&1 || return
-  if ! make --no-print-directory -s -j2 -f tests/fuzz/Makefile replays BUILD="$build" CC=$cross \
-    AR=aarch64-linux-gnu-ar SANITIZE= >"$build/fuzz.log" 2>&1; then
+  local target targets=() zlib=$arm64/root/usr
+  for target in tests/fuzz/corpus/*; do targets+=("${target##*/}"); done
+  # The judge of our gzip is zlib.
+  if [ "${ONSTACK_NO_INSTALL:-}" = 1 ] || ! ci/arm64-apt.sh "$arm64" unpack zlib1g-dev >"$build/apt.log" 2>&1; then
+    skip "fuzz/gzip: no zlib of arm64"
+    mapfile -t targets < <(printf '%s\n' "${targets[@]}" | grep -vx gzip)
+  fi
+  if ! make --no-print-directory -s -j2 -f tests/fuzz/Makefile replays BUILD="$build" AR=aarch64-linux-gnu-ar SANITIZE= \
+    CC="$cross -isystem $zlib/include -isystem $zlib/include/aarch64-linux-gnu" TARGETS="${targets[*]}" \
+    LIBS_gzip="$zlib/lib/aarch64-linux-gnu/libz.a" >"$build/fuzz.log" 2>&1; then
     cat "$build/fuzz.log"
     echo "not ok fuzz: does not build for arm64 (above)" | tee -a "$log"
     return
   fi
-  local target corpus
-  for corpus in tests/fuzz/corpus/*; do
-    target=${corpus##*/}
-    if timeout -k 5 150 qemu-aarch64 -L $prefix "$build/fuzz/replay_$target" -random=4000 "$corpus"; then
-      echo "ok fuzz/$target: kept inputs and 4000 mutations" | tee -a "$log"
+  for target in "${targets[@]}"; do
+    if timeout -k 5 150 qemu-aarch64 -L $prefix "$build/fuzz/replay_$target" -random=$mutations "tests/fuzz/corpus/$target"; then
+      echo "ok fuzz/$target: kept inputs and $mutations mutations" | tee -a "$log"
     else
       echo "not ok fuzz/$target: see above" | tee -a "$log"
     fi
@@ -156,19 +174,15 @@ run_fuzz() {
 # Debian's kernel for arm64, downloaded once and unpacked, never installed.
 fetch_kernel() {
   compgen -G "$build/kernel/boot/vmlinuz-*" >/dev/null && return
-  if ! may_install; then
-    skip "vm: no arm64 kernel; as root, type: dpkg --add-architecture arm64 && apt-get update, and run this again"
+  if [ "${ONSTACK_NO_INSTALL:-}" = 1 ]; then
+    skip "vm: no arm64 kernel, which without ONSTACK_NO_INSTALL=1 is downloaded, and not installed"
     return 1
   fi
-  if ! dpkg --print-foreign-architectures | grep -qx arm64; then
-    echo "+ dpkg --add-architecture arm64 && apt-get update"
-    dpkg --add-architecture arm64 && apt-get update >"$build/apt.log" 2>&1
-  fi
   local package
-  package=$(apt-cache depends linux-image-cloud-arm64:arm64 2>/dev/null | awk '/Depends: linux-image/ {print $2; exit}')
-  package=${package%:arm64}
-  echo "+ apt-get download ${package:-linux-image-arm64}:arm64"
-  (cd "$build/kernel" && apt-get download "${package:-linux-image-arm64}:arm64" >../apt.log 2>&1 &&
+  package=$(ci/arm64-apt.sh "$arm64" depends linux-image-cloud-arm64 2>"$build/apt.log" | awk '/Depends: linux-image/ {print $2; exit}')
+  echo "+ apt-get download ${package:-linux-image-arm64} (of arm64)"
+  local apt=$PWD/ci/arm64-apt.sh
+  (cd "$build/kernel" && "$apt" ../arm64 download "${package:-linux-image-arm64}" >../apt.log 2>&1 &&
     dpkg-deb --fsys-tarfile linux-image-*.deb | tar xf - --wildcards './boot/vmlinuz-*' && rm -f linux-image-*.deb) && return
   skip "vm: the arm64 kernel cannot be had ($build/apt.log says why)"
   return 1
@@ -193,23 +207,19 @@ run_vm() {
   timeout -k 5 $limit qemu-system-aarch64 -M virt -cpu max -smp 2 -m 1024 -nographic -nic none -no-reboot \
     -icount shift=$speed,sleep=off \
     -kernel "${kernels[0]}" -initrd "$build/initramfs" -append "console=ttyAMA0 quiet panic=-1" </dev/null 2>&1 |
-    tr -d '\r' | tee "$console"
+    sed -u 's/\r//' | tee "$console"
   grep -E '^(ok|not ok|skip) ' "$console" >>"$log"
   grep -q '^== all done' "$console" || echo "not ok vm: it did not come to its end (see $console)" | tee -a "$log"
 }
 
-want gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
-want libc6-dev-arm64-cross $prefix/include/stdio.h
-install_missing || { skip "everything: no cross compiler"; finish; }
-missing=()
-want qemu-user qemu-aarch64
-want qemu-system-arm qemu-system-aarch64
-install_missing # without them the parts below skip
-builds=build_c
-wants record && builds=build_recorders
-if build_library && $builds; then
+deps=aarch64
+if wants vm || wants record; then deps=aarch64-vm; fi
+ONSTACK_DEPS=$deps ci/deps.sh || skip "what deps.sh names: it is not installed"
+command -v $cross >/dev/null || { skip "everything: no cross compiler"; finish; }
+if build_library && { ! wants user || build_user; } && { ! wants vm || build_vm; } && { ! wants record || build_recorders; }; then
   wants go && build_go
   wants user && run_user
+  wants core && run_core
   wants fuzz && run_fuzz
   { wants vm || wants record; } && run_vm
 else

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Runs every suite, prints progress and each runner's own closing lines, and fails if one failed.
-# Usage: ci/test.sh [c] [fuzz] [truth] [rust] [go] [stacks] [matrix] [coexist] [preload] [install] [abi] [cxx] [fork] [faults] [readme]   (default: all)
+# Usage: ci/test.sh [c] [fuzz] [truth] [rust] [go] [stacks] [matrix] [coexist] [preload] [install] [abi] [cxx] [fork] [aarch64] [faults] [readme]   (default: all)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-suites=${*:-c fuzz truth rust go stacks matrix coexist preload install abi cxx fork faults readme}
+suites=${*:-c fuzz truth rust go stacks matrix coexist preload install abi cxx fork aarch64 faults readme}
 failed=()
 started=$SECONDS
 
@@ -115,6 +115,11 @@ run_abi() {
 # fork() while a host's library holds its own locks; real musl too.
 run_fork() {
   timeout -k 5 200 tests/fork/run.sh || failed+=("fork")
+}
+
+# The core's tests that need no ticks, and the kept inputs of the fuzz targets, as arm64 compiles and an emulator runs them.
+run_aarch64() {
+  timeout -k 5 400 ci/test-aarch64.sh quick || failed+=("aarch64")
 }
 
 # The header in every standard of C and C++, exceptions through sampled code, functions of the host that throw.
