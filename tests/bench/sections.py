@@ -121,7 +121,9 @@ SECTIONS = (
         "In Go and across languages, warm",
         "Go burning in Go under 20 and under 100 frames (of its own; nearly thirty of Go and C lie further out), Go calling C, Go "
         "calling C calling Go calling C, and Go calling wasmtime's compiler in Rust; below, the frames that were recorded. "
-        "Nobody else follows C and Go; Go's own profiler records the Go frames among them, at most 64.",
+        "Of the profilers measured here only onstack follows C and Go in one stack; Go's own records the Go frames among them, at "
+        "most 64. OpenTelemetry's eBPF profiler follows both since 2026, on x86_64 by the frame pointer that Go keeps across the "
+        "change of stacks. It samples from outside of the process and needs privileges, and is not measured here.",
         tuple(Column(case, "warm", f"{title}, us", LESS, 1000) for case, title in IN_GO)
         + tuple(Column(case, "warm-frames", f"{title}: frames", NEITHER) for case, title in IN_GO),
     ),
@@ -162,8 +164,9 @@ SECTIONS = (
     ),
     Section(
         "Back on top",
-        "Another handler is installed over onstack's 100 times in a busy process, at most six times a second; until onstack's is on top again. Nobody else "
-        "goes back. A process that has only begun to work is looked at each 50 ms.",
+        "Another handler is installed over onstack's 100 times in a busy process, at most six times a second; until onstack's is "
+        "on top again. None of the other profilers measured here reinstalls its handler. onstack looks each 50 ms at a process "
+        "that has only begun to work.",
         tuple(Column("displacement", metric, f"{metric}, ms") for metric in ("median", "p99", "longest")),
     ),
     Section(
