@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 document=docs/SIGNAL-SAFETY.md
 listed=$(sed -n 's/^| `\([a-z0-9_]*\)` | \(handler\|set-up\) |.*/\1/p' "$document" | LC_ALL=C sort)
-used=$(grep -ohE '\bSYS_[a-z0-9_]+' core/src/handler/*.[ch] core/src/base/sys.h | sed 's/^SYS_//' | LC_ALL=C sort -u)
+used=$(grep -rohE --include='*.[ch]' '\bSYS_[a-z0-9_]+' core/src/handler core/src/base/sys.h | sed 's/^SYS_//' | LC_ALL=C sort -u)
 if [ -z "$listed" ] || [ -z "$used" ]; then
   echo "check-handler-calls: found no system call in $document or in the source; a pattern is wrong" >&2
   exit 1

@@ -15,16 +15,21 @@ complain() {
   status=1
 }
 
-shopt -s nullglob
-files=("$objects"/*.o)
+mapfile -t files < <(find "$objects" -name '*.o' 2>/dev/null | LC_ALL=C sort)
 if [ ${#files[@]} -eq 0 ]; then
   echo "check-handler: no objects in $objects; run 'make -f core/Makefile lib' first" >&2
   exit 1
 fi
 # Each source has its object, or the check would pass by looking at nothing.
 if [ $# -eq 0 ]; then
-  for source in core/src/handler/*.c; do
-    [ -f "$objects/$(basename "${source%.c}").o" ] || complain "$source has no object in $objects; build first"
+  while read -r source; do
+    object=${source#core/src/handler/}
+    [ -f "$objects/${object%.c}.o" ] || complain "$source has no object in $objects; build first"
+  done < <(find core/src/handler -name '*.c')
+  # An object whose source has moved is not linked any more.
+  for object in "${!files[@]}"; do
+    source=${files[$object]#"$objects"/}
+    [ -f "core/src/handler/${source%.o}.c" ] || unset "files[$object]"
   done
 fi
 allowed=$(sed -E 's/#.*//; s/[[:space:]]+//g; /^$/d' ci/handler.allow)

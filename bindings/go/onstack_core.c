@@ -236,17 +236,369 @@ int onstack_regular_file_open(const char *path, uint64_t *size) {
   return descriptor;
 }
 
-/* ---- core/src/handler/action.c ---- */
-/* ---- core/src/handler/action.h ---- */
+/* ---- core/src/handler/labels/go_labels.c ---- */
+/* ---- core/src/handler/labels/go_labels.h ---- */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
- * foreign signal is passed on to it. Installed and restored by control/action.c.
+ * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
  *
- * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
- * restores our pointer), and is then a pass-through.
+ * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
+ * that goroutine stands still in our handler. What it points to is never changed after it was made
+ * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
+ * on the same. A drain that came later could not: the collector may have run in between.
+ *
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
+ * label of its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * wrong layout gives no labels rather than a fault.
  */
-#ifndef ONSTACK_HANDLER_ACTION_H
-#define ONSTACK_HANDLER_ACTION_H
+#ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
+#define ONSTACK_HANDLER_LABELS_GO_LABELS_H
+
+/* ---- core/src/handler/unwind/code_map.h ---- */
+/*
+ * What the walkers know about the process's code, for the whole copy of the library:
+ *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
+ *   - the Go functions at which stacks are switched.
+ * Written in ordinary threads (control/code_map_*.c), read in the handler without locks. Static memory, never freed.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
+#define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
+
+#define ONSTACK_CODE_RANGES 2048u
+
+/* How a walk goes on behind an address in a Go function that is not like the others. */
+#define ONSTACK_GO_PLAIN 0u      /* it is */
+#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (handler/unwind/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
+
+#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
+
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
+typedef struct onstack_go_functions {
+  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
+  const uint8_t *functions; /* records (_func) */
+  const uint8_t *pctab;
+  const uint8_t *end; /* of all of it */
+  uint64_t text;
+  uint32_t count;
+  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
+} onstack_go_functions;
+
+typedef struct onstack_go_special {
+  onstack_code_range body;
+  uint32_t treatment; /* ONSTACK_GO_* */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
+} onstack_go_special;
+
+/* Offsets in the runtime's structures (control/unwind/go/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only */
+  uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see handler/labels/go_labels.h; 0: not known */
+  bool known;
+} onstack_go_layout;
+
+typedef struct onstack_go_runtime {
+  onstack_code_range text; /* high 0: the entry describes nothing (control/unwind/go/go_runtime.c) */
+  onstack_go_functions functions;
+  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
+  uint32_t special_count;
+  uint32_t reserved;
+  onstack_go_layout layout;
+  onstack_go_special specials[ONSTACK_GO_SPECIALS];
+} onstack_go_runtime;
+
+typedef struct onstack_code_map {
+  uint32_t turn;  /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
+  uint32_t count;
+  uint32_t stale; /* a walk met a return address that no range holds: look again */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
+  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
+  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
+} onstack_code_map;
+
+ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
+
+/*
+ * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted: a walk
+ * in that moment keeps its frames. Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+
+/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
+
+/* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);
+
+#endif
+
+/* ---- core/src/handler/unwind/memory.h ---- */
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
+#define ONSTACK_HANDLER_UNWIND_MEMORY_H
+
+/* ---- core/src/handler/tick/thread_table.h ---- */
+/*
+ * Thread records: what a session knows of each thread that it samples.
+ *
+ * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
+ * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
+ *
+ * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
+ * the record of a process clock, process_clock.h). The ids stand
+ * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
+ * tombstones and nothing is ever moved, so the look-up needs no lock.
+ *
+ * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
+ * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
+ * gone. So two claims for one thread id cannot meet.
+ */
+#ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+#define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+
+#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
+#define ONSTACK_THREAD_BUCKET 16u
+#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
+#define ONSTACK_THREAD_RANGES 3u
+#define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
+#define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
+#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/tick/ticker.h sends the ticks */
+#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
+#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
+
+/* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
+typedef struct onstack_stack_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_stack_range;
+
+typedef struct onstack_thread {
+  uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
+  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
+  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
+  uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  uint64_t name[2];    /* 16 bytes, NUL-padded */
+  uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
+  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
+  union {              /* one after the other: */
+    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
+    uint32_t due;       /* `timer` says SETTLED: how many have been due */
+    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
+  };
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+  uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
+  onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
+} onstack_thread;
+
+/* Low bits of a record's address that are free for a generation in the cookie. */
+#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
+
+typedef struct onstack_thread_table {
+  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
+  uint32_t *tids;          /* 0: free */
+  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
+} onstack_thread_table;
+
+/* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
+   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
+ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
+ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
+
+/* The part of a slot. Start only. */
+ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
+
+/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
+
+/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
+typedef struct onstack_thread_tick {
+  onstack_thread *record; /* NULL: the number is no cookie of this copy */
+  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
+  uint32_t generation;
+} onstack_thread_tick;
+
+/* Signal-safe. */
+ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
+
+static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
+  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
+}
+
+/* The record of a thread id, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
+
+/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
+
+/* Gives a record back. Its thread must be gone and its timer deleted. Housekeeping only. */
+ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
+
+/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
+
+/* True if the last wish near `address` had no answer. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address);
+
+/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
+   Signal-safe, never waits. */
+ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
+
+/* Begin and end of a change of name or ranges. One writer at a time: the claimer while `timer` says CLAIMED, after that
+   housekeeping. */
+ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
+ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
+
+/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
+
+/* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);
+
+#endif
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_thread *thread; /* asked for bounds that are missing */
+  bool asked;             /* bounds were asked for: wake housekeeping */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
+  uint64_t other_high;
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
+
+#endif
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
+                                                 uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
+                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+#endif
+
+/* ---- core/src/base/address.h ---- */
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+#ifndef ONSTACK_BASE_ADDRESS_H
+#define ONSTACK_BASE_ADDRESS_H
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/*
+ * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
+ * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
+ * Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+#if defined(__aarch64__)
+  return address & (((uint64_t)1 << 48) - 1);
+#else
+  return address;
+#endif
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
+#endif
 
 /* ---- core/src/base/sys.h ---- */
 /*
@@ -404,6 +756,235 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #endif
 
+#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
+
+/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
+typedef struct go_slice {
+  uint64_t data, length, capacity;
+} go_slice;
+
+typedef struct go_text {
+  uint64_t data, length;
+} go_text;
+
+typedef struct go_label {
+  go_text key, value;
+} go_label;
+
+static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
+  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, goroutine;
+  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
+  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
+  return goroutine;
+}
+
+static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
+  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
+}
+
+/* A NUL inside would end the string for our readers. */
+static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
+  for (uint64_t i = 0; i < length; i++)
+    if (bytes[i] == 0) return true;
+  return false;
+}
+
+/* Returns the bytes taken, 0: it does not fit or cannot be read. */
+static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
+  const go_text *key = &label->key, *value = &label->value;
+  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
+  uint64_t bytes = key->length + value->length;
+  if (bytes + 2 > room) return 0;
+  uint8_t *second = out + key->length + 1;
+  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
+  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
+  uint32_t parts = value->length > 0 ? 2 : 1;
+  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
+  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
+  second[-1] = second[value->length] = 0;
+  return (uint32_t)bytes + 2;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
+                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
+  uint64_t goroutine, set;
+  go_slice list;
+  uint32_t used = 0, cut = 0;
+  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
+  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
+  for (uint64_t i = 0; i < list.length; i++) {
+    go_label label;
+    uint32_t took = 0;
+    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
+    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
+      took = go_label_copy(&label, out + used, bytes - used);
+    used += took;
+    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
+  }
+  return used | cut;
+}
+
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
+                                                uint32_t bytes) {
+  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
+}
+
+/* ---- core/src/handler/labels/labels.c ---- */
+/* ---- core/src/handler/labels/labels.h ---- */
+/*
+ * The labels that the application has given to threads, by thread id.
+ *
+ * Only a thread itself changes its labels (core/src/session/thread_labels.c), and only its own handler reads them: the set is replaced
+ * by one store of a pointer, so the handler, which interrupts the thread before or behind that store, finds a whole set,
+ * and the old one can be freed right after. No lock, and no thread-local storage, which a raw thread may not have.
+ *
+ * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
+ * ids, no tombstones, nothing is ever moved.
+ */
+#ifndef ONSTACK_HANDLER_LABELS_LABELS_H
+#define ONSTACK_HANDLER_LABELS_LABELS_H
+
+#define ONSTACK_LABEL_THREADS 16384u
+#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
+
+/* "key\0value\0key\0value\0". Never changed once it can be found. */
+typedef struct onstack_label_set {
+  uint32_t bytes;
+  char text[];
+} onstack_label_set;
+
+typedef struct onstack_label_entry {
+  const onstack_label_set *set; /* NULL: none */
+} onstack_label_entry;
+
+/* The entry of a thread, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_labels_find(uint32_t tid);
+
+/* A fresh entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_labels_claim(uint32_t tid);
+
+/* Gives an entry back; its set is the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_labels_release(onstack_label_entry *entry);
+
+/* In the child of a fork: the forking thread goes on under a new id, the others are not here. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid);
+
+/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
+   thread. */
+ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
+
+#endif
+
+#define LABEL_BUCKET 16u
+#define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
+
+static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
+static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
+static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
+
+static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
+  return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
+  uint32_t home = label_home(tid);
+  if (onstack_load_relaxed(&label_threads) == 0) return NULL;
+  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
+    if (onstack_observe(&label_tids[index]) == tid) return &label_entries[index];
+  }
+  return NULL;
+}
+
+onstack_label_entry *onstack_labels_claim(uint32_t tid) {
+  uint32_t home = label_home(tid);
+  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&label_tids[index]) != 0 || !onstack_cas(&label_tids[index], &expected, tid)) continue;
+    onstack_add_relaxed(&label_threads, 1u);
+    return &label_entries[index];
+  }
+  return NULL;
+}
+
+void onstack_labels_release(onstack_label_entry *entry) {
+  onstack_publish(&entry->set, (const onstack_label_set *)0);
+  onstack_publish(&label_tids[entry - label_entries], 0u);
+  onstack_sub_relaxed(&label_threads, 1u);
+}
+
+/* The sets of the others are left where they are: nothing may be freed here. */
+void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid) {
+  onstack_label_entry *entry = onstack_labels_find(parent_tid);
+  const onstack_label_set *set = entry ? entry->set : NULL;
+  if (label_threads == 0) return;
+  label_threads = 0;
+  for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
+    if (label_tids[i] == 0) continue;
+    label_tids[i] = 0;
+    label_entries[i].set = NULL;
+  }
+  if (set && (entry = onstack_labels_claim(child_tid))) entry->set = set;
+}
+
+/* Bytes of the pair that begins at `at`, both NULs included. */
+static ONSTACK_HANDLER uint32_t label_pair(const onstack_label_set *set, uint32_t at) {
+  uint32_t bytes = 0;
+  for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
+  return bytes;
+}
+
+ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
+  const onstack_label_entry *entry = onstack_labels_find(tid);
+  const onstack_label_set *set = entry ? onstack_observe(&entry->set) : NULL; /* pairs with the publish in labels.c */
+  uint32_t used = 0, cut = 0;
+  if (!set) return 0;
+  for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
+    pair = label_pair(set, at);
+    if (pair > bytes - used) {
+      cut = ONSTACK_LABELS_CUT;
+      continue;
+    }
+    for (uint32_t i = 0; i < pair; i++) ((volatile char *)out)[used + i] = set->text[at + i];
+    used += pair;
+  }
+  return used | cut;
+}
+
+/* ---- core/src/handler/signal/copy.c ---- */
+/* ---- core/src/handler/signal/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
+#define ONSTACK_HANDLER_SIGNAL_COPY_H
+
+/* ---- core/src/handler/signal/forward.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
+ * foreign signal is passed on to it. Installed and restored by control/signal/action.c.
+ *
+ * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
+ * restores our pointer), and is then a pass-through.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
+#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
+
 #include <signal.h>
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
@@ -478,28 +1059,14 @@ ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *
 
 #endif
 
-/* ---- core/src/handler/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
- * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
- * is never unmapped.
- */
-#ifndef ONSTACK_HANDLER_COPY_H
-#define ONSTACK_HANDLER_COPY_H
-
-/* ---- core/src/handler/entry.h ---- */
-#ifndef ONSTACK_HANDLER_ENTRY_H
-#define ONSTACK_HANDLER_ENTRY_H
+/* ---- core/src/handler/tick/entry.h ---- */
+#ifndef ONSTACK_HANDLER_TICK_ENTRY_H
+#define ONSTACK_HANDLER_TICK_ENTRY_H
 
 #include <signal.h>
 
 /*
- * What control/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
+ * What control/signal/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
  * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
  * them (action.h says why), this far apart; declared is the first.
  */
@@ -564,12 +1131,22 @@ static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy 
   return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
 }
 
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/action.c. */
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
 static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
   return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
 }
 
 #endif
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = onstack_handler_take,
+    .trampoline = onstack_handler_trampoline,
+};
+
+/* ---- core/src/handler/signal/forward.c ---- */
 
 #include <ucontext.h>
 
@@ -846,8 +1423,128 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
   if (!action_pass(signal, info, context, trampoline)) onstack_add_relaxed(&onstack_actions[signal].looped, (uint64_t)1);
 }
 
-/* ---- core/src/handler/clock.c ---- */
-/* ---- core/src/handler/clock.h ---- */
+/* ---- core/src/handler/signal/nesting.c ---- */
+/* ---- core/src/handler/signal/nesting.h ---- */
+/*
+ * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
+ * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
+ * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
+ * gets EINTR.
+ *
+ * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
+ * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
+ * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner
+ * that is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process: control/signal/nesting_fit.c
+ * says where they do.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_NESTING_H
+#define ONSTACK_HANDLER_SIGNAL_NESTING_H
+
+typedef struct onstack_nesting {
+  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
+  uint32_t watch; /* this process may be one where ours is open */
+  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
+} onstack_nesting;
+
+ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
+
+/* With `watch`: the first that the handler does. Blocks the signal, and answers the context of the code that was interrupted
+   when the signals of this moment came. Signal-safe. */
+ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, void *context);
+
+#endif
+
+/* ---- core/src/handler/unwind/registers.h ---- */
+/* ucontext -> neutral registers. The only file in handler/ that knows the ucontext layout. */
+#ifndef ONSTACK_HANDLER_UNWIND_REGISTERS_H
+#define ONSTACK_HANDLER_UNWIND_REGISTERS_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+#if defined(__x86_64__)
+  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
+  out->bx = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
+  out->lr = 0;
+#elif defined(__aarch64__)
+  out->pc = context->uc_mcontext.pc;
+  out->sp = context->uc_mcontext.sp;
+  out->fp = context->uc_mcontext.regs[29];
+  out->lr = context->uc_mcontext.regs[30];
+  out->bx = 0;
+#endif
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+#if defined(__x86_64__)
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  return context->uc_mcontext.pc;
+#endif
+}
+
+/* The signal has ended a system call of the interrupted code, which does not begin again by itself (signal(7)). */
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+#if defined(__x86_64__)
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+#elif defined(__aarch64__)
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+#endif
+}
+
+/*
+ * Of code that is at the first instruction of a signal handler: the context that it was given, if it lies where the kernel
+ * puts it. NULL: it does not. x86_64: behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe); aarch64:
+ * behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe).
+ */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+#if defined(__x86_64__)
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+#elif defined(__aarch64__)
+  const uint64_t third = context->uc_mcontext.regs[2], place = context->uc_mcontext.sp + 128;
+#endif
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+#endif
+
+#include <signal.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_nesting onstack_nesting_state;
+
+#define NESTING_FRAMES 16u /* more are not looked through: there are fewer timers of one thread, and it ends */
+
+/*
+ * The context of the frame below, if this one interrupted a handler of ours at its first instruction. There the registers
+ * are as the kernel has set them: its frame at the stack pointer, and the third argument leads into that very frame. An owner
+ * that calls ours like a function, with whatever arguments, has no such frame there.
+ */
+static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
+  const uint64_t pc = onstack_registers_pc(context);
+  if (onstack_trampoline_at(&onstack_copy_self, pc) >= ONSTACK_TRAMPOLINES) return NULL;
+  return onstack_registers_first_context(context);
+}
+
+ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
+  ucontext_t *context = from, *below;
+  const uint64_t stack = context->uc_stack.ss_size;
+  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
+  /* Two that write at once may lose the smaller one, until its thread's next tick. */
+  if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
+  if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
+  const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
+  return context;
+}
+
+/* ---- core/src/handler/tick/clock.c ---- */
+/* ---- core/src/handler/tick/clock.h ---- */
 /*
  * Who ticks: a POSIX timer for each thread, made by raw system calls so that any thread of the process can be given one
  * without its cooperation, from start (all that exist) and later.
@@ -860,10 +1557,10 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
  * process-wide timer.
  */
-#ifndef ONSTACK_HANDLER_CLOCK_H
-#define ONSTACK_HANDLER_CLOCK_H
+#ifndef ONSTACK_HANDLER_TICK_CLOCK_H
+#define ONSTACK_HANDLER_TICK_CLOCK_H
 
-/* ---- core/src/handler/slot.h ---- */
+/* ---- core/src/handler/tick/slot.h ---- */
 /*
  * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
  * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
@@ -872,10 +1569,10 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  * changes `state` and then waits for every `busy` to fall. So after that wait no handler touches the ring or the
  * unwinder of the session, and none will: a later one sees the state (or a newer generation) and only counts.
  */
-#ifndef ONSTACK_HANDLER_SLOT_H
-#define ONSTACK_HANDLER_SLOT_H
+#ifndef ONSTACK_HANDLER_TICK_SLOT_H
+#define ONSTACK_HANDLER_TICK_SLOT_H
 
-/* ---- core/src/handler/kept.h ---- */
+/* ---- core/src/handler/tick/kept.h ---- */
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
@@ -883,8 +1580,8 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  *
  * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
  */
-#ifndef ONSTACK_HANDLER_KEPT_H
-#define ONSTACK_HANDLER_KEPT_H
+#ifndef ONSTACK_HANDLER_TICK_KEPT_H
+#define ONSTACK_HANDLER_TICK_KEPT_H
 
 #define ONSTACK_KEPT_STACKS 128u
 #define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
@@ -919,198 +1616,7 @@ ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t addre
 
 #endif
 
-/* ---- core/src/handler/memory.h ---- */
-/*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
- *           choice: some two microseconds, and descriptors in the host's table.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
- */
-#ifndef ONSTACK_HANDLER_MEMORY_H
-#define ONSTACK_HANDLER_MEMORY_H
-
-/* ---- core/src/handler/thread_table.h ---- */
-/*
- * Thread records: what a session knows of each thread that it samples.
- *
- * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
- * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
- *
- * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
- * the record of a process clock, process_clock.h). The ids stand
- * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
- * tombstones and nothing is ever moved, so the look-up needs no lock.
- *
- * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
- * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
- * gone. So two claims for one thread id cannot meet.
- */
-#ifndef ONSTACK_HANDLER_THREAD_TABLE_H
-#define ONSTACK_HANDLER_THREAD_TABLE_H
-
-#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
-#define ONSTACK_THREAD_BUCKET 16u
-#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
-#define ONSTACK_THREAD_RANGES 3u
-#define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
-#define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
-#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/ticker.h sends the ticks */
-#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
-#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
-
-/* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
-typedef struct onstack_stack_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_stack_range;
-
-typedef struct onstack_thread {
-  uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
-  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
-  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
-  uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
-  uint64_t name[2];    /* 16 bytes, NUL-padded */
-  uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  union {              /* one after the other: */
-    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
-    uint32_t due;       /* `timer` says SETTLED: how many have been due */
-    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
-  };
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-  uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
-  onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
-} onstack_thread;
-
-/* Low bits of a record's address that are free for a generation in the cookie. */
-#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
-
-typedef struct onstack_thread_table {
-  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
-  uint32_t *tids;          /* 0: free */
-  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
-} onstack_thread_table;
-
-/* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
-   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
-ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
-ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
-
-/* The part of a slot. Start only. */
-ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
-
-/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
-
-/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
-typedef struct onstack_thread_tick {
-  onstack_thread *record; /* NULL: the number is no cookie of this copy */
-  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
-  uint32_t generation;
-} onstack_thread_tick;
-
-/* Signal-safe. */
-ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
-
-static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
-  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
-}
-
-/* The record of a thread id, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
-
-/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
-ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
-
-/* Gives a record back. Its thread must be gone and its timer deleted. Housekeeping only. */
-ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
-
-/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
-
-/* True if the last wish near `address` had no answer. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address);
-
-/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
-   Signal-safe, never waits. */
-ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
-
-/* Begin and end of a change of name or ranges. One writer at a time: the claimer while `timer` says CLAIMED, after that
-   housekeeping. */
-ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
-ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
-
-/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
-
-/* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);
-
-#endif
-
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
-
-#endif
-
-/* ---- core/src/handler/process_clock.h ---- */
+/* ---- core/src/handler/tick/process_record.h ---- */
 /*
  * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal, at the rate of the
  * fastest. Its signal goes to a running thread; each session takes from the meeting what it is owed (entry.c).
@@ -1119,10 +1625,10 @@ ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t 
  * blocks the second, and the kernel hands that one to another thread (kernel/signal.c, retarget_shared_pending): one that
  * sleeps in poll, as a rule, where nobody is met.
  *
- * Control writes (control/process_clock.c), under the control lock; the handler reads. `record` never changes once it is set.
+ * Control writes (control/tick/process_clock.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
-#ifndef ONSTACK_HANDLER_PROCESS_CLOCK_H
-#define ONSTACK_HANDLER_PROCESS_CLOCK_H
+#ifndef ONSTACK_HANDLER_TICK_PROCESS_RECORD_H
+#define ONSTACK_HANDLER_TICK_PROCESS_RECORD_H
 
 typedef struct onstack_process_clock {
   onstack_thread *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
@@ -1135,7 +1641,7 @@ ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_S
 
 #endif
 
-/* ---- core/src/handler/ring.h ---- */
+/* ---- core/src/handler/tick/ring.h ---- */
 /*
  * The sample ring: many producers (signal handlers on any thread), one consumer at a time (drain thread or poll).
  *
@@ -1151,8 +1657,8 @@ ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_S
  *
  * Must not know: sessions, signals, who consumes.
  */
-#ifndef ONSTACK_HANDLER_RING_H
-#define ONSTACK_HANDLER_RING_H
+#ifndef ONSTACK_HANDLER_TICK_RING_H
+#define ONSTACK_HANDLER_TICK_RING_H
 
 #define ONSTACK_RING_GRANULE 64u     /* bytes; the unit of positions, and of where entries begin */
 #define ONSTACK_RING_GAP 0x80000000u /* in `granules`: no entry, to be skipped */
@@ -1165,11 +1671,11 @@ typedef struct onstack_ring_entry {
   uint32_t weight;
   uint16_t truncation;
   uint16_t flags; /* ONSTACK_SAMPLE_* */
-  uint32_t turn;  /* of the module map, before the walk (handler/rules.h) */
+  uint32_t turn;  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */
-  uint16_t kept;        /* the stack that is to be walked again, from 1 on (handler/kept.h); 0: none */
+  uint16_t kept;        /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
   uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
   uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
@@ -1236,13 +1742,13 @@ ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entr
 
 #endif
 
-/* ---- core/src/handler/unwinder.h ---- */
+/* ---- core/src/handler/unwind/unwinder.h ---- */
 /*
  * The unwinder seam inside the library: registers -> return addresses. A variant is a sibling file unwinder_<name>.c
  * behind this struct; the user's own comes through unwinder_custom.c.
  */
-#ifndef ONSTACK_HANDLER_UNWINDER_H
-#define ONSTACK_HANDLER_UNWINDER_H
+#ifndef ONSTACK_HANDLER_UNWIND_UNWINDER_H
+#define ONSTACK_HANDLER_UNWIND_UNWINDER_H
 
 /* How a walk came from a frame to its caller. */
 #define ONSTACK_BY_NOTHING 0u /* the last frame: the root, or where the walk broke off */
@@ -1258,7 +1764,7 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -1289,7 +1795,7 @@ typedef struct onstack_counters {
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
 
-/* clock_gettime in the vDSO, found at start (control/vdso.c): no PLT, no lazy binding in the handler. */
+/* clock_gettime in the vDSO, found at start (control/tick/vdso.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
 typedef struct onstack_slot {
@@ -1306,7 +1812,7 @@ typedef struct onstack_slot {
   uint32_t wanted;   /* a record asks for stack bounds */
   int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool ticker; /* no timers: control/ticker.h. Relaxed: start sets it while the drain thread looks */
+  bool ticker; /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
@@ -1365,7 +1871,7 @@ ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
-/* The timer of a process clock, for control/process_clock.c: made without ticking; set, its first tick after `first`
+/* The timer of a process clock, for control/tick/process_clock.c: made without ticking; set, its first tick after `first`
    nanoseconds of the process's CPU time; its books as onstack_clock_settle has them, and its id (< 0: it had none), which
    onstack_clock_end deletes. 0 or -errno. Ordinary threads. */
 ONSTACK_INTERNAL int onstack_clock_create_process(onstack_process_clock *clock);
@@ -1382,7 +1888,7 @@ ONSTACK_INTERNAL int onstack_clock_try(int32_t clock, int32_t signal, uint32_t t
 
 #endif
 
-/* ---- core/src/handler/own_threads.h ---- */
+/* ---- core/src/handler/tick/own_threads.h ---- */
 /*
  * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
  * preload's keeper. They are not sampled, and keep every signal blocked, because a host's handler has no business on them.
@@ -1392,8 +1898,8 @@ ONSTACK_INTERNAL int onstack_clock_try(int32_t clock, int32_t signal, uint32_t t
  * library alone (no sink of the host's), and nobody else has the signal, it leaves the signal open: since Linux 6.4 the
  * kernel gives such a tick to the thread on which it fell due (kernel/signal.c), and there the handler passes over it.
  */
-#ifndef ONSTACK_HANDLER_OWN_THREADS_H
-#define ONSTACK_HANDLER_OWN_THREADS_H
+#ifndef ONSTACK_HANDLER_TICK_OWN_THREADS_H
+#define ONSTACK_HANDLER_TICK_OWN_THREADS_H
 
 #include <signal.h>
 
@@ -1401,7 +1907,7 @@ ONSTACK_INTERNAL int onstack_clock_try(int32_t clock, int32_t signal, uint32_t t
 
 typedef struct onstack_own_thread {
   int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
-  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/action.c takes the action away) */
+  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/signal/action.c takes the action away) */
   uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
 } onstack_own_thread;
 
@@ -1433,7 +1939,7 @@ ONSTACK_INTERNAL void onstack_own_close(void);
 typedef struct onstack_own_stand_in {
   uint64_t handler; /* 0: there is none */
   uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
-  uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (control/action.c) */
+  uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (control/signal/action.c) */
 } onstack_own_stand_in;
 ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
 
@@ -1498,7 +2004,7 @@ static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t 
 }
 
 /* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
-   does, stop leaves our handler (control/action.c). EINVAL: there is no such timer, and its number may be somebody else's
+   does, stop leaves our handler (control/signal/action.c). EINVAL: there is no such timer, and its number may be somebody else's
    by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
 ONSTACK_HANDLER void onstack_clock_end(int32_t timer) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
@@ -1696,175 +2202,7 @@ ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock
   clock_move_process(clock, period_ns, first < period_ns / 2 ? first + period_ns : first);
 }
 
-/* ---- core/src/handler/code_map.c ---- */
-/* ---- core/src/handler/code_map.h ---- */
-/*
- * What the walkers know about the process's code, for the whole copy of the library:
- *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
- *   - the Go functions at which stacks are switched.
- * Written in ordinary threads (control/code_map_*.c), read in the handler without locks. Static memory, never freed.
- */
-#ifndef ONSTACK_HANDLER_CODE_MAP_H
-#define ONSTACK_HANDLER_CODE_MAP_H
-
-#define ONSTACK_CODE_RANGES 2048u
-
-/* How a walk goes on behind an address in a Go function that is not like the others. */
-#define ONSTACK_GO_PLAIN 0u      /* it is */
-#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
-#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
-#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
-#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
-#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
-#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (handler/go_stack.h) */
-#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
-#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
-#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
-
-#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
-#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
-
-/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
-typedef struct onstack_go_functions {
-  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
-  const uint8_t *functions; /* records (_func) */
-  const uint8_t *pctab;
-  const uint8_t *end; /* of all of it */
-  uint64_t text;
-  uint32_t count;
-  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
-} onstack_go_functions;
-
-typedef struct onstack_go_special {
-  onstack_code_range body;
-  uint32_t treatment; /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
-} onstack_go_special;
-
-/* Offsets in the runtime's structures (control/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
-typedef struct onstack_go_layout {
-  uint64_t tls_g; /* from the thread pointer: the current g */
-  uint32_t g_m;
-  uint32_t sched_sp; /* g.sched */
-  uint32_t sched_pc;
-  uint32_t sched_lr; /* arm64 only */
-  uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see handler/go_labels.h; 0: not known */
-  bool known;
-} onstack_go_layout;
-
-typedef struct onstack_go_runtime {
-  onstack_code_range text; /* high 0: the entry describes nothing (control/go_runtime.c) */
-  onstack_go_functions functions;
-  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
-  uint32_t special_count;
-  uint32_t reserved;
-  onstack_go_layout layout;
-  onstack_go_special specials[ONSTACK_GO_SPECIALS];
-} onstack_go_runtime;
-
-typedef struct onstack_code_map {
-  uint32_t turn;  /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
-  uint32_t count;
-  uint32_t stale; /* a walk met a return address that no range holds: look again */
-  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
-  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
-  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
-} onstack_code_map;
-
-ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
-
-/*
- * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted: a walk
- * in that moment keeps its frames. Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
-
-/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
-
-/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
-
-/* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
-
-static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
-  return address - range->low < range->high - range->low;
-}
-
-ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
-  if (address - last->low < last->high - last->low) return true;
-  uint32_t turn = onstack_observe(&onstack_code.turn); /* pairs with the publish at the end of the rewrite */
-  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
-  if (turn & 1 || high > ONSTACK_CODE_RANGES) return true;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  onstack_code_range found = {0, 0};
-  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
-    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
-    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
-  }
-  onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_code.turn) != turn) return true;
-  if (address - found.low < found.high - found.low) {
-    *last = found;
-    return true;
-  }
-  onstack_store_relaxed(&onstack_code.stale, 1u);
-  return false;
-}
-
-ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  for (uint32_t i = 0; i < runtimes; i++) {
-    const onstack_code_range *text = &onstack_code.go[i].text;
-    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
-    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
-  }
-  return NULL;
-}
-
-ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
-  if (!code_range_holds(&go->span, address)) return NULL;
-  for (uint32_t special = 0; special < go->special_count; special++)
-    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
-  return NULL;
-}
-
-ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
-  const onstack_go_special *special = onstack_code_go_special(go, address);
-  return special ? special->treatment : ONSTACK_GO_PLAIN;
-}
-
-/* ---- core/src/handler/copy.c ---- */
-
-ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
-    .bytes = sizeof(onstack_copy),
-    .action_bytes = sizeof(onstack_action),
-    .actions = onstack_actions,
-    .take = onstack_handler_take,
-    .trampoline = onstack_handler_trampoline,
-};
-
-/* ---- core/src/handler/entry.c ---- */
+/* ---- core/src/handler/tick/entry.c ---- */
 /*
  * The signal handler: recognizes a tick, records it, or passes the signal on.
  *
@@ -1872,176 +2210,7 @@ ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
 
-/* ---- core/src/handler/go_labels.h ---- */
-/*
- * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
- *
- * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
- * that goroutine stands still in our handler. What it points to is never changed after it was made
- * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
- * on the same. A drain that came later could not: the collector may have run in between.
- *
- * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
- * label of its own (core/src/go_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout gives no labels rather than a fault.
- */
-#ifndef ONSTACK_HANDLER_GO_LABELS_H
-#define ONSTACK_HANDLER_GO_LABELS_H
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                 uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-#endif
-
-/* ---- core/src/handler/labels.h ---- */
-/*
- * The labels that the application has given to threads, by thread id.
- *
- * Only a thread itself changes its labels (core/src/labels.c), and only its own handler reads them: the set is replaced
- * by one store of a pointer, so the handler, which interrupts the thread before or behind that store, finds a whole set,
- * and the old one can be freed right after. No lock, and no thread-local storage, which a raw thread may not have.
- *
- * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
- * ids, no tombstones, nothing is ever moved.
- */
-#ifndef ONSTACK_HANDLER_LABELS_H
-#define ONSTACK_HANDLER_LABELS_H
-
-#define ONSTACK_LABEL_THREADS 16384u
-#define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
-
-/* "key\0value\0key\0value\0". Never changed once it can be found. */
-typedef struct onstack_label_set {
-  uint32_t bytes;
-  char text[];
-} onstack_label_set;
-
-typedef struct onstack_label_entry {
-  const onstack_label_set *set; /* NULL: none */
-} onstack_label_entry;
-
-/* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_labels_find(uint32_t tid);
-
-/* A fresh entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_labels_claim(uint32_t tid);
-
-/* Gives an entry back; its set is the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_labels_release(onstack_label_entry *entry);
-
-/* In the child of a fork: the forking thread goes on under a new id, the others are not here. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid);
-
-/* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
-   thread. */
-ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
-
-#endif
-
-/* ---- core/src/handler/nesting.h ---- */
-/*
- * Signals of one moment. A tick of a thread's own timer and one of a timer of the process (Go's ITIMER_PROF, our process
- * clock) can expire together. The kernel delivers the thread's first. If the handler's mask blocks the signal, the kernel
- * hands the other one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, and
- * gets EINTR.
- *
- * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
- * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
- * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner
- * that is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process: control/nesting.c
- * says where they do.
- */
-#ifndef ONSTACK_HANDLER_NESTING_H
-#define ONSTACK_HANDLER_NESTING_H
-
-typedef struct onstack_nesting {
-  uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
-  uint32_t watch; /* this process may be one where ours is open */
-  uint32_t open;  /* ours was installed open once: frames of that time may still be under way */
-} onstack_nesting;
-
-ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
-
-/* With `watch`: the first that the handler does. Blocks the signal, and answers the context of the code that was interrupted
-   when the signals of this moment came. Signal-safe. */
-ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, void *context);
-
-#endif
-
-/* ---- core/src/handler/registers.h ---- */
-/* ucontext -> neutral registers. The only file in handler/ that knows the ucontext layout. */
-#ifndef ONSTACK_HANDLER_REGISTERS_H
-#define ONSTACK_HANDLER_REGISTERS_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-#if defined(__x86_64__)
-  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->bx = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
-  out->lr = 0;
-#elif defined(__aarch64__)
-  out->pc = context->uc_mcontext.pc;
-  out->sp = context->uc_mcontext.sp;
-  out->fp = context->uc_mcontext.regs[29];
-  out->lr = context->uc_mcontext.regs[30];
-  out->bx = 0;
-#endif
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-#if defined(__x86_64__)
-  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-#elif defined(__aarch64__)
-  return context->uc_mcontext.pc;
-#endif
-}
-
-/* The signal has ended a system call of the interrupted code, which does not begin again by itself (signal(7)). */
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-#if defined(__x86_64__)
-  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
-#elif defined(__aarch64__)
-  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
-#endif
-}
-
-/*
- * Of code that is at the first instruction of a signal handler: the context that it was given, if it lies where the kernel
- * puts it. NULL: it does not. x86_64: behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe); aarch64:
- * behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe).
- */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-#if defined(__x86_64__)
-  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
-  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
-#elif defined(__aarch64__)
-  const uint64_t third = context->uc_mcontext.regs[2], place = context->uc_mcontext.sp + 128;
-#endif
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-#endif
-
-/* ---- core/src/handler/rules.h ---- */
+/* ---- core/src/handler/unwind/rules/rules.h ---- */
 /*
  * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
  * in ordinary threads (control/rule_*.c), executed quickly here.
@@ -2053,10 +2222,10 @@ static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registe
  * the time off a look-up (tests/bench/tables).
  *
  * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (control/modules.c).
+ * (control/unwind/modules.c).
  */
-#ifndef ONSTACK_HANDLER_RULES_H
-#define ONSTACK_HANDLER_RULES_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_RULES_H
+#define ONSTACK_HANDLER_UNWIND_RULES_RULES_H
 
 /* How the canonical frame address (the caller's SP) is found. */
 #define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
@@ -2111,7 +2280,7 @@ typedef struct onstack_module {
   uint64_t high;
   uint64_t base;                  /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint16_t number;                 /* of its path (control/modules.h), from 1 on; 0: not known */
+  uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
   uint16_t pending;                /* its rules have not been derived yet */
   uint32_t since;                  /* the turn of the map from which on it has been here, and nothing else */
 } onstack_module;
@@ -2454,128 +2623,12 @@ __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, sig
     onstack_action_forward(signal, info, context, trampoline);
 }
 
-/* ---- core/src/handler/go_labels.c ---- */
+/* ---- core/src/handler/tick/kept.c ---- */
 
-/* ---- core/src/base/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_BASE_ADDRESS_H
-#define ONSTACK_BASE_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/*
- * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
- * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
- * Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-#if defined(__aarch64__)
-  return address & (((uint64_t)1 << 48) - 1);
-#else
-  return address;
-#endif
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
-
-#endif
-
-#define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
-
-/* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
-typedef struct go_slice {
-  uint64_t data, length, capacity;
-} go_slice;
-
-typedef struct go_text {
-  uint64_t data, length;
-} go_text;
-
-typedef struct go_label {
-  go_text key, value;
-} go_label;
-
-static ONSTACK_HANDLER bool go_fetch(uint64_t address, void *out, uint64_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, bytes}, remote = {address, bytes};
-  return onstack_address_plausible(address) && onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
-}
-
-ONSTACK_HANDLER uint64_t onstack_go_current(const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, goroutine;
-  if (!layout->known || !go_fetch(onstack_thread_pointer() + layout->tls_g, &g, 8)) return 0;
-  if (!go_fetch(g + layout->g_m, &m, 8) || !go_fetch(m + layout->m_curg, &goroutine, 8)) return 0;
-  return goroutine;
-}
-
-static ONSTACK_HANDLER bool go_text_fits(const go_text *text, uint32_t room) {
-  return text->length < room && (text->length == 0 || onstack_address_plausible(text->data));
-}
-
-/* A NUL inside would end the string for our readers. */
-static ONSTACK_HANDLER bool go_bytes_have_nul(const uint8_t *bytes, uint64_t length) {
-  for (uint64_t i = 0; i < length; i++)
-    if (bytes[i] == 0) return true;
-  return false;
-}
-
-/* Returns the bytes taken, 0: it does not fit or cannot be read. */
-static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *out, uint32_t room) {
-  const go_text *key = &label->key, *value = &label->value;
-  if (key->length == 0 || !go_text_fits(key, room) || !go_text_fits(value, room)) return 0;
-  uint64_t bytes = key->length + value->length;
-  if (bytes + 2 > room) return 0;
-  uint8_t *second = out + key->length + 1;
-  struct onstack_vector local[2] = {{(uint64_t)(uintptr_t)out, key->length}, {(uint64_t)(uintptr_t)second, value->length}};
-  struct onstack_vector remote[2] = {{key->data, key->length}, {value->data, value->length}};
-  uint32_t parts = value->length > 0 ? 2 : 1;
-  if (onstack_sys_process_vm_readv(local, parts, remote, parts) != (long)bytes) return 0;
-  if (go_bytes_have_nul(out, key->length) || go_bytes_have_nul(second, value->length)) return 0;
-  second[-1] = second[value->length] = 0;
-  return (uint32_t)bytes + 2;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
-  uint64_t goroutine, set;
-  go_slice list;
-  uint32_t used = 0, cut = 0;
-  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
-  if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
-  for (uint64_t i = 0; i < list.length; i++) {
-    go_label label;
-    uint32_t took = 0;
-    if (i == GO_LABELS_COUNT) return used | ONSTACK_GO_LABELS_CUT;
-    if (go_fetch(list.data + i * sizeof(label), &label, sizeof(label)))
-      took = go_label_copy(&label, out + used, bytes - used);
-    used += took;
-    if (took == 0) cut = ONSTACK_GO_LABELS_CUT;
-  }
-  return used | cut;
-}
-
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                uint32_t bytes) {
-  uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
-}
-
-/* ---- core/src/handler/go_stack.c ---- */
-/* ---- core/src/handler/go_stack.h ---- */
+/* ---- core/src/handler/unwind/go_stack.h ---- */
 /* Go's own description of its frames and of its switch to C, read in the handler. */
-#ifndef ONSTACK_HANDLER_GO_STACK_H
-#define ONSTACK_HANDLER_GO_STACK_H
+#ifndef ONSTACK_HANDLER_UNWIND_GO_STACK_H
+#define ONSTACK_HANDLER_UNWIND_GO_STACK_H
 
 typedef struct onstack_go_frame {
   uint64_t entry;  /* of the function */
@@ -2625,6 +2678,493 @@ ONSTACK_INTERNAL uint64_t onstack_go_system_sp(onstack_memory *memory, const ons
 #endif
 
 #endif
+
+/* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
+#define KEPT_BELOW 64u
+
+/* As much as can be read without a gap. */
+static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
+  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  return (onstack_kept_piece){low, got > 0 ? low + (uint64_t)got : low};
+}
+
+/* The goroutine that called the interrupted native code, by the thread's g (handler/unwind/go_stack.h). */
+static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
+  const uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  onstack_memory memory = {.reader = &onstack_reader_copy, .copy_works = true};
+  onstack_go_point waits;
+  for (uint32_t i = 0; i < runtimes && kept->g == 0; i++) {
+    const uint64_t g = onstack_go_waiting(&memory, &onstack_code.go[i], &waits);
+    if (g == 0 || !onstack_memory_copy_pair(g, kept->g_stack)) continue;
+    const uint64_t low = (waits.sp - KEPT_BELOW) & ~(uint64_t)15, size = kept->g_stack[1] - low;
+    kept->go = kept_copy(low, size < ONSTACK_KEPT_GO ? size : ONSTACK_KEPT_GO, kept->go_bytes);
+    kept->g = g;
+  }
+}
+
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
+  for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
+    uint32_t expected = 0;
+    onstack_kept *kept = &pool[i];
+    if (onstack_load_relaxed(&kept->taken) != 0 || !onstack_cas(&kept->taken, &expected, 1u)) continue;
+    kept->registers = *registers;
+    kept->g = 0;
+    kept->go.low = kept->go.high = 0;
+    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
+    kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
+    if (kept->native.high == kept->native.low) {
+      onstack_kept_release(kept);
+      return 0;
+    }
+    kept_copy_goroutine(kept);
+    return i + 1;
+  }
+  return 0;
+}
+
+ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
+
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
+                                            uint64_t words[2]) {
+  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
+  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - piece->low));
+  words[0] = from[0];
+  words[1] = from[1];
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]) {
+  if (kept->g != 0 && address == kept->g) {
+    words[0] = kept->g_stack[0];
+    words[1] = kept->g_stack[1];
+    return true;
+  }
+  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, address, words);
+}
+
+/* ---- core/src/handler/tick/own_threads.c ---- */
+
+#include <signal.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
+
+static int32_t own_expected; /* threads that have not entered yet */
+
+static uint64_t own_cpu_ns(void) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+void onstack_own_enter(void) {
+  int32_t self = onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t expected = 0;
+    if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
+    onstack_own_threads[i].cpu_ns = own_cpu_ns();
+    onstack_own_expect(-1);
+    return;
+  }
+}
+
+void onstack_own_expect(int32_t more) { onstack_add_relaxed(&own_expected, more); }
+
+static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
+  return NULL;
+}
+
+void onstack_own_account(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own) return;
+  const uint64_t now = own_cpu_ns();
+  onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
+  own->cpu_ns = now;
+}
+
+void onstack_own_leave(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  onstack_own_account();
+  if (own) onstack_publish(&own->tid, 0);
+}
+
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid) != NULL; }
+
+uint32_t onstack_own_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
+  return count;
+}
+
+uint32_t onstack_own_count_expected(void) {
+  return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected);
+}
+
+void onstack_own_open(int32_t signal) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || own->open != 0) return;
+  /* Before the look: who takes the handler away says so first and then looks here. */
+  onstack_dekker_store(&own->open, signal);
+  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+    onstack_dekker_store(&own->open, 0);
+    return;
+  }
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void onstack_own_close(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || onstack_load_relaxed(&own->open) == 0) return;
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_dekker_store(&own->open, 0);
+}
+
+void onstack_own_after_fork(void) {
+  onstack_store_relaxed(&own_expected, 0);
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
+}
+
+/* ---- core/src/handler/tick/ring.c ---- */
+
+#include <time.h>
+
+_Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
+
+static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
+  return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
+}
+
+static ONSTACK_HANDLER uint32_t ring_granules(uint32_t frames, uint32_t label_bytes) {
+  uint32_t bytes = (uint32_t)sizeof(onstack_ring_entry) + frames * (uint32_t)(sizeof(uint64_t) + 1) + label_bytes;
+  return (bytes + ONSTACK_RING_GRANULE - 1) / ONSTACK_RING_GRANULE;
+}
+
+uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
+  return ring_granules(depth, label_room) * ONSTACK_RING_GRANULE;
+}
+
+/* Another one for each use of the memory. The top bit is set, so that no word of zeroed memory is a mark: positions do
+   not get there. */
+static uint64_t ring_new_key(const onstack_ring *ring) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)ring ^ ((uint64_t)now.seconds << 32) ^ (uint64_t)now.nanoseconds;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return (x ^ (x >> 31)) | (uint64_t)1 << 63;
+}
+
+void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
+  uint32_t granules = 1;
+  while ((size_t)granules * 2 * ONSTACK_RING_GRANULE <= bytes && granules < (1u << 30)) granules *= 2;
+  ring->memory = memory;
+  ring->key = ring_new_key(ring);
+  ring->mask = granules - 1;
+  ring->most = ring_granules(depth, label_room);
+  ring->depth = depth;
+  ring->label_room = label_room;
+  ring->tail = 0;
+  ring->head = 0;
+}
+
+/* Granules that would lie between `tail` and an entry in one piece. */
+static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail) {
+  uint64_t left = ring->mask + 1 - (tail & ring->mask);
+  return left < ring->most ? left : 0;
+}
+
+static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
+  onstack_publish(&entry->mark, position ^ ring->key); /* pairs with the observe in onstack_ring_front */
+}
+
+ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
+  uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
+  for (;;) {
+    gap = ring_gap(ring, tail);
+    uint64_t end = tail + gap + ring->most;
+    int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
+    if (used > (int64_t)ring->mask + 1) return NULL;
+    /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
+       the number of threads in their handlers at this moment. A tail that has gone and come back is as good as before. */
+    if (onstack_cas(&ring->tail, &tail, end)) break;
+  }
+  if (gap > 0) {
+    onstack_ring_entry *skipped = ring_entry_at(ring, tail);
+    skipped->granules = (uint32_t)gap | ONSTACK_RING_GAP;
+    ring_mark(ring, skipped, tail);
+  }
+  onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
+  entry->capacity = (uint16_t)ring->depth;
+  entry->kept = 0;
+  entry->label_bytes = 0;
+  *position = tail + gap;
+  return entry;
+}
+
+ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
+  const volatile uint8_t *from = onstack_ring_found(ring, entry);
+  entry->capacity = (uint16_t)entry->frame_count;
+  volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
+  if (to == from) return;
+  for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
+}
+
+ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
+  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
+  uint64_t end = position + ring->most;
+  /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
+  entry->granules = onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most;
+  ring_mark(ring, entry, position);
+}
+
+ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
+  uint64_t waiting = onstack_load_relaxed(&ring->tail) - onstack_load_relaxed(&ring->head);
+  return waiting > (uint64_t)(ring->mask / 2);
+}
+
+onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
+  for (;;) {
+    uint64_t head = onstack_load_relaxed(&ring->head);
+    onstack_ring_entry *entry = ring_entry_at(ring, head);
+    if (onstack_observe(&entry->mark) != (head ^ ring->key)) return NULL;
+    if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
+    onstack_ring_release(ring, entry);
+  }
+}
+
+uint64_t onstack_ring_filled(const onstack_ring *ring) {
+  const uint64_t head = onstack_load_relaxed(&ring->head);
+  uint64_t at = head;
+  while (at - head <= ring->mask) {
+    const onstack_ring_entry *entry = ring_entry_at(ring, at);
+    if (onstack_observe(&entry->mark) != (at ^ ring->key)) break;
+    at += entry->granules & ~ONSTACK_RING_GAP;
+  }
+  return at;
+}
+
+void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
+  uint64_t head = onstack_load_relaxed(&ring->head);
+  uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
+  onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
+}
+
+/* ---- core/src/handler/tick/thread_table.c ---- */
+
+_Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
+
+/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
+   record a slot, and the thread ids. */
+typedef struct thread_region {
+  onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
+  onstack_thread process[ONSTACK_MAX_SESSIONS];
+  uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+} thread_region;
+
+static thread_region *thread_region_base; /* written once before the first handler is installed */
+
+void onstack_thread_region_set(void *memory) { onstack_publish(&thread_region_base, (thread_region *)memory); }
+
+size_t onstack_thread_region_bytes(void) { return sizeof(thread_region); }
+
+void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
+  table->records = thread_region_base->records[slot];
+  table->process = &thread_region_base->process[slot];
+  table->tids = thread_region_base->tids[slot];
+}
+
+onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
+
+ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
+  const thread_region *region = onstack_observe(&thread_region_base);
+  const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
+  onstack_thread_tick tick = {NULL, 0, 0};
+  if (!region) return tick;
+  uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
+  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
+  uint64_t index = offset / sizeof(onstack_thread);
+  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
+  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
+  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
+  return tick;
+}
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
+  uint64_t value = 0;
+#if defined(__x86_64__)
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+#elif defined(__aarch64__)
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+#endif
+  return value;
+}
+
+static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
+  /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
+     short-lived threads use the same few pages again. */
+  return tid / ONSTACK_THREAD_BUCKET % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    if (onstack_observe(&table->tids[index]) == tid) return &table->records[index];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
+    if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
+    onstack_thread *record = &table->records[index];
+    onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+    onstack_store_relaxed(&record->ticks, 0u);
+    onstack_store_relaxed(&record->first_us, 0u);
+    return record;
+  }
+  return NULL;
+}
+
+void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
+  onstack_thread_write_begin(record);
+  for (uint32_t i = 0; i < 2; i++) {
+    onstack_store_relaxed(&record->name[i], (uint64_t)0);
+    onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
+  }
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
+  }
+  record->looked = 0;
+  onstack_store_relaxed(&record->refused.low, (uint64_t)0);
+  onstack_store_relaxed(&record->refused.high, (uint64_t)0);
+  onstack_thread_write_end(record);
+  onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
+  onstack_publish(&table->tids[record - table->records], 0u);
+}
+
+ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
+  if (record == table->process) return 0;
+  return onstack_load_relaxed(&table->tids[record - table->records]);
+}
+
+ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                             onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
+  uint32_t turn = onstack_observe(&record->turn); /* pairs with write_end */
+  for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
+    ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
+  }
+  onstack_fence_observe();
+  if (!(turn & 1) && onstack_load_relaxed(&record->turn) == turn) return true;
+  for (uint32_t i = 0; i < 2; i++) name[i] = 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_thread_write_begin(onstack_thread *record) {
+  onstack_store_relaxed(&record->turn, onstack_load_relaxed(&record->turn) + 1);
+  onstack_fence_publish();
+}
+
+ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
+  onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
+}
+
+ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&record->refused.low);
+  return address - low < onstack_load_relaxed(&record->refused.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
+  if (onstack_thread_is_refused(record, address)) return false;
+  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
+    uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
+    if (wanted == address) return false;
+    if (wanted == 0) {
+      onstack_store_relaxed(&record->wanted[i], address);
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- core/src/handler/unwind/code_map.c ---- */
+
+ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
+
+static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
+  return address - range->low < range->high - range->low;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (address - last->low < last->high - last->low) return true;
+  uint32_t turn = onstack_observe(&onstack_code.turn); /* pairs with the publish at the end of the rewrite */
+  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
+  if (turn & 1 || high > ONSTACK_CODE_RANGES) return true;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  onstack_code_range found = {0, 0};
+  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
+    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
+    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
+  }
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&onstack_code.turn) != turn) return true;
+  if (address - found.low < found.high - found.low) {
+    *last = found;
+    return true;
+  }
+  onstack_store_relaxed(&onstack_code.stale, 1u);
+  return false;
+}
+
+ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_code_range *text = &onstack_code.go[i].text;
+    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
+    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return NULL;
+  for (uint32_t special = 0; special < go->special_count; special++)
+    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
+  return NULL;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+  const onstack_go_special *special = onstack_code_go_special(go, address);
+  return special ? special->treatment : ONSTACK_GO_PLAIN;
+}
+
+/* ---- core/src/handler/unwind/go_stack.c ---- */
 
 /* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
 #define GO_FUNC_PCSP 16u
@@ -2757,153 +3297,7 @@ ONSTACK_HANDLER uint64_t onstack_go_system_sp(onstack_memory *memory, const onst
 }
 #endif
 
-/* ---- core/src/handler/kept.c ---- */
-
-/* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
-#define KEPT_BELOW 64u
-
-/* As much as can be read without a gap. */
-static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
-  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-  return (onstack_kept_piece){low, got > 0 ? low + (uint64_t)got : low};
-}
-
-/* The goroutine that called the interrupted native code, by the thread's g (handler/go_stack.h). */
-static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
-  const uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  onstack_memory memory = {.reader = &onstack_reader_copy, .copy_works = true};
-  onstack_go_point waits;
-  for (uint32_t i = 0; i < runtimes && kept->g == 0; i++) {
-    const uint64_t g = onstack_go_waiting(&memory, &onstack_code.go[i], &waits);
-    if (g == 0 || !onstack_memory_copy_pair(g, kept->g_stack)) continue;
-    const uint64_t low = (waits.sp - KEPT_BELOW) & ~(uint64_t)15, size = kept->g_stack[1] - low;
-    kept->go = kept_copy(low, size < ONSTACK_KEPT_GO ? size : ONSTACK_KEPT_GO, kept->go_bytes);
-    kept->g = g;
-  }
-}
-
-ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
-  for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
-    uint32_t expected = 0;
-    onstack_kept *kept = &pool[i];
-    if (onstack_load_relaxed(&kept->taken) != 0 || !onstack_cas(&kept->taken, &expected, 1u)) continue;
-    kept->registers = *registers;
-    kept->g = 0;
-    kept->go.low = kept->go.high = 0;
-    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
-    kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
-    if (kept->native.high == kept->native.low) {
-      onstack_kept_release(kept);
-      return 0;
-    }
-    kept_copy_goroutine(kept);
-    return i + 1;
-  }
-  return 0;
-}
-
-ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
-
-static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
-                                            uint64_t words[2]) {
-  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
-  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - piece->low));
-  words[0] = from[0];
-  words[1] = from[1];
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]) {
-  if (kept->g != 0 && address == kept->g) {
-    words[0] = kept->g_stack[0];
-    words[1] = kept->g_stack[1];
-    return true;
-  }
-  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
-         kept_read_piece(&kept->go, kept->go_bytes, address, words);
-}
-
-/* ---- core/src/handler/labels.c ---- */
-
-#define LABEL_BUCKET 16u
-#define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
-
-static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
-static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
-static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
-
-static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
-  return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
-}
-
-ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
-  uint32_t home = label_home(tid);
-  if (onstack_load_relaxed(&label_threads) == 0) return NULL;
-  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
-    if (onstack_observe(&label_tids[index]) == tid) return &label_entries[index];
-  }
-  return NULL;
-}
-
-onstack_label_entry *onstack_labels_claim(uint32_t tid) {
-  uint32_t home = label_home(tid);
-  for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
-    uint32_t expected = 0;
-    if (onstack_load_relaxed(&label_tids[index]) != 0 || !onstack_cas(&label_tids[index], &expected, tid)) continue;
-    onstack_add_relaxed(&label_threads, 1u);
-    return &label_entries[index];
-  }
-  return NULL;
-}
-
-void onstack_labels_release(onstack_label_entry *entry) {
-  onstack_publish(&entry->set, (const onstack_label_set *)0);
-  onstack_publish(&label_tids[entry - label_entries], 0u);
-  onstack_sub_relaxed(&label_threads, 1u);
-}
-
-/* The sets of the others are left where they are: nothing may be freed here. */
-void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid) {
-  onstack_label_entry *entry = onstack_labels_find(parent_tid);
-  const onstack_label_set *set = entry ? entry->set : NULL;
-  if (label_threads == 0) return;
-  label_threads = 0;
-  for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
-    if (label_tids[i] == 0) continue;
-    label_tids[i] = 0;
-    label_entries[i].set = NULL;
-  }
-  if (set && (entry = onstack_labels_claim(child_tid))) entry->set = set;
-}
-
-/* Bytes of the pair that begins at `at`, both NULs included. */
-static ONSTACK_HANDLER uint32_t label_pair(const onstack_label_set *set, uint32_t at) {
-  uint32_t bytes = 0;
-  for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
-  return bytes;
-}
-
-ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
-  const onstack_label_entry *entry = onstack_labels_find(tid);
-  const onstack_label_set *set = entry ? onstack_observe(&entry->set) : NULL; /* pairs with the publish in labels.c */
-  uint32_t used = 0, cut = 0;
-  if (!set) return 0;
-  for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
-    pair = label_pair(set, at);
-    if (pair > bytes - used) {
-      cut = ONSTACK_LABELS_CUT;
-      continue;
-    }
-    for (uint32_t i = 0; i < pair; i++) ((volatile char *)out)[used + i] = set->text[at + i];
-    used += pair;
-  }
-  return used | cut;
-}
-
-/* ---- core/src/handler/memory.c ---- */
+/* ---- core/src/handler/unwind/memory.c ---- */
 
 ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
   if (address & 7 || !onstack_address_plausible(address)) return false;
@@ -2943,7 +3337,7 @@ static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t ad
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};
 
-/* ---- core/src/handler/memory_copy.c ---- */
+/* ---- core/src/handler/unwind/memory_copy.c ---- */
 /*
  * Reader `copy`: process_vm_readv(2) on our own process. The kernel copies under its own fault handling, so the memory
  * may vanish at any instant. It needs no privilege for oneself; ENOSYS under qemu-user and EPERM under some seccomp
@@ -2978,7 +3372,7 @@ static ONSTACK_HANDLER bool copy_read_pair(onstack_memory *memory, uint64_t addr
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy_self_test, copy_read_pair};
 
-/* ---- core/src/handler/memory_pipe.c ---- */
+/* ---- core/src/handler/unwind/memory_pipe.c ---- */
 /*
  * Reader `pipe`: write(2) of the foreign words into a pipe of our own, and read(2) back. The kernel copies, or says
  * EFAULT, as with process_vm_readv; but write and read are calls that no filter refuses. The last choice, because a
@@ -2997,13 +3391,13 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy
  *   page is missing, in part. A pipe that answers anything else is not used again.
  * - Non-blocking, close-on-exec, and closed in the child of a fork.
  */
-/* ---- core/src/handler/memory_pipe.h ---- */
+/* ---- core/src/handler/unwind/memory_pipe.h ---- */
 /*
  * The pipes of reader `pipe` (memory_pipe.c). Open only while a session runs on a system that refuses process_vm_readv;
  * elsewhere none is made.
  */
-#ifndef ONSTACK_HANDLER_MEMORY_PIPE_H
-#define ONSTACK_HANDLER_MEMORY_PIPE_H
+#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_PIPE_H
+#define ONSTACK_HANDLER_UNWIND_MEMORY_PIPE_H
 
 /* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
@@ -3175,7 +3569,7 @@ static ONSTACK_HANDLER bool pipe_read_pair(onstack_memory *memory, uint64_t addr
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe_self_test, pipe_read_pair};
 
-/* ---- core/src/handler/memory_probe.c ---- */
+/* ---- core/src/handler/unwind/memory_probe.c ---- */
 /*
  * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then answers EINVAL:
  * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other answer
@@ -3238,135 +3632,15 @@ static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t add
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
 
-/* ---- core/src/handler/nesting.c ---- */
-
-#include <signal.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_nesting onstack_nesting_state;
-
-#define NESTING_FRAMES 16u /* more are not looked through: there are fewer timers of one thread, and it ends */
-
-/*
- * The context of the frame below, if this one interrupted a handler of ours at its first instruction. There the registers
- * are as the kernel has set them: its frame at the stack pointer, and the third argument leads into that very frame. An owner
- * that calls ours like a function, with whatever arguments, has no such frame there.
- */
-static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
-  const uint64_t pc = onstack_registers_pc(context);
-  if (onstack_trampoline_at(&onstack_copy_self, pc) >= ONSTACK_TRAMPOLINES) return NULL;
-  return onstack_registers_first_context(context);
-}
-
-ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
-  ucontext_t *context = from, *below;
-  const uint64_t stack = context->uc_stack.ss_size;
-  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
-  /* Two that write at once may lose the smaller one, until its thread's next tick. */
-  if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
-  if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
-  const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
-  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
-  for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
-  return context;
-}
-
-/* ---- core/src/handler/own_threads.c ---- */
-
-#include <signal.h>
-#include <time.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
-ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
-ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
-
-static int32_t own_expected; /* threads that have not entered yet */
-
-static uint64_t own_cpu_ns(void) {
-  struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now);
-  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-}
-
-void onstack_own_enter(void) {
-  int32_t self = onstack_sys_gettid();
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    int32_t expected = 0;
-    if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
-    onstack_own_threads[i].cpu_ns = own_cpu_ns();
-    onstack_own_expect(-1);
-    return;
-  }
-}
-
-void onstack_own_expect(int32_t more) { onstack_add_relaxed(&own_expected, more); }
-
-static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
-    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
-  return NULL;
-}
-
-void onstack_own_account(void) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  if (!own) return;
-  const uint64_t now = own_cpu_ns();
-  onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
-  own->cpu_ns = now;
-}
-
-void onstack_own_leave(void) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  onstack_own_account();
-  if (own) onstack_publish(&own->tid, 0);
-}
-
-ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid) != NULL; }
-
-uint32_t onstack_own_count(void) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
-  return count;
-}
-
-uint32_t onstack_own_count_expected(void) {
-  return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected);
-}
-
-void onstack_own_open(int32_t signal) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  if (!own || own->open != 0) return;
-  /* Before the look: who takes the handler away says so first and then looks here. */
-  onstack_dekker_store(&own->open, signal);
-  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
-    onstack_dekker_store(&own->open, 0);
-    return;
-  }
-  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
-  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
-void onstack_own_close(void) {
-  onstack_own_thread *own = own_find(onstack_sys_gettid());
-  if (!own || onstack_load_relaxed(&own->open) == 0) return;
-  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
-  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
-  onstack_dekker_store(&own->open, 0);
-}
-
-void onstack_own_after_fork(void) {
-  onstack_store_relaxed(&own_expected, 0);
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
-}
-
-/* ---- core/src/handler/proof.c ---- */
-/* ---- core/src/handler/proof.h ---- */
+/* ---- core/src/handler/unwind/proof.c ---- */
+/* ---- core/src/handler/unwind/proof.h ---- */
 /*
  * The proof that a return address follows a call, once for each new one. A walk marks the frames whose return address
  * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
  * it in the handler made a sample with twenty new callers cost four times as much.
  */
-#ifndef ONSTACK_HANDLER_PROOF_H
-#define ONSTACK_HANDLER_PROOF_H
+#ifndef ONSTACK_HANDLER_UNWIND_PROOF_H
+#define ONSTACK_HANDLER_UNWIND_PROOF_H
 
 /* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
 #define ONSTACK_BY_UNPROVEN 0x80u
@@ -3381,14 +3655,14 @@ ONSTACK_INTERNAL uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *f
 
 #endif
 
-/* ---- core/src/handler/call_site.h ---- */
+/* ---- core/src/handler/unwind/call_site.h ---- */
 /*
  * Does a call end where a return address points? The last defence against inventing frames: unwind information can be
  * wrong (assembly that moves SP unsaid), and then the word beside the return address is taken for it. It can only be
  * believed if the code in front of it is a call.
  */
-#ifndef ONSTACK_HANDLER_CALL_SITE_H
-#define ONSTACK_HANDLER_CALL_SITE_H
+#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_H
+#define ONSTACK_HANDLER_UNWIND_CALL_SITE_H
 
 #define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
 
@@ -3419,7 +3693,7 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
 
 #endif
 
-/* ---- core/src/handler/pc_cache.h ---- */
+/* ---- core/src/handler/unwind/pc_cache.h ---- */
 /*
  * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
  * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
@@ -3429,12 +3703,12 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
  * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
  * may still use the old epoch and the old table, one that begins later can do neither.
  */
-#ifndef ONSTACK_HANDLER_PC_CACHE_H
-#define ONSTACK_HANDLER_PC_CACHE_H
+#ifndef ONSTACK_HANDLER_UNWIND_PC_CACHE_H
+#define ONSTACK_HANDLER_UNWIND_PC_CACHE_H
 
 #define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
 
-/* The lowest bit of a value: no call has been seen in front of this return address yet (handler/proof.h). */
+/* The lowest bit of a value: no call has been seen in front of this return address yet (handler/unwind/proof.h). */
 #define ONSTACK_PC_UNPROVEN 1u
 
 typedef struct onstack_pc_entry {
@@ -3505,7 +3779,7 @@ static ONSTACK_HANDLER void proof_note(uint64_t return_address, uint64_t seal) {
 
 ONSTACK_HANDLER uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
-     over (control/modules.c counts it up before anything is unmapped). */
+     over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   proof_batch batch;
   uint32_t next = 1;
@@ -3523,132 +3797,7 @@ ONSTACK_HANDLER uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *fo
   return count;
 }
 
-/* ---- core/src/handler/ring.c ---- */
-
-#include <time.h>
-
-_Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
-
-static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
-  return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
-}
-
-static ONSTACK_HANDLER uint32_t ring_granules(uint32_t frames, uint32_t label_bytes) {
-  uint32_t bytes = (uint32_t)sizeof(onstack_ring_entry) + frames * (uint32_t)(sizeof(uint64_t) + 1) + label_bytes;
-  return (bytes + ONSTACK_RING_GRANULE - 1) / ONSTACK_RING_GRANULE;
-}
-
-uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_room) {
-  return ring_granules(depth, label_room) * ONSTACK_RING_GRANULE;
-}
-
-/* Another one for each use of the memory. The top bit is set, so that no word of zeroed memory is a mark: positions do
-   not get there. */
-static uint64_t ring_new_key(const onstack_ring *ring) {
-  struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  uint64_t x = (uint64_t)(uintptr_t)ring ^ ((uint64_t)now.seconds << 32) ^ (uint64_t)now.nanoseconds;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u; /* splitmix64 */
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return (x ^ (x >> 31)) | (uint64_t)1 << 63;
-}
-
-void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room) {
-  uint32_t granules = 1;
-  while ((size_t)granules * 2 * ONSTACK_RING_GRANULE <= bytes && granules < (1u << 30)) granules *= 2;
-  ring->memory = memory;
-  ring->key = ring_new_key(ring);
-  ring->mask = granules - 1;
-  ring->most = ring_granules(depth, label_room);
-  ring->depth = depth;
-  ring->label_room = label_room;
-  ring->tail = 0;
-  ring->head = 0;
-}
-
-/* Granules that would lie between `tail` and an entry in one piece. */
-static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail) {
-  uint64_t left = ring->mask + 1 - (tail & ring->mask);
-  return left < ring->most ? left : 0;
-}
-
-static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  onstack_publish(&entry->mark, position ^ ring->key); /* pairs with the observe in onstack_ring_front */
-}
-
-ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
-  uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
-  for (;;) {
-    gap = ring_gap(ring, tail);
-    uint64_t end = tail + gap + ring->most;
-    int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
-    if (used > (int64_t)ring->mask + 1) return NULL;
-    /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
-       the number of threads in their handlers at this moment. A tail that has gone and come back is as good as before. */
-    if (onstack_cas(&ring->tail, &tail, end)) break;
-  }
-  if (gap > 0) {
-    onstack_ring_entry *skipped = ring_entry_at(ring, tail);
-    skipped->granules = (uint32_t)gap | ONSTACK_RING_GAP;
-    ring_mark(ring, skipped, tail);
-  }
-  onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
-  entry->capacity = (uint16_t)ring->depth;
-  entry->kept = 0;
-  entry->label_bytes = 0;
-  *position = tail + gap;
-  return entry;
-}
-
-ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
-  const volatile uint8_t *from = onstack_ring_found(ring, entry);
-  entry->capacity = (uint16_t)entry->frame_count;
-  volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
-  if (to == from) return;
-  for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
-}
-
-ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
-  uint64_t end = position + ring->most;
-  /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
-  entry->granules = onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most;
-  ring_mark(ring, entry, position);
-}
-
-ONSTACK_HANDLER bool onstack_ring_is_half_full(const onstack_ring *ring) {
-  uint64_t waiting = onstack_load_relaxed(&ring->tail) - onstack_load_relaxed(&ring->head);
-  return waiting > (uint64_t)(ring->mask / 2);
-}
-
-onstack_ring_entry *onstack_ring_front(onstack_ring *ring) {
-  for (;;) {
-    uint64_t head = onstack_load_relaxed(&ring->head);
-    onstack_ring_entry *entry = ring_entry_at(ring, head);
-    if (onstack_observe(&entry->mark) != (head ^ ring->key)) return NULL;
-    if (!(entry->granules & ONSTACK_RING_GAP)) return entry;
-    onstack_ring_release(ring, entry);
-  }
-}
-
-uint64_t onstack_ring_filled(const onstack_ring *ring) {
-  const uint64_t head = onstack_load_relaxed(&ring->head);
-  uint64_t at = head;
-  while (at - head <= ring->mask) {
-    const onstack_ring_entry *entry = ring_entry_at(ring, at);
-    if (onstack_observe(&entry->mark) != (at ^ ring->key)) break;
-    at += entry->granules & ~ONSTACK_RING_GAP;
-  }
-  return at;
-}
-
-void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
-  uint64_t head = onstack_load_relaxed(&ring->head);
-  uint64_t granules = entry->granules & ~ONSTACK_RING_GAP;
-  onstack_publish(&ring->head, head + granules); /* pairs with the observe in onstack_ring_claim */
-}
-
-/* ---- core/src/handler/rules.c ---- */
+/* ---- core/src/handler/unwind/rules/rules.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
 ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
@@ -3710,169 +3859,19 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack
   return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
 }
 
-/* ---- core/src/handler/thread_table.c ---- */
-
-_Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
-
-/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
-   record a slot, and the thread ids. */
-typedef struct thread_region {
-  onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
-  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
-  onstack_thread process[ONSTACK_MAX_SESSIONS];
-  uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
-} thread_region;
-
-static thread_region *thread_region_base; /* written once before the first handler is installed */
-
-void onstack_thread_region_set(void *memory) { onstack_publish(&thread_region_base, (thread_region *)memory); }
-
-size_t onstack_thread_region_bytes(void) { return sizeof(thread_region); }
-
-void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
-  table->records = thread_region_base->records[slot];
-  table->process = &thread_region_base->process[slot];
-  table->tids = thread_region_base->tids[slot];
-}
-
-onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
-
-ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
-  const thread_region *region = onstack_observe(&thread_region_base);
-  const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
-  onstack_thread_tick tick = {NULL, 0, 0};
-  if (!region) return tick;
-  uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
-  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
-  uint64_t index = offset / sizeof(onstack_thread);
-  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
-  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
-  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
-  return tick;
-}
-
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
-  uint64_t value = 0;
-#if defined(__x86_64__)
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-#elif defined(__aarch64__)
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-#endif
-  return value;
-}
-
-static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
-  /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
-     short-lived threads use the same few pages again. */
-  return tid / ONSTACK_THREAD_BUCKET % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
-}
-
-ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {
-  uint32_t home = thread_home(tid);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
-    if (onstack_observe(&table->tids[index]) == tid) return &table->records[index];
-  }
-  return NULL;
-}
-
-ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid) {
-  uint32_t home = thread_home(tid);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
-    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
-    uint32_t expected = 0;
-    if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
-    if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
-    onstack_thread *record = &table->records[index];
-    onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
-    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
-    onstack_store_relaxed(&record->ticks, 0u);
-    onstack_store_relaxed(&record->first_us, 0u);
-    return record;
-  }
-  return NULL;
-}
-
-void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
-  onstack_thread_write_begin(record);
-  for (uint32_t i = 0; i < 2; i++) {
-    onstack_store_relaxed(&record->name[i], (uint64_t)0);
-    onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
-  }
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
-    onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
-  }
-  record->looked = 0;
-  onstack_store_relaxed(&record->refused.low, (uint64_t)0);
-  onstack_store_relaxed(&record->refused.high, (uint64_t)0);
-  onstack_thread_write_end(record);
-  onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
-  onstack_publish(&table->tids[record - table->records], 0u);
-}
-
-ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
-  if (record == table->process) return 0;
-  return onstack_load_relaxed(&table->tids[record - table->records]);
-}
-
-ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
-                                             onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
-  uint32_t turn = onstack_observe(&record->turn); /* pairs with write_end */
-  for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
-    ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
-  }
-  onstack_fence_observe();
-  if (!(turn & 1) && onstack_load_relaxed(&record->turn) == turn) return true;
-  for (uint32_t i = 0; i < 2; i++) name[i] = 0;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
-  return false;
-}
-
-ONSTACK_HANDLER void onstack_thread_write_begin(onstack_thread *record) {
-  onstack_store_relaxed(&record->turn, onstack_load_relaxed(&record->turn) + 1);
-  onstack_fence_publish();
-}
-
-ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
-  onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
-}
-
-ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&record->refused.low);
-  return address - low < onstack_load_relaxed(&record->refused.high) - low;
-}
-
-ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
-  if (onstack_thread_is_refused(record, address)) return false;
-  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
-    uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
-    if (wanted == address) return false;
-    if (wanted == 0) {
-      onstack_store_relaxed(&record->wanted[i], address);
-      return true;
-    }
-  }
-  return false;
-}
-
-/* ---- core/src/handler/traceback.c ---- */
-/* ---- core/src/handler/traceback.h ---- */
+/* ---- core/src/handler/unwind/traceback_walk.c ---- */
+/* ---- core/src/handler/unwind/traceback_walk.h ---- */
 /*
  * A native stack on demand, outside of any session: for a host runtime that makes its own tracebacks (Go's
- * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/src/traceback.c).
+ * runtime.SetCgoTraceback). Signal-safe; everything is prepared in ordinary threads (core/src/session/traceback.c).
  *
  * The walk is unwinder `rules`. What a session's thread record knows of a thread is not there; instead the bounds of
  * the stack are taken from what needs no question: the main thread's as the kernel said at preparation, and for other
  * threads the thread pointer, which libc puts at the top of the stacks that it makes. Between the two and elsewhere the
  * kernel copies.
  */
-#ifndef ONSTACK_HANDLER_TRACEBACK_H
-#define ONSTACK_HANDLER_TRACEBACK_H
+#ifndef ONSTACK_HANDLER_UNWIND_TRACEBACK_WALK_H
+#define ONSTACK_HANDLER_UNWIND_TRACEBACK_WALK_H
 
 /* Written once by the preparation, before `ready`. */
 typedef struct onstack_traceback_state {
@@ -3912,7 +3911,7 @@ static inline __attribute__((unused)) bool onstack_traceback_is_busy(void) {
 
 ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
 
-/* Before any table is looked up; see control/modules.c. */
+/* Before any table is looked up; see control/unwind/modules.c. */
 ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
 
 /* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
@@ -4018,7 +4017,7 @@ ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
   return climbed;
 }
 
-/* ---- core/src/handler/unwinder_custom.c ---- */
+/* ---- core/src/handler/unwind/unwinder_custom.c ---- */
 /*
  * Adapter for the user's unwinder (onstack_unwinder in the public header). What it answers is checked, because its
  * count decides how far the drain reads.
@@ -4038,7 +4037,7 @@ static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) 
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"custom", false, false, 0, custom_run};
 
-/* ---- core/src/handler/unwinder_frame_pointer.c ---- */
+/* ---- core/src/handler/unwind/unwinder_frame_pointer.c ---- */
 /*
  * Unwinder `frame_pointer`: follows the chain of frame records {saved frame pointer, return address}.
  *
@@ -4225,7 +4224,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512, fp_run};
 
-/* ---- core/src/handler/unwinder_pc_only.c ---- */
+/* ---- core/src/handler/unwind/unwinder_pc_only.c ---- */
 /* Unwinder `pc_only`: the interrupted PC and nothing else. The reference variant: it reads no memory. */
 
 static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk) {
@@ -4235,28 +4234,28 @@ static ONSTACK_HANDLER onstack_walk_result pc_only_run(const onstack_walk *walk)
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"pc_only", false, false, 128, pc_only_run};
 
-/* ---- core/src/handler/unwinder_rules.c ---- */
+/* ---- core/src/handler/unwind/unwinder_rules.c ---- */
 /*
  * Unwinder `rules`: each frame by the best description of its code.
  *
- *   native code      the module's rule table, derived from .eh_frame (handler/rules.h)
+ *   native code      the module's rule table, derived from .eh_frame (handler/unwind/rules/rules.h)
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
- *                    (handler/go_stack.h, the treatments in handler/code_map.h)
+ *                    (handler/unwind/go_stack.h, the treatments in handler/unwind/code_map.h)
  *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
- *                    there is more above (handler/rules_generated.h)
+ *                    there is more above (handler/unwind/rules/generated.h)
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
  * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (handler/proof.h); here its frame is marked when it is new.
+ * proven later (handler/unwind/proof.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
-/* ---- core/src/handler/rules_generated.h ---- */
+/* ---- core/src/handler/unwind/rules/generated.h ---- */
 /*
  * The part of unwinder_rules.c for the outermost frame of generated code; included there and nowhere else.
  *
@@ -4272,21 +4271,21 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
  * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
  */
-#ifndef ONSTACK_HANDLER_RULES_GENERATED_H
-#define ONSTACK_HANDLER_RULES_GENERATED_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
 
-/* ---- core/src/handler/rules_native.h ---- */
+/* ---- core/src/handler/unwind/rules/native.h ---- */
 /* The part of unwinder_rules.c for code that .eh_frame describes; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_RULES_NATIVE_H
-#define ONSTACK_HANDLER_RULES_NATIVE_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
+#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
 
-/* ---- core/src/handler/rules_cursor.h ---- */
+/* ---- core/src/handler/unwind/rules/cursor.h ---- */
 /*
  * The state of a walk of unwinder_rules.c, and the steps that all kinds of code share. The walker's parts are headers of
  * static functions, included there and nowhere else, so that the whole walk is inlined into one frame on the signal stack.
  */
-#ifndef ONSTACK_HANDLER_RULES_CURSOR_H
-#define ONSTACK_HANDLER_RULES_CURSOR_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_CURSOR_H
+#define ONSTACK_HANDLER_UNWIND_RULES_CURSOR_H
 
 #define RULES_STEP_OK ONSTACK_TRUNCATED_NOT
 #define RULES_STEP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
@@ -4565,10 +4564,10 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cu
 
 #endif
 
-/* ---- core/src/handler/rules_go.h ---- */
+/* ---- core/src/handler/unwind/rules/go.h ---- */
 /* The part of unwinder_rules.c for Go code; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_RULES_GO_H
-#define ONSTACK_HANDLER_RULES_GO_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_H
 
 /* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cursor) {
@@ -4596,7 +4595,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor);
 
 #if defined(__aarch64__)
-/* ---- core/src/handler/rules_arm64.h ---- */
+/* ---- core/src/handler/unwind/rules/aarch64.h ---- */
 /*
  * The part of rules_go.h that only arm64 has; included there, behind the steps by record, and nowhere else.
  *
@@ -4606,8 +4605,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *curso
  *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
  * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
  */
-#ifndef ONSTACK_HANDLER_RULES_ARM64_H
-#define ONSTACK_HANDLER_RULES_ARM64_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_AARCH64_H
 
 /* An instruction, which may lie in memory that somebody unmaps. */
 static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
@@ -4764,7 +4763,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *curso
 
 /*
  * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
- * (control/go_layout_arm64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it in
+ * (control/unwind/go/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it in
  * what was stored, and at the end in SP.
  */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
@@ -4867,10 +4866,10 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cur
 #endif
 
 #else
-/* ---- core/src/handler/rules_x86_64.h ---- */
+/* ---- core/src/handler/unwind/rules/x86_64.h ---- */
 /* The part of unwinder_rules.c that only x86_64 has: native code that no rule describes. */
-#ifndef ONSTACK_HANDLER_RULES_X86_64_H
-#define ONSTACK_HANDLER_RULES_X86_64_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
 
 /*
  * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
@@ -5066,15 +5065,15 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 
 #endif
 
-/* ---- core/src/handler/rules_hot.h ---- */
+/* ---- core/src/handler/unwind/rules/hot.h ---- */
 /*
  * The part of unwinder_rules.c for what most frames are: a return address that the PC cache knows, with a plain rule or in
  * a plain Go function, on a page that was just proven readable. It takes as many such frames as follow each other, with the cursor in registers,
  * and leaves everything else to the general step; what it does take is exactly what rules_step would have taken
  * (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
  */
-#ifndef ONSTACK_HANDLER_RULES_HOT_H
-#define ONSTACK_HANDLER_RULES_HOT_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_HOT_H
+#define ONSTACK_HANDLER_UNWIND_RULES_HOT_H
 
 /* What may be loaded: proven by this walk, and inside the bounds of the stack. */
 typedef struct rules_window {
@@ -5262,7 +5261,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->scheduled = false;
   cursor->by_table = false;
   cursor->fp_unknown = false;
-  /* Before any rule is looked up; pairs with control/modules.c. */
+  /* Before any rule is looked up; pairs with control/unwind/modules.c. */
   cursor->seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   cursor->module.low = cursor->module.high = 0;
   cursor->module.table = NULL;
@@ -5302,19 +5301,132 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
 
-/* ---- core/src/control/action.c ---- */
+/* ---- core/src/control/choose.c ---- */
+/* Where the variants of a seam are chosen, once, at start. */
+/* ---- core/src/control/choose.h ---- */
+#ifndef ONSTACK_CONTROL_CHOOSE_H
+#define ONSTACK_CONTROL_CHOOSE_H
+
+/* By name; NULL name: the default. NULL if there is none of that name. Start only. */
+ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
+
+/* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
+   `copy` to fall back to; otherwise it has `pipe`, if that works. */
+ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
+
+#endif
+
+#include <string.h>
+#include <sys/mman.h>
+
+const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
+  static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
+                                                   &onstack_unwinder_pc_only};
+  if (!name) return all[0];
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
+    if (strcmp(all[i]->name, name) == 0) return all[i];
+  return NULL;
+}
+
+const onstack_reader *onstack_reader_choose(bool *copy_works) {
+  const onstack_reader *chosen = &onstack_reader_none;
+  *copy_works = false;
+  void *pages = mmap(NULL, 2 * ONSTACK_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return chosen;
+  /* The first page readable, the second not. With pages larger than 4 KiB both calls cover whole pages, so map apart. */
+  void *good = mmap(NULL, ONSTACK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (good != MAP_FAILED) {
+    *copy_works = onstack_reader_copy.self_test(good, pages);
+    if (onstack_reader_probe.self_test(good, pages))
+      chosen = &onstack_reader_probe;
+    else if (*copy_works)
+      chosen = &onstack_reader_copy;
+    /* Its pipes serve `probe`, too. */
+    if (!*copy_works && onstack_reader_pipe.self_test(good, pages) && chosen == &onstack_reader_none)
+      chosen = &onstack_reader_pipe;
+    munmap(good, ONSTACK_PAGE);
+  }
+  munmap(pages, 2 * ONSTACK_PAGE);
+  return chosen;
+}
+
+/* ---- core/src/control/errors.c ---- */
+
+#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
+#define ERRORS_TEXT_OF(value) #value
+
+const char *onstack_version(void) {
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(
+      ONSTACK_VERSION_PATCH);
+}
+
+const char *onstack_strerror(int code) {
+  switch (code) {
+  case 0:
+    return "success";
+  case ONSTACK_E_FREQUENCY:
+    return "frequency out of range: give 1 to 10000 Hz";
+  case ONSTACK_E_OPTIONS:
+    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
+           "and compare the values with onstack.h";
+  case ONSTACK_E_UNWINDER:
+    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
+  case ONSTACK_E_SIGNAL:
+    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
+           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
+  case ONSTACK_E_SESSIONS:
+    return "all 8 sessions are running: stop one first";
+  case ONSTACK_E_STOPPED:
+    return "the session has been stopped already";
+  case ONSTACK_E_OUTPUT:
+    return "the profile could not be written: the writer refused the bytes";
+  case ONSTACK_E_UNSUPPORTED:
+    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
+           "onstack.h";
+  case ONSTACK_E_VERSION:
+    return "header and library do not fit together: build against the header of the library in use";
+  case ONSTACK_E_CONTEXT:
+    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
+  case ONSTACK_E_CLOCK:
+    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
+           "wall clock, /proc must show this PID namespace: mount it again";
+  default:
+    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
+  }
+}
+
+/* ---- core/src/control/fork.c ---- */
+/* ---- core/src/control/fork.h ---- */
 /*
- * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
- * action that start found" includes both. No change is made blindly: the kernel says with each what was there, and an
- * owner that another thread has installed since the look is not lost.
+ * fork() at any instant. The prepare handler takes no lock and waits for nothing: on musl and macOS it runs under the
+ * lock of pthread_atfork itself, and a lock of ours could be held by a thread that waits for that one.
  */
-/* ---- core/src/control/action.h ---- */
+#ifndef ONSTACK_CONTROL_FORK_H
+#define ONSTACK_CONTROL_FORK_H
+
+/* Registers the handlers once. Under the control lock. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_fork_prepare(void);
+
+/* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
+   was called inside a sink. Always the same function. */
+ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
+
+/*
+ * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
+ * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
+ */
+ONSTACK_INTERNAL void onstack_fork_mend(void);
+
+#endif
+
+/* ---- core/src/control/signal/action.h ---- */
 /*
  * Installs our handler and puts back what it found. All functions: ordinary threads, under the control lock, except
- * onstack_action_after_fork. The handler's view of the same thing is handler/action.h.
+ * onstack_action_after_fork. The handler's view of the same thing is handler/signal/forward.h.
  */
-#ifndef ONSTACK_CONTROL_ACTION_H
-#define ONSTACK_CONTROL_ACTION_H
+#ifndef ONSTACK_CONTROL_SIGNAL_ACTION_H
+#define ONSTACK_CONTROL_SIGNAL_ACTION_H
 
 /* 0, or ONSTACK_E_SIGNAL for a signal that cannot be caught, is reserved by libc, or reports a fault. */
 ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
@@ -5352,11 +5464,411 @@ ONSTACK_INTERNAL void onstack_action_after_fork(void);
 
 #endif
 
-/* ---- core/src/control/copies.h ---- */
-/* Finds other copies of the library in this process; what they are to each other stands in handler/copy.h. Ordinary
+/* ---- core/src/control/moment.h ---- */
+#ifndef ONSTACK_CONTROL_MOMENT_H
+#define ONSTACK_CONTROL_MOMENT_H
+
+/*
+ * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
+ * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
+ * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
+ */
+ONSTACK_INTERNAL void onstack_moment(uint32_t round);
+
+#endif
+
+/* ---- core/src/control/tick/slots.h ---- */
+/*
+ * A slot's life: taken, running, quiet, given back. All under the control lock unless it says otherwise.
+ *
+ * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
+ * thread is waited for, nor in a fork handler.
+ */
+#ifndef ONSTACK_CONTROL_TICK_SLOTS_H
+#define ONSTACK_CONTROL_TICK_SLOTS_H
+
+/* ---- core/src/control/options.h ---- */
+/* Checks the public options and turns them into settled values: no zeros that mean something, no names. */
+#ifndef ONSTACK_CONTROL_OPTIONS_H
+#define ONSTACK_CONTROL_OPTIONS_H
+
+typedef struct onstack_settings {
+  uint64_t period_ns;
+  uint32_t weight_max;
+  onstack_clock clock;
+  int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
+  void *thread_filter_data;
+  uint32_t depth;
+  uint32_t label_bytes;
+  size_t buffer_bytes;
+  int32_t signal;
+  bool on_stack, threads, own_threads;
+  bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
+  bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */
+  onstack_restore restore;
+  onstack_fork fork;
+  const onstack_unwinder_ops *unwinder;
+  const onstack_unwinder *custom;
+  uint32_t stack_bytes;
+  onstack_sink sink;
+  void *sink_data;
+  void *(*fork_sink_data)(void *sink_data);
+} onstack_settings;
+
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
+ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onstack_settings *settings);
+
+#endif
+
+/* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
+ONSTACK_INTERNAL bool onstack_control_lock(void);
+ONSTACK_INTERNAL bool onstack_control_try_lock(void); /* false also when somebody else holds it */
+ONSTACK_INTERNAL void onstack_control_unlock(void);
+
+/* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
+ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
+
+/* Signal action, timers: the slot ticks when this returns 0. On failure it is quiet again, still taken. */
+ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
+
+/* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
+ONSTACK_INTERNAL void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings);
+
+/* Gives the slot back. Nobody reads its ring any more. */
+ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
+
+/* True if this thread is inside a sink (tid: of the thread). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_slots_in_sink(int32_t tid);
+
+/* Sampling is over in the child of a fork: no timer exists there, no other thread. Async-signal-safe, no lock. */
+ONSTACK_INTERNAL void onstack_slots_after_fork(void);
+
+#endif
+
+/* ---- core/src/control/wiped_word.h ---- */
+/*
+ * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
+ * CLONE_NEWPID) the child of a process 1 is process 1 again.
+ */
+#ifndef ONSTACK_CONTROL_WIPED_WORD_H
+#define ONSTACK_CONTROL_WIPED_WORD_H
+
+/*
+ * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
+ * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
+ */
+ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
+
+#endif
+
+#include <pthread.h>
+
+/*
+ * What the threads that are inside fork() now have left: the mask of before, and their id, which is another one in the
+ * child. A table rather than thread-local storage, whose first use in a loaded library may allocate. The key is
+ * pthread_self(), which is the same in parent and child. More than this many forks at the same instant leave their
+ * signal unblocked: correct, only exposed to the restarts that fork_before describes; and their children do not follow.
+ *
+ * A signal handler may interrupt fork() and fork as well. Then a thread has several entries, and what ends first is the
+ * innermost. That holds in the child of the inner one too, which goes on in the middle of the outer.
+ */
+#define FORK_THREADS 64
+
+typedef struct fork_entry {
+  uintptr_t thread; /* 0: free */
+  uint64_t mask;
+  int32_t tid;
+  uint32_t depth; /* forks of this thread that this one interrupted, and 1 */
+} fork_entry;
+
+static fork_entry fork_entries[FORK_THREADS];
+static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
+
+/* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
+   noticed. Published once, known already: starts on other threads look at it without the lock. */
+#define FORK_FRESH 0u   /* a child that nobody has put in order yet */
+#define FORK_MENDING 1u
+#define FORK_KNOWN 2u
+
+static uint32_t *fork_mark;
+
+static void fork_make_mark(void) {
+  uint32_t *mark = onstack_wiped_word();
+  if (!mark) return;
+  onstack_store_relaxed(mark, FORK_KNOWN);
+  onstack_publish(&fork_mark, mark);
+}
+
+/* The innermost fork that this thread is in; NULL: none that is known. */
+static fork_entry *fork_find(void) {
+  uintptr_t self = (uintptr_t)pthread_self();
+  fork_entry *found = NULL;
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    fork_entry *entry = &fork_entries[i];
+    if (onstack_observe(&entry->thread) == self && (!found || entry->depth > found->depth)) found = entry;
+  }
+  return found;
+}
+
+/*
+ * Blocks the profiling signals in the forking thread: a tick interrupts clone() of a large process, which the kernel
+ * then restarts from the beginning, for ever if the ticks come faster than the page tables are copied.
+ */
+static void fork_before(void) {
+  uintptr_t self = (uintptr_t)pthread_self();
+  const fork_entry *outer = fork_find();
+  const uint32_t depth = outer ? outer->depth + 1 : 1;
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    uintptr_t expected = 0;
+    if (!onstack_cas(&fork_entries[i].thread, &expected, self)) continue;
+    fork_entries[i].depth = depth;
+    fork_entries[i].tid = onstack_sys_gettid();
+    onstack_action_block(&fork_entries[i].mask);
+    return;
+  }
+}
+
+static void fork_parent(void) {
+  fork_entry *entry = fork_find();
+  if (!entry) return;
+  uint64_t mask = entry->mask;
+  onstack_publish(&entry->thread, (uintptr_t)0);
+  onstack_action_unblock(mask);
+}
+
+/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
+   there; 0: not known, and its labels are lost. */
+static void fork_clean(int32_t parent_tid) {
+  const uintptr_t self = (uintptr_t)pthread_self();
+  for (uint32_t i = 0; i < FORK_THREADS; i++) {
+    if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
+    fork_entries[i].tid = onstack_sys_gettid();
+  }
+  onstack_action_after_fork();
+  onstack_slots_after_fork();
+  onstack_traceback_after_fork();
+  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
+  uint32_t *mark = onstack_observe(&fork_mark);
+  if (mark) onstack_publish(mark, FORK_KNOWN);
+}
+
+static void fork_child(void) {
+  fork_entry *entry = fork_find();
+  uint64_t mask = entry ? entry->mask : 0;
+  int32_t parent_tid = entry ? entry->tid : 0;
+  /* A sink that forks is in the middle of our own work, which the child must not go on with. */
+  bool follows = entry && !onstack_slots_in_sink(parent_tid);
+  if (entry) entry->thread = 0;
+  fork_clean(parent_tid);
+  if (follows && fork_follow) fork_follow();
+  if (entry) onstack_action_unblock(mask);
+}
+
+void onstack_fork_mend(void) {
+  uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
+  if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
+  if (onstack_cas(mark, &expected, FORK_MENDING))
+    fork_clean(0);
+  else
+    for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
+}
+
+void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
+
+int onstack_fork_prepare(void) {
+  static bool registered; /* under the control lock */
+  if (registered) return 0;
+  if (!onstack_load_relaxed(&fork_mark)) fork_make_mark();
+  int result = pthread_atfork(fork_before, fork_parent, fork_child);
+  if (result == 0) registered = true;
+  return -result;
+}
+
+/* ---- core/src/control/moment.c ---- */
+
+#include <sched.h>
+#include <time.h>
+
+#define MOMENT_OFFERS 64u
+#define MOMENT_NS 50000
+
+void onstack_moment(uint32_t round) {
+  const struct timespec pause = {0, MOMENT_NS};
+  if (round < MOMENT_OFFERS)
+    sched_yield();
+  else
+    nanosleep(&pause, NULL);
+}
+
+/* ---- core/src/control/options.c ---- */
+
+#include <signal.h>
+#include <string.h>
+
+/* The first structure, and so far the shortest: up to sink_data. */
+#define OPTIONS_SIZE_0_1 ((size_t)64)
+_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
+               "options grow at the end, and the old sizes stay known");
+
+#define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
+#define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
+                                                  tests/core/test_stack_use.c */
+#define OPTIONS_CUSTOM_STACK 1024u             /* when a user's unwinder does not say */
+#define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
+#define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
+#define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
+
+int onstack_options_init(onstack_options *options, size_t size) {
+  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
+  uint8_t *bytes = (uint8_t *)options;
+  for (size_t i = 0; i < size; i++) bytes[i] = 0;
+  options->size = (uint32_t)size;
+  return 0;
+}
+
+/* A longer structure comes from a newer header: what we do not know must not be asked for. */
+static int options_copy(const onstack_options *from, onstack_options *to) {
+  memset(to, 0, sizeof(*to));
+  to->size = sizeof(*to);
+  if (!from) return 0;
+  if (from->size < OPTIONS_SIZE_0_1 || from->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
+  for (size_t i = sizeof(*to); i < from->size; i++)
+    if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
+  memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
+  for (size_t i = 0; i < sizeof(to->reserved0); i++)
+    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
+  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
+}
+
+static int options_check_switches(const onstack_options *options) {
+  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
+  for (size_t i = 0; i < sizeof(switches); i++)
+    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
+      options->fork > ONSTACK_FORK_FOLLOW)
+    return ONSTACK_E_OPTIONS;
+  /* Asked for and never called would be a silent loss. */
+  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
+  if (options->thread_filter && options->clock != ONSTACK_CLOCK_WALL) return ONSTACK_E_OPTIONS;
+  return 0;
+}
+
+/*
+ * Signals that are more than a call of a handler: the kernel continues and stops processes by them, and takes back the
+ * opposite, when they are generated (kernel/signal.c, prepare_signal); and over SIG_DFL, where we swallow what is
+ * foreign, nobody could end the process by them any more.
+ */
+static int options_check_meaning(int signal) {
+  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP,  SIGINT,
+                                SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
+    if (signal == refused[i]) return ONSTACK_E_SIGNAL;
+  return 0;
+}
+
+static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
+  const onstack_unwinder *custom = options->custom_unwinder;
+  settings->custom = custom;
+  if (!custom) {
+    settings->unwinder = onstack_unwinder_find(options->unwinder);
+    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
+    settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
+    return 0;
+  }
+  if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
+  if (custom->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
+  for (size_t i = sizeof(*custom); i < custom->size; i++)
+    if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
+  if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  settings->unwinder = &onstack_unwinder_custom;
+  settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
+  return 0;
+}
+
+static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
+  settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
+  settings->label_bytes = options->label_bytes;
+  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
+  size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
+  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
+  settings->buffer_bytes = OPTIONS_BUFFER_MIN;
+  while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
+  return 0;
+}
+
+static void options_settle_rate(uint32_t frequency, onstack_settings *settings) {
+  settings->period_ns = 1000000000u / frequency;
+  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+}
+
+int onstack_options_settle(const onstack_options *given, onstack_settings *settings) {
+  onstack_options options;
+  int result = options_copy(given, &options);
+  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
+  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  settings->signal = options.signal ? options.signal : SIGPROF;
+  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
+  if ((result = options_check_meaning(settings->signal)) < 0) return result;
+  if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
+  if ((result = options_settle_sizes(&options, settings)) < 0) return result;
+  options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  settings->on_stack = options.on_stack != ONSTACK_OFF;
+  settings->threads = options.threads != ONSTACK_OFF;
+  settings->own_threads = options.own_threads == ONSTACK_ON;
+  settings->restore = options.restore ? options.restore : ONSTACK_RESTORE_EXACT;
+  settings->resumed = false;
+  settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
+  settings->fork_sink_data = options.fork_sink_data;
+  settings->clock = options.clock ? options.clock : ONSTACK_CLOCK_CPU;
+  settings->thread_filter = options.thread_filter;
+  settings->thread_filter_data = options.thread_filter_data;
+  settings->sink = options.sink;
+  settings->sink_data = options.sink_data;
+  return 0;
+}
+
+/* ---- core/src/control/pin.c ---- */
+/* ---- core/src/control/pin.h ---- */
+#ifndef ONSTACK_CONTROL_PIN_H
+#define ONSTACK_CONTROL_PIN_H
+
+/*
+ * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
+ * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
+ * Idempotent. Under the control lock.
+ */
+ONSTACK_INTERNAL void onstack_pin_self(void);
+
+#endif
+
+#include <dlfcn.h>
+
+/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
+#pragma weak dlopen
+#pragma weak dladdr
+
+void onstack_pin_self(void) {
+  static bool pinned;
+  Dl_info info;
+  if (pinned || !dlopen || !dladdr) return;
+  pinned = true;
+  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
+}
+
+/* ---- core/src/control/signal/action.c ---- */
+/*
+ * The kernel's structures are read and written raw, because libc hides the restorer and rewrites flags: "exactly the
+ * action that start found" includes both. No change is made blindly: the kernel says with each what was there, and an
+ * owner that another thread has installed since the look is not lost.
+ */
+
+/* ---- core/src/control/signal/registry.h ---- */
+/* Finds other copies of the library in this process; what they are to each other stands in handler/signal/copy.h. Ordinary
    threads, under the control lock of this copy; another copy may do the same at the same time. */
-#ifndef ONSTACK_CONTROL_COPIES_H
-#define ONSTACK_CONTROL_COPIES_H
+#ifndef ONSTACK_CONTROL_SIGNAL_REGISTRY_H
+#define ONSTACK_CONTROL_SIGNAL_REGISTRY_H
 
 /*
  * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
@@ -5381,10 +5893,10 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
-/* ---- core/src/control/install.h ---- */
+/* ---- core/src/control/signal/install.h ---- */
 /* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
-#ifndef ONSTACK_CONTROL_INSTALL_H
-#define ONSTACK_CONTROL_INSTALL_H
+#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
+#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
 
 /*
  * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
@@ -5398,10 +5910,10 @@ ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, co
 
 #endif
 
-/* ---- core/src/control/nesting.h ---- */
-/* Whether our handler may be installed with its own signal open (handler/nesting.h). Under the control lock. */
-#ifndef ONSTACK_CONTROL_NESTING_H
-#define ONSTACK_CONTROL_NESTING_H
+/* ---- core/src/control/signal/nesting_fit.h ---- */
+/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
+#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
 
 /* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
 ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
@@ -5411,10 +5923,10 @@ ONSTACK_INTERNAL void onstack_nesting_open(void);
 
 #endif
 
-/* ---- core/src/control/own_threads.h ---- */
-/* The other side of handler/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
-#ifndef ONSTACK_CONTROL_OWN_THREADS_H
-#define ONSTACK_CONTROL_OWN_THREADS_H
+/* ---- core/src/control/tick/own_threads_wait.h ---- */
+/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
 
 /* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
    waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
@@ -5422,11 +5934,11 @@ ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
 
 #endif
 
-/* ---- core/src/control/trampolines.h ---- */
-/* Which trampoline to install next, and what is kept for it (handler/action.h). Ordinary threads, under the lock of all
+/* ---- core/src/control/signal/trampolines.h ---- */
+/* Which trampoline to install next, and what is kept for it (handler/signal/forward.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
-#ifndef ONSTACK_CONTROL_TRAMPOLINES_H
-#define ONSTACK_CONTROL_TRAMPOLINES_H
+#ifndef ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
+#define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 
 /* What lies below once `newest` has been found on top of all that was. */
 ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest);
@@ -6043,15 +6555,1420 @@ void onstack_action_after_fork(void) {
   }
 }
 
-/* ---- core/src/control/cfi.c ---- */
+/* ---- core/src/control/signal/install.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+
+/*
+ * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
+ * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
+ * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
+ * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
+ */
+static struct onstack_kernel_sigaction install_model;
+static bool install_has_model;
+
+static const uint64_t install_flags =
+    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
+
+static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
+  struct onstack_kernel_sigaction made = install_model;
+  made.handler = handler;
+  made.flags = flags | (install_model.flags & ~install_flags);
+  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
+  return made;
+}
+
+static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                         struct onstack_kernel_sigaction *was) {
+  struct sigaction first = {.sa_flags = flags}, old;
+  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
+  sigfillset(&first.sa_mask);
+  if (sigaction(signal, &first, &old) != 0) return -errno;
+  int result = onstack_sys_sigaction(signal, NULL, &install_model);
+  if (result < 0) return result;
+  install_has_model = true;
+  *was = *now;
+  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
+  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
+    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
+                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
+  return 0;
+}
+
+int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
+  struct onstack_kernel_sigaction between;
+  const bool first = !install_has_model;
+  int result = first ? install_first(signal, handler, flags, now, was) : 0;
+  if (result < 0) return result;
+  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
+  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
+  /* To where it is wanted, not by way of a variable: handlers read it there already. */
+  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
+  if (result == 0 && first && between.handler != handler) *was = between;
+  return result;
+}
+
+/* ---- core/src/control/signal/nesting_fit.c ---- */
+
+/* ---- core/src/control/unwind/go/go_runtime.h ---- */
+/*
+ * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
+ * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
+ * Ordinary threads only.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+
+/* Looks at objects loaded since the last call. Under the map lock. */
+ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
+
+/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
+
+/* True if the program itself is Go's, and not just a library in it. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
+
+#endif
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/utsname.h>
+
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51 /* linux/auxvec.h */
+#endif
+
+#define NESTING_GO_STACK 32768u  /* of a thread of Go (runtime/os_linux.go, mpreinit) */
+#define NESTING_GO_HANDLER 8192u /* what Go's own handler may need below the last frame */
+#define NESTING_FRAME 4096u      /* where the kernel does not say: without AMX no processor has more (kernels before 5.14) */
+/* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
+#define NESTING_OTHERS 3u
+#define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
+
+/*
+ * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
+ * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
+ * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
+ * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal
+ * while sessions came and went gets one of each at once.
+ *
+ * The first look finds no stack known yet: a thread of Go's with ticks comes first.
+ */
+static bool nesting_timers_leave_nothing(void) {
+  static int known; /* 1: yes, -1: no. Under the control lock */
+  struct utsname system;
+  unsigned major = 0, minor = 0;
+  if (known == 0 && (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)) known = -1;
+  if (known == 0) known = major > 6 || (major == 6 && minor >= 13) ? 1 : -1;
+  return known > 0;
+}
+
+bool onstack_nesting_fits(int signal, uint32_t sessions) {
+  const unsigned long told = getauxval(AT_MINSIGSTKSZ);
+  const uint64_t frame = (told ? told : NESTING_FRAME) + NESTING_RED_ZONE;
+  const uint64_t room = (sessions + NESTING_OTHERS) * frame + NESTING_GO_HANDLER;
+  if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
+  onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
+  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
+  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal);
+}
+
+void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
+
+/* ---- core/src/control/signal/registry.c ---- */
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+static onstack_copy *copies_lowest(void) {
+  onstack_copy *lowest = &onstack_copy_self, *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
+  return lowest;
+}
+
+onstack_copy *onstack_copies_lock(bool wait) {
+  const struct timespec pause = {0, 50000};
+  for (;;) {
+    onstack_copy *lowest = copies_lowest();
+    uint32_t expected = 0;
+    if (onstack_cas(&lowest->lock, &expected, 1u)) {
+      if (!onstack_copies_outgrew(lowest)) return lowest;
+      onstack_copies_unlock(lowest);
+    } else if (wait) {
+      nanosleep(&pause, NULL); /* a handful of system calls, elsewhere */
+    } else {
+      return NULL;
+    }
+  }
+}
+
+void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
+
+bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
+
+/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
+void onstack_copies_after_fork(void) {
+  onstack_copy *other;
+  onstack_copy_self.lock = 0;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++) other->lock = 0;
+}
+
+/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
+static bool copies_add(onstack_copy *to, onstack_copy *other) {
+  if (to == other) return true;
+  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
+    onstack_copy *known = NULL;
+    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
+  }
+  return false;
+}
+
+static bool copies_introduce(onstack_copy *copy) {
+  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
+  onstack_copy *third;
+  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
+    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
+  return good;
+}
+
+int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
+  uint64_t mark[2], head[2];
+  char text[ONSTACK_COPY_MARK_BYTES];
+  uint64_t start = handler - sizeof(onstack_handler_head);
+  *copy = NULL;
+  if (handler < ONSTACK_ADDRESS_LOW) return 0;
+  /* Read by the kernel: the address is anybody's. */
+  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
+  memcpy(text, mark, sizeof(text));
+  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
+  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
+  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
+  if (!onstack_memory_copy_pair(start, head)) return 0;
+  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
+  if (!copies_introduce(found)) return -ENOMEM;
+  *copy = found;
+  return 0;
+}
+
+const onstack_copy *onstack_copies_running(int signal) {
+  const onstack_copy *other;
+  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
+    if (onstack_copy_runs(other, signal)) break;
+  return other;
+}
+
+/* ---- core/src/control/signal/trampolines.c ---- */
+
+#include <string.h>
+
+onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest) {
+  onstack_below all = {{newest, NULL, NULL}};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
+    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
+  return all;
+}
+
+/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
+   nowhere. */
+void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
+  onstack_below *to = &action->below[trampoline];
+  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
+}
+
+/* By what was found: another copy has it in a table of its own. */
+static bool below_is_same(const onstack_below *a, const onstack_below *b) {
+  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
+    const onstack_found *one = a->levels[i], *other = b->levels[i];
+    if (one == other) continue;
+    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
+  }
+  return true;
+}
+
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
+  return action->held >> trampoline & 1u;
+}
+
+/*
+ * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
+ * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
+ */
+static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
+  uint32_t best = except == 0;
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
+    if (i == except) continue;
+    if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
+    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
+    if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
+  }
+  onstack_trampoline_publish(action, best, below);
+  return best;
+}
+
+uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
+  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
+}
+
+uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
+  const onstack_below below = action->below[trampoline];
+  return trampoline_choose(action, &below, trampoline);
+}
+
+void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
+  action->current = trampoline;
+  action->turns[trampoline] = ++action->turn;
+  action->held |= 1u << trampoline;
+}
+
+void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
+}
+
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
+  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
+    if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
+}
+
+/* ---- core/src/control/tick/own_threads_wait.c ---- */
+
+/* ---- core/src/base/clock_ns.h ---- */
+/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
+#ifndef ONSTACK_BASE_CLOCK_NS_H
+#define ONSTACK_BASE_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
+  struct timespec now = {0, 0};
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
+
+#endif
+
+#define OWN_CLOSE_NS 100000000u /* for all of them together */
+
+void onstack_own_wait_closed(int32_t signal) {
+  const struct timespec pause = {0, 50000};
+  const int32_t self = onstack_sys_gettid();
+  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    const onstack_own_thread *own = &onstack_own_threads[i];
+    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+  }
+}
+
+/* ---- core/src/control/tick/process_clock.c ---- */
+/* ---- core/src/control/tick/process_clock.h ---- */
+/* Sessions come to the process clock of their signal and leave it (handler/tick/process_record.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_TICK_PROCESS_CLOCK_H
+#define ONSTACK_CONTROL_TICK_PROCESS_CLOCK_H
+
+/* Gives the slot a process clock, which does not tick for it yet: before any thread is armed, so that the threads cannot use
+   up what the kernel allows. A session on real time needs none, but learns as well whether timers can be had. 0 or -errno,
+   and then nothing is left. */
+ONSTACK_INTERNAL int onstack_process_clock_join(onstack_slot *slot);
+
+/* From here on it ticks for the slot, as often as the fastest of its sessions wants. After the threads are armed, so that no
+   handler claims a record meanwhile. 0 or -errno. */
+ONSTACK_INTERNAL int onstack_process_clock_start(onstack_slot *slot);
+
+/* The slot is not running any more. The last one takes the timer away, and has waited for its handlers. */
+ONSTACK_INTERNAL void onstack_process_clock_leave(onstack_slot *slot);
+
+/* A tick of the clock that the slot has left may still be on its way to any thread. */
+ONSTACK_INTERNAL bool onstack_process_clock_owes(const onstack_slot *slot);
+
+/* In the child of a fork, which has no timers. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_process_clocks_after_fork(void);
+
+#endif
+
+#include <time.h>
+
+/* Sessions of a clock other than this one, and the shortest of their periods. */
+static uint32_t process_clock_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
+  uint32_t others = 0;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (slot == self || slot->process_clock != clock) continue;
+    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
+  }
+  return others;
+}
+
+/* That of the signal, or a free one: there are as many as sessions. */
+static onstack_process_clock *process_clock_find(int32_t signal) {
+  onstack_process_clock *found = NULL;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_process_clock *clock = &onstack_process_clocks[i];
+    if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
+    if (clock->signal == signal) return clock;
+    if (clock->signal == 0 && !found) found = clock;
+  }
+  return found;
+}
+
+static int process_clock_make(onstack_process_clock *clock, int32_t signal) {
+  clock->signal = signal;
+  clock->period_ns = 0; /* it does not tick yet */
+  const int result = onstack_clock_create_process(clock);
+  if (result < 0) clock->signal = 0;
+  return result;
+}
+
+int onstack_process_clock_join(onstack_slot *slot) {
+  if (slot->clock == ONSTACK_CLOCK_WALL)
+    return onstack_clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
+  int result = onstack_clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
+  if (result < 0) return result;
+  onstack_process_clock *clock = process_clock_find(slot->signal);
+  if (clock->signal == 0) result = process_clock_make(clock, slot->signal);
+  if (result == 0) slot->process_clock = clock;
+  return result;
+}
+
+/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
+static void process_clock_wait(const onstack_process_clock *clock) {
+  const struct timespec pause = {0, 50000};
+  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
+}
+
+/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
+static int process_clock_set(onstack_process_clock *clock, uint64_t period_ns) {
+  if (clock->period_ns == period_ns) return 0;
+  onstack_dekker_store(&clock->period_ns, period_ns);
+  process_clock_wait(clock); /* one that knows the old period may be setting it */
+  return onstack_clock_set_process(clock, period_ns);
+}
+
+int onstack_process_clock_start(onstack_slot *slot) {
+  onstack_process_clock *clock = slot->process_clock;
+  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
+  if (!clock) return 0;
+  process_clock_others(clock, slot, &others_ns);
+  uint64_t now_ns;
+  /* What the timers that were armed first have told already is accounted for. */
+  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
+  slot->process_start_ns = onstack_clock_read_process(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
+  onstack_publish(&slot->meets, 1u);
+  return process_clock_set(clock, others_ns < period_ns ? others_ns : period_ns);
+}
+
+static void process_clock_end(onstack_process_clock *clock) {
+  onstack_dekker_store(&clock->generation, clock->generation + 1u);
+  process_clock_wait(clock); /* one that has seen the generation before may be setting the timer */
+  const int32_t timer = onstack_clock_settle_process(clock);
+  if (timer >= 0) onstack_clock_end(timer);
+  clock->signal = 0;
+}
+
+void onstack_process_clock_leave(onstack_slot *slot) {
+  onstack_process_clock *clock = slot->process_clock;
+  uint64_t period_ns = 0;
+  if (!clock || clock->signal == 0) return;
+  if (process_clock_others(clock, slot, &period_ns) == 0)
+    process_clock_end(clock);
+  else
+    process_clock_set(clock, period_ns);
+}
+
+bool onstack_process_clock_owes(const onstack_slot *slot) {
+  return slot->process_clock && onstack_clock_missing(slot->process_clock->record) > 0;
+}
+
+void onstack_process_clocks_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_process_clock *clock = &onstack_process_clocks[i];
+    clock->signal = 0;
+    if (!clock->record) continue;
+    clock->record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+    clock->record->busy = 0;
+  }
+}
+
+/* ---- core/src/control/tick/slots.c ---- */
+
+/* ---- core/src/control/unwind/code_map_update.h ---- */
+/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+
+/*
+ * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
+ * NULL, answers the records of that slot that ask for stack bounds and checks the bounds that were given before.
+ * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
+
+#endif
+
+/* ---- core/src/control/unwind/modules.h ---- */
+/*
+ * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
+ * all functions take the map lock by themselves unless they say otherwise.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_MODULES_H
+#define ONSTACK_CONTROL_UNWIND_MODULES_H
+
+/*
+ * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
+ */
+ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
+ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
+
+/* The path behind onstack_module.number; "" for 0. Lives for ever. */
+ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
+
+/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
+ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+#endif
+
+/* ---- core/src/control/tick/task_list.h ---- */
+/* The kernel's list of the process's threads. */
+#ifndef ONSTACK_CONTROL_TICK_TASK_LIST_H
+#define ONSTACK_CONTROL_TICK_TASK_LIST_H
+
+/*
+ * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
+ * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
+ *
+ * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
+ * allocator without atfork handlers (a sanitizer's) taken for ever.
+ */
+ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
+
+/*
+ * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
+ * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
+ */
+ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
+
+#endif
+
+/* ---- core/src/control/tick/threads.h ---- */
+/* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
+#ifndef ONSTACK_CONTROL_TICK_THREADS_H
+#define ONSTACK_CONTROL_TICK_THREADS_H
+
+/* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_threads_prepare(void);
+
+/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
+ONSTACK_INTERNAL void onstack_threads_set_quota(void);
+
+/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
+   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
+ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
+
+/*
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only.
+ *
+ * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
+ * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
+ * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
+ *
+ * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
+ */
+ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
+ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
+
+/* How many the process has; 0, and errno says why: not known. */
+ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
+
+/* Deletes all timers of the slot. */
+ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
+ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
+
+/* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
+ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
+
+/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
+ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
+
+/*
+ * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
+ * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
+ * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
+ * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
+ */
+ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
+
+/*
+ * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
+ * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
+ */
+ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
+
+/* Forgets all records. No handler is inside any more. */
+ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
+
+/* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
+ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
+
+/*
+ * 1 if nothing is left of the process but our own threads (handler/tick/own_threads.h) and a first thread that has ended: libc
+ * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
+ * -errno where nobody can tell: there is no /proc. Any thread.
+ */
+ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
+
+/* Records in use. Any thread. */
+ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
+
+/* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
+
+#endif
+
+/* ---- core/src/control/tick/ticker.h ---- */
+/*
+ * The clock's stand-in where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at
+ * the clocks of all threads and sends the ticks itself, as signals that look like a timer's. The handler knows no
+ * difference: value, timer id and overruns are where it looks for them.
+ *
+ * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
+ * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
+ * what they used before that counts.
+ */
+#ifndef ONSTACK_CONTROL_TICK_TICKER_H
+#define ONSTACK_CONTROL_TICK_TICKER_H
+
+typedef struct onstack_ticker_mark {
+  uint32_t tid;    /* whose mark this is; 0: nobody's yet */
+  int64_t sent_ns; /* the thread's clock up to which ticks have been sent; a phase below zero at first */
+} onstack_ticker_mark;
+
+typedef struct onstack_ticker {
+  onstack_slot *slot;
+  onstack_ticker_mark *marks; /* by record */
+  bool started;               /* one round is over: threads that are new now began after the session did */
+} onstack_ticker;
+
+/* True if this process may send itself such signals. Any thread. */
+ONSTACK_INTERNAL bool onstack_ticker_is_possible(void);
+
+/* Returns 0 or -ENOMEM. Start only; release it when its thread is gone. */
+ONSTACK_INTERNAL int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_ticker_release(onstack_ticker *ticker);
+
+/* One round; returns the ns until the next one. On the ticker's thread. */
+ONSTACK_INTERNAL uint64_t onstack_ticker_work(void *ticker);
+
+#endif
+
+/* ---- core/src/control/tick/vdso.h ---- */
+#ifndef ONSTACK_CONTROL_TICK_VDSO_H
+#define ONSTACK_CONTROL_TICK_VDSO_H
+
+/* clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call. Start only. */
+ONSTACK_INTERNAL onstack_vdso_clock_gettime onstack_vdso_find(void);
+
+#endif
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
+static int32_t control_owner; /* thread id of the holder, 0: nobody */
+
+/*
+ * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
+ * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
+ * largest.
+ */
+#define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
+#endif
+
+/* Behind the ring: zero pages are a pool of which nothing is taken. */
+#define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
+
+typedef struct slot_memory {
+  void *memory;
+  size_t bytes;
+} slot_memory;
+
+static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
+
+bool onstack_control_lock(void) {
+  int32_t self = onstack_sys_gettid();
+  if (onstack_load_relaxed(&control_owner) == self) return false;
+  pthread_mutex_lock(&control_lock);
+  onstack_store_relaxed(&control_owner, self);
+  return true;
+}
+
+bool onstack_control_try_lock(void) {
+  if (pthread_mutex_trylock(&control_lock) != 0) return false;
+  onstack_store_relaxed(&control_owner, onstack_sys_gettid());
+  return true;
+}
+
+void onstack_control_unlock(void) {
+  onstack_store_relaxed(&control_owner, 0);
+  pthread_mutex_unlock(&control_lock);
+}
+
+/* Everything that the first start of the process does, and later ones find done. */
+static int slots_prepare(void) {
+  int result = onstack_threads_prepare();
+  if (result == 0) onstack_pin_self();
+  return result;
+}
+
+static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+  size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
+  if (has->bytes < bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return -errno;
+    *has = (slot_memory){memory, bytes};
+  }
+  /* The first round through the ring would take a page fault every few samples, inside the handler: several
+     microseconds each. A kernel before 5.14 does not know the call; then it does. */
+  bytes = settings->buffer_bytes;
+  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  return 0;
+}
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
+static int slot_check_host(const onstack_settings *settings) {
+  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
+}
+
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+  uint32_t index = (uint32_t)(slot - onstack_slots);
+  slot->index = index;
+  slot->generation++;
+  slot->signal = settings->signal;
+  slot->period_ns = settings->period_ns;
+  slot->clock = settings->clock;
+  slot->weight_max = settings->weight_max;
+  slot->stack_bytes = settings->stack_bytes;
+  slot->unwinder = settings->unwinder;
+  slot->custom = settings->custom;
+  slot->own_threads = settings->own_threads;
+  slot->process_clock = NULL;
+  slot->process_start_ns = 0;
+  slot->meets = 0;
+  slot->reader = onstack_reader_choose(&slot->copy_works);
+  slot->clock_gettime = onstack_vdso_find();
+  slot->wake = slot->wanted = slot->scanning = 0;
+  onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
+  onstack_store_relaxed(&slot->ticker, false);
+  memset(&slot->counters, 0, sizeof(slot->counters));
+  onstack_thread_table_init(&slot->threads, index);
+  const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
+  const slot_memory *memory = &slot_memories[index];
+  slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
+  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+                    settings->label_bytes);
+}
+
+int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
+  int result = slots_prepare();
+  if (result < 0) return result;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
+    if ((result = slot_check_host(settings)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
+    slot_fill(slot, settings);
+    onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
+    *out = slot;
+    return 0;
+  }
+  return ONSTACK_E_SESSIONS;
+}
+
+/* The process tick finds threads without a list, and stands in for timers that the quota leaves no room for; the wall clock
+   has none (nor has the ticker), and would be silent. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  const onstack_counters *counters = &slot->counters;
+  int result = onstack_threads_arm_all(slot, settings);
+  if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
+  const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return result == 0 && silent ? ONSTACK_E_CLOCK : result;
+}
+
+int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
+  int result = onstack_process_clock_join(slot);
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
+  bool ticker = result < 0;
+  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
+  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
+  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
+  if (result < 0) {
+    onstack_process_clock_leave(slot);
+    slot->process_clock = NULL;
+    return result;
+  }
+  onstack_threads_set_quota();
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
+     fork there is one, which the process tick finds, or the consumer's first scan. */
+  result = settings->resumed ? 0 : slot_arm(slot, settings);
+  if (result == 0) result = onstack_process_clock_start(slot);
+  if (result < 0) onstack_slot_quiet(slot, settings);
+  return result;
+}
+
+void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_threads_wait_scanned(slot);
+  onstack_process_clock_leave(slot);
+  onstack_threads_disarm_all(slot);
+  onstack_threads_wait_idle(slot);
+  onstack_threads_count_missing(slot);
+  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
+  onstack_action_release(settings->signal);
+  slot->process_clock = NULL;
+}
+
+void onstack_slot_give_back(onstack_slot *slot) {
+  slot_memory *memory = &slot_memories[slot->index];
+  onstack_threads_clear(slot);
+  /* Zero pages again: that is an empty ring, and no memory while no session runs. */
+  madvise(memory->memory, memory->bytes, MADV_DONTNEED);
+  onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
+  onstack_memory_pipe_close();
+}
+
+bool onstack_slots_in_sink(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == tid) return true;
+  return false;
+}
+
+void onstack_slots_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (slot->state == ONSTACK_SLOT_FREE) continue;
+    slot->generation++; /* handles of the parent's sessions are stopped ones here */
+    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
+      onstack_thread *record = &slot->threads.records[r];
+      if (slot->threads.tids[r] == 0) continue;
+      record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+      record->busy = 0;
+      record->turn &= ~1u;
+      onstack_thread_release(&slot->threads, record);
+    }
+    slot->process_clock = NULL;
+    slot->threads.process->busy = 0;
+    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    slot->sink_tid = 0;
+    slot->state = ONSTACK_SLOT_FREE;
+  }
+  onstack_process_clocks_after_fork();
+  onstack_timers_held = onstack_timers_left = 0;
+  onstack_own_after_fork();
+  control_owner = 0;
+  control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  onstack_memory_pipe_after_fork();
+  onstack_code_map_after_fork();
+  onstack_loader_after_fork();
+  onstack_modules_after_fork();
+}
+
+/* ---- core/src/control/tick/task_list.c ---- */
+
+#include <errno.h>
+#include <fcntl.h>
+
+/* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
+typedef struct task_entry {
+  uint64_t inode;
+  int64_t next;
+  uint16_t bytes;
+  uint8_t type;
+  char name[];
+} task_entry;
+
+/* 0: "." and "..". */
+static uint32_t task_id(const char *name) {
+  uint32_t id = 0;
+  for (; *name >= '0' && *name <= '9'; name++) id = id * 10 + (uint32_t)(*name - '0');
+  return id;
+}
+
+int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) {
+  _Alignas(task_entry) char buffer[4096]; /* some hundred threads */
+  uint32_t listed = 0;
+  long got;
+  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (file < 0) return (int)file;
+  while ((got = onstack_sys_call3(SYS_getdents64, file, (long)buffer, sizeof(buffer))) > 0) {
+    for (long at = 0; at < got;) {
+      const task_entry *entry = (const task_entry *)(buffer + at);
+      const uint32_t tid = task_id(entry->name);
+      at += entry->bytes;
+      if (tid == 0) continue;
+      listed++;
+      visit(data, tid);
+    }
+  }
+  onstack_sys_call1(SYS_close, file);
+  if (got < 0) return (int)got;
+  return listed > 0 ? 0 : -ENOENT;
+}
+
+bool onstack_task_list_is_foreign(void) {
+  char path[64]; /* "<process>/task/<thread>" */
+  const long length = onstack_sys_call4(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self", (long)path, sizeof(path) - 1);
+  if (length <= 0) return false; /* a kernel before 3.17, or no /proc */
+  long last = length;
+  path[length] = 0;
+  while (last > 0 && path[last - 1] != '/') last--;
+  return task_id(path + last) != (uint32_t)onstack_sys_gettid();
+}
+
+/* ---- core/src/control/tick/threads.c ---- */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
+#define THREADS_DELIVERY_US 500u    /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_WAIT_NS 200000000u
+
+int onstack_threads_prepare(void) {
+  static bool prepared; /* under the control lock */
+  if (prepared) return 0;
+  void *memory = mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  onstack_thread_region_set(memory);
+  prepared = true;
+  return 0;
+}
+
+void onstack_threads_set_quota(void) {
+  struct rlimit limit;
+  uint32_t allowed = ONSTACK_THREAD_RECORDS;
+  if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
+    allowed = (uint32_t)(limit.rlim_cur / 4);
+  onstack_store_relaxed(&onstack_timers_allowed, allowed);
+}
+
+/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
+static ssize_t threads_read_file(uint32_t tid, const char *what, char *text, size_t room) {
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t got = read(file, text, room);
+  close(file);
+  return got;
+}
+
+/* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
+static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
+  char text[17];
+  ssize_t got = threads_read_file(tid, "comm", text, sizeof(text));
+  if (got <= 0) return false;
+  if (text[got - 1] == '\n') got--;
+  if (got > 15) got = 15;
+  memset(name, 0, 16);
+  memcpy(name, text, (size_t)got);
+  return true;
+}
+
+static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
+  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
+  onstack_thread_write_begin(record);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_thread_write_end(record);
+}
+
+/* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
+   what it starts or stops is refused (CONTEXT), as in a sink. */
+static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char text[17] = {0};
+  if (!settings->thread_filter) return true;
+  memcpy(text, name, 16);
+  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
+  const bool wanted = settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
+  onstack_store_relaxed(&slot->sink_tid, 0);
+  return wanted;
+}
+
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) return;
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  if (threads_is_wanted(slot, settings, tid, name))
+    onstack_clock_arm(slot, record, tid);
+  else
+    onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
+}
+
+/* The thread's CPU time; 0: it is gone. */
+static uint32_t threads_cpu_us(uint32_t tid) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
+  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+}
+
+typedef struct threads_search {
+  onstack_slot *slot;
+  const onstack_settings *settings;
+  uint32_t least_us;
+  bool adopt;
+  bool found;
+} threads_search;
+
+static void threads_look_at(void *data, uint32_t tid) {
+  threads_search *search = data;
+  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
+  if (onstack_thread_find(&search->slot->threads, tid)) return;
+  if (search->least_us > 0 && threads_cpu_us(tid) < search->least_us) return;
+  search->found = true;
+  if (search->adopt) threads_adopt(search->slot, search->settings, tid);
+}
+
+/* `found`: there are threads without a record that have used `least_us` of CPU time. */
+static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
+  threads_search search = {slot, settings, least_us, adopt, false};
+  const int result = onstack_task_list_each(threads_look_at, &search);
+  *found |= search.found;
+  return result;
+}
+
+int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
+  bool found = false;
+  return threads_look(slot, settings, 0, true, &found);
+}
+
+bool onstack_threads_need_scan(const onstack_settings *settings) {
+  struct utsname system;
+  unsigned major, minor;
+  if (settings->clock == ONSTACK_CLOCK_WALL) return true;
+  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
+  return major < 6 || (major == 6 && minor < 4);
+}
+
+/* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
+   mark and waits, or we see its state. */
+static bool threads_scan_begin(onstack_slot *slot) {
+  onstack_dekker_store(&slot->scanning, 1u);
+  return onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
+}
+
+static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
+
+static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  (void)slot;
+  (void)tid;
+  /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
+  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
+}
+
+/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
+   the CPU time that this took. */
+static uint64_t threads_wait_claims(const onstack_slot *slot) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  threads_wait(slot, slot->threads.process, 0);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
+  bool found = false;
+  if (least_us > 0) {
+    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
+    threads_look(slot, settings, least_us, false, &found);
+    if (!found) return 0;
+  }
+  const bool may = threads_scan_begin(slot);
+  const uint64_t waited_ns = threads_wait_claims(slot);
+  if (may) threads_look(slot, settings, least_us, true, &found);
+  threads_scan_end(slot);
+  return waited_ns;
+}
+
+void onstack_threads_wait_scanned(onstack_slot *slot) {
+  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
+}
+
+static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
+  }
+}
+
+static bool threads_is_gone(uint32_t tid) {
+  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
+}
+
+/* The wall clock goes on for a thread that has ended; its ticks do not. */
+static void threads_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  if (slot->clock == ONSTACK_CLOCK_WALL && threads_is_gone(tid))
+    onstack_clock_disarm(record);
+  else
+    onstack_clock_settle(slot, record, tid);
+}
+
+/*
+ * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
+ * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
+ */
+void onstack_threads_disarm_all(onstack_slot *slot) {
+  threads_wait(slot, slot->threads.process, 0);
+  threads_each(slot, threads_settle);
+}
+
+void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
+
+bool onstack_threads_all_idle(void) {
+  onstack_fence_dekker();
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (!slot->threads.tids) continue;
+    if (onstack_dekker_load(&slot->threads.process->busy) != 0) return false;
+    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
+      if (onstack_observe(&slot->threads.tids[r]) != 0 && onstack_dekker_load(&slot->threads.records[r].busy) != 0)
+        return false;
+  }
+  return true;
+}
+
+/* Whether the thread blocks the signal; negative: nobody can tell. */
+static int threads_blocks(uint32_t tid, int32_t signal) {
+  char text[4096];
+  unsigned long long mask = 0;
+  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
+  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_counters *counters = &onstack_slots[slot->index].counters;
+  uint64_t missing = onstack_clock_missing(record);
+  onstack_add_relaxed(&counters->ticks, missing);
+  onstack_add_relaxed(&counters->dropped_stopping, missing);
+  if (missing > 0 && threads_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
+  /* A process tick may be on its way to any thread. */
+  const bool awaited = missing > 0 || onstack_process_clock_owes(slot);
+  onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
+}
+
+void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
+
+/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
+static bool threads_sleeps(uint32_t tid) {
+  char text[256];
+  ssize_t got = threads_read_file(tid, "stat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
+  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
+}
+
+static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
+  const uint32_t then = onstack_load_relaxed(&record->waited_us), now = then ? threads_cpu_us(tid) : 0;
+  return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
+}
+
+void onstack_threads_wait_delivered(const onstack_slot *slot) {
+  const struct timespec pause = {0, 50000};
+  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
+  const uint32_t self = (uint32_t)onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid == 0 || tid == self) continue;
+    while (!threads_is_past(&slot->threads.records[i], tid) && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+  }
+}
+
+static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  (void)tid;
+  onstack_clock_disarm(record);
+  onstack_thread_release(&slot->threads, record);
+}
+
+void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
+
+/*
+ * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
+ * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
+ */
+static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
+  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal) != 0) return;
+  onstack_slot *mine = &onstack_slots[slot->index];
+  if (threads_scan_begin(mine)) {
+    onstack_clock_disarm(record);
+    onstack_clock_arm(mine, record, tid);
+    record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  }
+  threads_scan_end(mine);
+}
+
+/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
+   the threads that have samples: of ten thousand there are not many within a second. */
+static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  uint64_t name[2];
+  if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
+  if (threads_is_gone(tid)) {
+    threads_release(slot, record, tid);
+    return;
+  }
+  onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
+  uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->ticks);
+  if (ticks == record->looked) {
+    threads_doubt(slot, record, tid);
+    return;
+  }
+  record->looked = ticks; /* before the look: a tick meanwhile brings another one */
+  if (threads_read_name(tid, name)) threads_set_name(record, name);
+}
+
+void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
+
+uint64_t onstack_threads_number(void) {
+  struct stat tasks;
+  if (stat("/proc/self/task", &tasks) != 0) return 0;
+  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
+  errno = ENOTSUP;
+  return 0;
+}
+
+int onstack_threads_are_all_ours(void) {
+  char path[8];
+  const uint64_t number = onstack_threads_number();
+  if (number == 0) return -errno;
+  if (number != onstack_own_count() + 1) return 0;
+  /* The other one is the first thread, always listed; when it has ended it has no program any more. */
+  if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
+  return errno == ENOENT ? 1 : -errno;
+}
+
+uint64_t onstack_threads_count(const onstack_slot *slot) {
+  uint64_t count = 0;
+  if (!slot->threads.tids) return 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    if (onstack_observe(&slot->threads.tids[i]) == 0) continue;
+    if (onstack_load_relaxed(&slot->threads.records[i].timer) >= 0) count++;
+  }
+  return count;
+}
+
+bool onstack_threads_in_handler(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
+    const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
+    if (record && onstack_load_relaxed(&record->busy) != 0) return true;
+  }
+  return false;
+}
+
+/* ---- core/src/control/tick/ticker.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
+#define TICKER_LONGEST_NS 50000000u
+
+static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
+  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
+}
+
+bool onstack_ticker_is_possible(void) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  return ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info) == 0;
+}
+
+int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot) {
+  *ticker = (onstack_ticker){.slot = slot, .marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(*ticker->marks))};
+  return ticker->marks ? 0 : -ENOMEM;
+}
+
+void onstack_ticker_release(onstack_ticker *ticker) {
+  free(ticker->marks);
+  ticker->marks = NULL;
+}
+
+static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint64_t ticks) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = ONSTACK_THREAD_BY_TICKER;
+  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
+  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
+  onstack_store_relaxed(&record->unanswered, (uint8_t)1); /* before the handler can take it back */
+  if (ticker_queue(mark->tid, slot->signal, &info) == 0)
+    mark->sent_ns += (int64_t)(ticks * slot->period_ns);
+  else
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
+}
+
+static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
+  onstack_slot *slot = ticker->slot;
+  onstack_thread *record = &slot->threads.records[index];
+  onstack_ticker_mark *mark = &ticker->marks[index];
+  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  if (tid == 0 || onstack_observe(&record->timer) != ONSTACK_THREAD_BY_TICKER) return;
+  uint64_t clock_ns;
+  if (!onstack_clock_read(slot, tid, &clock_ns)) return;
+  const int64_t now = (int64_t)clock_ns;
+  if (mark->tid != tid || now < mark->sent_ns) {
+    /* The phase is uniform in [0, T), as a timer's first expiry. Real time before the scan is not the thread's. */
+    bool from_birth = ticker->started && slot->clock != ONSTACK_CLOCK_WALL;
+    *mark = (onstack_ticker_mark){tid, (from_birth ? 0 : now) - (int64_t)onstack_clock_random(slot, record, tid) + 1};
+  }
+  if (now - mark->sent_ns < (int64_t)slot->period_ns || onstack_load_relaxed(&record->unanswered) != 0) return;
+  ticker_send(slot, record, mark, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
+}
+
+uint64_t onstack_ticker_work(void *data) {
+  onstack_ticker *ticker = data;
+  const onstack_slot *slot = ticker->slot;
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
+    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(ticker, i);
+    ticker->started = true;
+  }
+  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
+  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
+}
+
+/* ---- core/src/control/tick/vdso.c ---- */
+/*
+ * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
+ * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
+ */
+
+#include <elf.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#if defined(__x86_64__)
+#define VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+#else
+#define VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+#endif
+
+typedef struct vdso_image {
+  const Elf64_Sym *symbols;
+  const char *strings;
+  uint64_t symbol_count;
+} vdso_image;
+
+/* Symbols of a DT_GNU_HASH table: the highest index that a chain reaches, plus one (the table has no count). */
+static uint64_t vdso_gnu_hash_count(const uint32_t *table) {
+  uint32_t bucket_count = table[0], offset = table[1], bloom_count = table[2];
+  const uint32_t *buckets = table + 4 + (size_t)bloom_count * 2;
+  const uint32_t *chains = buckets + bucket_count;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < bucket_count; i++)
+    if (buckets[i] > last) last = buckets[i];
+  if (last < offset) return 0;
+  while (!(chains[last - offset] & 1)) last++;
+  return (uint64_t)last + 1;
+}
+
+static void vdso_read_dynamic(const Elf64_Dyn *dynamic, uint64_t bias, vdso_image *image) {
+  for (; dynamic->d_tag != DT_NULL; dynamic++) {
+    const void *target = (const void *)(uintptr_t)(bias + dynamic->d_un.d_ptr);
+    if (dynamic->d_tag == DT_SYMTAB) image->symbols = target;
+    if (dynamic->d_tag == DT_STRTAB) image->strings = target;
+    if (dynamic->d_tag == DT_HASH) image->symbol_count = ((const uint32_t *)target)[1];
+    if (dynamic->d_tag == DT_GNU_HASH && image->symbol_count == 0) image->symbol_count = vdso_gnu_hash_count(target);
+  }
+}
+
+onstack_vdso_clock_gettime onstack_vdso_find(void) {
+  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+  if (!base) return NULL;
+  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
+  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
+  const Elf64_Dyn *dynamic = NULL;
+  uint64_t bias = 0;
+  bool loaded = false;
+  vdso_image image = {NULL, NULL, 0};
+  for (uint32_t i = 0; i < header->e_phnum; i++) {
+    if (segments[i].p_type == PT_LOAD && !loaded) {
+      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
+      loaded = true;
+    } else if (segments[i].p_type == PT_DYNAMIC) {
+      dynamic = (const Elf64_Dyn *)(const void *)(base + segments[i].p_offset);
+    }
+  }
+  if (!loaded || !dynamic) return NULL;
+  vdso_read_dynamic(dynamic, bias, &image);
+  if (!image.symbols || !image.strings) return NULL;
+  for (uint64_t i = 0; i < image.symbol_count; i++) {
+    const Elf64_Sym *symbol = &image.symbols[i];
+    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, VDSO_CLOCK_GETTIME) == 0)
+      return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value);
+  }
+  return NULL;
+}
+
+/* ---- core/src/control/unwind/cfi.c ---- */
 /* Runs a function's instructions and makes a rule of the state at each address. */
-/* ---- core/src/control/cfi.h ---- */
+/* ---- core/src/control/unwind/cfi.h ---- */
 /*
  * Call frame information (.eh_frame: Linux Standard Base 5.0, 10.6; DWARF 5, 6.4) -> rules. Works on a copy of the
  * section and treats every byte as hostile: all reads are bounded, all loops end with the bytes.
  */
-#ifndef ONSTACK_CONTROL_CFI_H
-#define ONSTACK_CONTROL_CFI_H
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_H
+#define ONSTACK_CONTROL_UNWIND_CFI_H
 
 /* What functions have in common (a CIE). */
 typedef struct onstack_cfi_common {
@@ -6093,16 +8010,16 @@ ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstac
 
 #endif
 
-/* ---- core/src/control/cfi_entry.h ---- */
+/* ---- core/src/control/unwind/cfi_entry.h ---- */
 /* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). onstack_cfi_each is
-   declared in control/cfi.h. */
-#ifndef ONSTACK_CONTROL_CFI_ENTRY_H
-#define ONSTACK_CONTROL_CFI_ENTRY_H
+   declared in control/unwind/cfi.h. */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
+#define ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
 
-/* ---- core/src/control/cfi_reader.h ---- */
+/* ---- core/src/control/unwind/cfi_reader.h ---- */
 /* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
-#ifndef ONSTACK_CONTROL_CFI_READER_H
-#define ONSTACK_CONTROL_CFI_READER_H
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_READER_H
+#define ONSTACK_CONTROL_UNWIND_CFI_READER_H
 
 typedef struct onstack_cfi_reader {
   const uint8_t *base; /* of the section's copy */
@@ -6140,15 +8057,15 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
 
 #endif
 
-/* ---- core/src/control/cfi_expression.h ---- */
+/* ---- core/src/control/unwind/cfi_expression.h ---- */
 /* The few DWARF expressions that compilers and linkers write into .eh_frame: recognised by their shape, not evaluated. */
-#ifndef ONSTACK_CONTROL_CFI_EXPRESSION_H
-#define ONSTACK_CONTROL_CFI_EXPRESSION_H
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_EXPRESSION_H
+#define ONSTACK_CONTROL_UNWIND_CFI_EXPRESSION_H
 
-/* ---- core/src/control/cfi_state.h ---- */
+/* ---- core/src/control/unwind/cfi_state.h ---- */
 /* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
-#ifndef ONSTACK_CONTROL_CFI_STATE_H
-#define ONSTACK_CONTROL_CFI_STATE_H
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
 
 #if defined(__x86_64__) /* System V ABI AMD64, figure 3.36 */
 #define CFI_REG_FP 6u
@@ -6189,14 +8106,14 @@ ONSTACK_INTERNAL bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression
 #endif
 
 #if defined(__aarch64__)
-/* ---- core/src/control/cfi_resolver.h ---- */
+/* ---- core/src/control/unwind/cfi_resolver.h ---- */
 /*
  * aarch64: the one function whose CFI is known to be wrong, and found in every process. glibc's lazy resolver
  * (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone among all
  * functions it has LR above its CFA. Before its last instruction, br, both are popped again.
  */
-#ifndef ONSTACK_CONTROL_CFI_RESOLVER_H
-#define ONSTACK_CONTROL_CFI_RESOLVER_H
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_RESOLVER_H
+#define ONSTACK_CONTROL_UNWIND_CFI_RESOLVER_H
 
 #include <string.h>
 
@@ -6497,7 +8414,7 @@ void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *f
   emit(data, machine.location, &rule);
 }
 
-/* ---- core/src/control/cfi_entry.c ---- */
+/* ---- core/src/control/unwind/cfi_entry.c ---- */
 
 #include <string.h>
 
@@ -6611,7 +8528,7 @@ void onstack_cfi_each(onstack_cfi_section *section,
   }
 }
 
-/* ---- core/src/control/cfi_expression.c ---- */
+/* ---- core/src/control/unwind/cfi_expression.c ---- */
 
 /* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
 static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
@@ -6664,7 +8581,7 @@ bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression) {
   return cfi_match_offset(&expression, CFI_REG_FP, &offset) && expression.at == expression.end && offset == 0;
 }
 
-/* ---- core/src/control/cfi_reader.c ---- */
+/* ---- core/src/control/unwind/cfi_reader.c ---- */
 
 #include <string.h>
 
@@ -6756,97 +8673,12 @@ uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
   }
 }
 
-/* ---- core/src/control/choose.c ---- */
-/* Where the variants of a seam are chosen, once, at start. */
-/* ---- core/src/control/choose.h ---- */
-#ifndef ONSTACK_CONTROL_CHOOSE_H
-#define ONSTACK_CONTROL_CHOOSE_H
+/* ---- core/src/control/unwind/code_map_update.c ---- */
 
-/* By name; NULL name: the default. NULL if there is none of that name. Start only. */
-ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
-
-/* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
-   `copy` to fall back to; otherwise it has `pipe`, if that works. */
-ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
-
-#endif
-
-#include <string.h>
-#include <sys/mman.h>
-
-const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
-  static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
-                                                   &onstack_unwinder_pc_only};
-  if (!name) return all[0];
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
-    if (strcmp(all[i]->name, name) == 0) return all[i];
-  return NULL;
-}
-
-const onstack_reader *onstack_reader_choose(bool *copy_works) {
-  const onstack_reader *chosen = &onstack_reader_none;
-  *copy_works = false;
-  void *pages = mmap(NULL, 2 * ONSTACK_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) return chosen;
-  /* The first page readable, the second not. With pages larger than 4 KiB both calls cover whole pages, so map apart. */
-  void *good = mmap(NULL, ONSTACK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (good != MAP_FAILED) {
-    *copy_works = onstack_reader_copy.self_test(good, pages);
-    if (onstack_reader_probe.self_test(good, pages))
-      chosen = &onstack_reader_probe;
-    else if (*copy_works)
-      chosen = &onstack_reader_copy;
-    /* Its pipes serve `probe`, too. */
-    if (!*copy_works && onstack_reader_pipe.self_test(good, pages) && chosen == &onstack_reader_none)
-      chosen = &onstack_reader_pipe;
-    munmap(good, ONSTACK_PAGE);
-  }
-  munmap(pages, 2 * ONSTACK_PAGE);
-  return chosen;
-}
-
-/* ---- core/src/control/code_map.c ---- */
-/* ---- core/src/control/code_map.h ---- */
-/* Keeps handler/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_CODE_MAP_H
-#define ONSTACK_CONTROL_CODE_MAP_H
-
-/*
- * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, answers the records of that slot that ask for stack bounds and checks the bounds that were given before.
- * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
-
-#endif
-
-/* ---- core/src/control/go_runtime.h ---- */
-/*
- * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/code_map.h).
- * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
- * Ordinary threads only.
- */
-#ifndef ONSTACK_CONTROL_GO_RUNTIME_H
-#define ONSTACK_CONTROL_GO_RUNTIME_H
-
-/* Looks at objects loaded since the last call. Under the map lock. */
-ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
-
-/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
-
-/* True if the program itself is Go's, and not just a library in it. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
-
-#endif
-
-/* ---- core/src/control/memory_map.h ---- */
+/* ---- core/src/control/unwind/memory_map.h ---- */
 /* Reads /proc/self/maps (proc(5)) without libc's streams: usable in our drain thread beside any host. */
-#ifndef ONSTACK_CONTROL_MEMORY_MAP_H
-#define ONSTACK_CONTROL_MEMORY_MAP_H
+#ifndef ONSTACK_CONTROL_UNWIND_MEMORY_MAP_H
+#define ONSTACK_CONTROL_UNWIND_MEMORY_MAP_H
 
 typedef struct onstack_mapping {
   uint64_t low;
@@ -7039,399 +8871,25 @@ void onstack_code_map_after_fork(void) {
   if (onstack_code.turn & 1) onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
 }
 
-/* ---- core/src/control/copies.c ---- */
-
-#include <errno.h>
-#include <string.h>
-#include <time.h>
-
-static onstack_copy *copies_lowest(void) {
-  onstack_copy *lowest = &onstack_copy_self, *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if ((uintptr_t)other < (uintptr_t)lowest) lowest = other;
-  return lowest;
-}
-
-onstack_copy *onstack_copies_lock(bool wait) {
-  const struct timespec pause = {0, 50000};
-  for (;;) {
-    onstack_copy *lowest = copies_lowest();
-    uint32_t expected = 0;
-    if (onstack_cas(&lowest->lock, &expected, 1u)) {
-      if (!onstack_copies_outgrew(lowest)) return lowest;
-      onstack_copies_unlock(lowest);
-    } else if (wait) {
-      nanosleep(&pause, NULL); /* a handful of system calls, elsewhere */
-    } else {
-      return NULL;
-    }
-  }
-}
-
-void onstack_copies_unlock(onstack_copy *locked) { onstack_publish(&locked->lock, 0u); }
-
-bool onstack_copies_outgrew(const onstack_copy *locked) { return copies_lowest() != locked; }
-
-/* Whichever copy's handler runs first: only the calling thread exists, and it holds none of them. */
-void onstack_copies_after_fork(void) {
-  onstack_copy *other;
-  onstack_copy_self.lock = 0;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++) other->lock = 0;
-}
-
-/* No copy takes another's lock: a place is taken by compare-and-swap, and never given back. */
-static bool copies_add(onstack_copy *to, onstack_copy *other) {
-  if (to == other) return true;
-  for (uint32_t i = 0; i < ONSTACK_COPIES; i++) {
-    onstack_copy *known = NULL;
-    if (onstack_cas(&to->others[i], &known, other) || known == other) return true;
-  }
-  return false;
-}
-
-static bool copies_introduce(onstack_copy *copy) {
-  bool good = copies_add(&onstack_copy_self, copy) && copies_add(copy, &onstack_copy_self);
-  onstack_copy *third;
-  for (uint32_t i = 0; good && (third = onstack_copy_other(copy, i)); i++)
-    good = copies_add(&onstack_copy_self, third) && copies_add(third, &onstack_copy_self);
-  return good;
-}
-
-int onstack_copies_meet(uint64_t handler, onstack_copy **copy) {
-  uint64_t mark[2], head[2];
-  char text[ONSTACK_COPY_MARK_BYTES];
-  uint64_t start = handler - sizeof(onstack_handler_head);
-  *copy = NULL;
-  if (handler < ONSTACK_ADDRESS_LOW) return 0;
-  /* Read by the kernel: the address is anybody's. */
-  if (!onstack_memory_copy_pair(start + offsetof(onstack_handler_head, mark), mark)) return 0;
-  memcpy(text, mark, sizeof(text));
-  const char *own = (const char *)((uintptr_t)onstack_handler_trampoline - sizeof(text));
-  if (memcmp(text, own, sizeof(text) - 1) != 0) return 0;
-  if (text[sizeof(text) - 1] != own[sizeof(text) - 1]) return ONSTACK_E_VERSION;
-  if (!onstack_memory_copy_pair(start, head)) return 0;
-  onstack_copy *found = (onstack_copy *)(uintptr_t)(start + head[0]);
-  if (!copies_introduce(found)) return -ENOMEM;
-  *copy = found;
-  return 0;
-}
-
-const onstack_copy *onstack_copies_running(int signal) {
-  const onstack_copy *other;
-  for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
-    if (onstack_copy_runs(other, signal)) break;
-  return other;
-}
-
-/* ---- core/src/control/errors.c ---- */
-
-#define ERRORS_TEXT(value) ERRORS_TEXT_OF(value)
-#define ERRORS_TEXT_OF(value) #value
-
-const char *onstack_version(void) {
-  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(
-      ONSTACK_VERSION_PATCH);
-}
-
-const char *onstack_strerror(int code) {
-  switch (code) {
-  case 0:
-    return "success";
-  case ONSTACK_E_FREQUENCY:
-    return "frequency out of range: give 1 to 10000 Hz";
-  case ONSTACK_E_OPTIONS:
-    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
-           "and compare the values with onstack.h";
-  case ONSTACK_E_UNWINDER:
-    return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
-  case ONSTACK_E_SIGNAL:
-    return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
-           "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
-  case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running: stop one first";
-  case ONSTACK_E_STOPPED:
-    return "the session has been stopped already";
-  case ONSTACK_E_OUTPUT:
-    return "the profile could not be written: the writer refused the bytes";
-  case ONSTACK_E_UNSUPPORTED:
-    return "not available on this system or in this version: sessions need Linux on x86_64 or aarch64; for an option see "
-           "onstack.h";
-  case ONSTACK_E_VERSION:
-    return "header and library do not fit together: build against the header of the library in use";
-  case ONSTACK_E_CONTEXT:
-    return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
-  case ONSTACK_E_CLOCK:
-    return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
-           "wall clock, /proc must show this PID namespace: mount it again";
-  default:
-    return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
-  }
-}
-
-/* ---- core/src/control/fork.c ---- */
-/* ---- core/src/control/fork.h ---- */
-/*
- * fork() at any instant. The prepare handler takes no lock and waits for nothing: on musl and macOS it runs under the
- * lock of pthread_atfork itself, and a lock of ours could be held by a thread that waits for that one.
- */
-#ifndef ONSTACK_CONTROL_FORK_H
-#define ONSTACK_CONTROL_FORK_H
-
-/* Registers the handlers once. Under the control lock. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_fork_prepare(void);
-
-/* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
-   was called inside a sink. Always the same function. */
-ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
-
-/*
- * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
- * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
- */
-ONSTACK_INTERNAL void onstack_fork_mend(void);
-
-#endif
-
-/* ---- core/src/control/moment.h ---- */
-#ifndef ONSTACK_CONTROL_MOMENT_H
-#define ONSTACK_CONTROL_MOMENT_H
-
-/*
- * The pause between two looks at what another thread will have done in a moment; `round` counts the looks from 0. First the
- * processor is offered, then the caller sleeps: what it waits for may need this very processor, and a thread with a
- * real-time policy gives it to no ordinary one by sched_yield. Ordinary threads.
- */
-ONSTACK_INTERNAL void onstack_moment(uint32_t round);
-
-#endif
-
-/* ---- core/src/control/slots.h ---- */
-/*
- * A slot's life: taken, running, quiet, given back. All under the control lock unless it says otherwise.
- *
- * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
- * thread is waited for, nor in a fork handler.
- */
-#ifndef ONSTACK_CONTROL_SLOTS_H
-#define ONSTACK_CONTROL_SLOTS_H
-
-/* ---- core/src/control/options.h ---- */
-/* Checks the public options and turns them into settled values: no zeros that mean something, no names. */
-#ifndef ONSTACK_CONTROL_OPTIONS_H
-#define ONSTACK_CONTROL_OPTIONS_H
-
-typedef struct onstack_settings {
-  uint64_t period_ns;
-  uint32_t weight_max;
-  onstack_clock clock;
-  int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
-  void *thread_filter_data;
-  uint32_t depth;
-  uint32_t label_bytes;
-  size_t buffer_bytes;
-  int32_t signal;
-  bool on_stack, threads, own_threads;
-  bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
-  bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */
-  onstack_restore restore;
-  onstack_fork fork;
-  const onstack_unwinder_ops *unwinder;
-  const onstack_unwinder *custom;
-  uint32_t stack_bytes;
-  onstack_sink sink;
-  void *sink_data;
-  void *(*fork_sink_data)(void *sink_data);
-} onstack_settings;
-
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
-ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onstack_settings *settings);
-
-#endif
-
-/* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
-ONSTACK_INTERNAL bool onstack_control_lock(void);
-ONSTACK_INTERNAL bool onstack_control_try_lock(void); /* false also when somebody else holds it */
-ONSTACK_INTERNAL void onstack_control_unlock(void);
-
-/* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
-ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
-
-/* Signal action, timers: the slot ticks when this returns 0. On failure it is quiet again, still taken. */
-ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
-
-/* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings);
-
-/* Gives the slot back. Nobody reads its ring any more. */
-ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
-
-/* True if this thread is inside a sink (tid: of the thread). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_slots_in_sink(int32_t tid);
-
-/* Sampling is over in the child of a fork: no timer exists there, no other thread. Async-signal-safe, no lock. */
-ONSTACK_INTERNAL void onstack_slots_after_fork(void);
-
-#endif
-
-/* ---- core/src/control/wiped_word.h ---- */
-/*
- * How a process is told from those that it makes. Its id does not tell: in a PID namespace of its own (clone with
- * CLONE_NEWPID) the child of a process 1 is process 1 again.
- */
-#ifndef ONSTACK_CONTROL_WIPED_WORD_H
-#define ONSTACK_CONTROL_WIPED_WORD_H
-
-/*
- * A new word, 0, that the kernel sets to 0 again in every child with a memory of its own, whoever made it and how; a vfork
- * child shares ours. Never given back. NULL: no memory, or the kernel is older than 4.14. Ordinary threads.
- */
-ONSTACK_INTERNAL uint32_t *onstack_wiped_word(void);
-
-#endif
-
-#include <pthread.h>
-
-/*
- * What the threads that are inside fork() now have left: the mask of before, and their id, which is another one in the
- * child. A table rather than thread-local storage, whose first use in a loaded library may allocate. The key is
- * pthread_self(), which is the same in parent and child. More than this many forks at the same instant leave their
- * signal unblocked: correct, only exposed to the restarts that fork_before describes; and their children do not follow.
- *
- * A signal handler may interrupt fork() and fork as well. Then a thread has several entries, and what ends first is the
- * innermost. That holds in the child of the inner one too, which goes on in the middle of the outer.
- */
-#define FORK_THREADS 64
-
-typedef struct fork_entry {
-  uintptr_t thread; /* 0: free */
-  uint64_t mask;
-  int32_t tid;
-  uint32_t depth; /* forks of this thread that this one interrupted, and 1 */
-} fork_entry;
-
-static fork_entry fork_entries[FORK_THREADS];
-static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
-
-/* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
-   noticed. Published once, known already: starts on other threads look at it without the lock. */
-#define FORK_FRESH 0u   /* a child that nobody has put in order yet */
-#define FORK_MENDING 1u
-#define FORK_KNOWN 2u
-
-static uint32_t *fork_mark;
-
-static void fork_make_mark(void) {
-  uint32_t *mark = onstack_wiped_word();
-  if (!mark) return;
-  onstack_store_relaxed(mark, FORK_KNOWN);
-  onstack_publish(&fork_mark, mark);
-}
-
-/* The innermost fork that this thread is in; NULL: none that is known. */
-static fork_entry *fork_find(void) {
-  uintptr_t self = (uintptr_t)pthread_self();
-  fork_entry *found = NULL;
-  for (uint32_t i = 0; i < FORK_THREADS; i++) {
-    fork_entry *entry = &fork_entries[i];
-    if (onstack_observe(&entry->thread) == self && (!found || entry->depth > found->depth)) found = entry;
-  }
-  return found;
-}
-
-/*
- * Blocks the profiling signals in the forking thread: a tick interrupts clone() of a large process, which the kernel
- * then restarts from the beginning, for ever if the ticks come faster than the page tables are copied.
- */
-static void fork_before(void) {
-  uintptr_t self = (uintptr_t)pthread_self();
-  const fork_entry *outer = fork_find();
-  const uint32_t depth = outer ? outer->depth + 1 : 1;
-  for (uint32_t i = 0; i < FORK_THREADS; i++) {
-    uintptr_t expected = 0;
-    if (!onstack_cas(&fork_entries[i].thread, &expected, self)) continue;
-    fork_entries[i].depth = depth;
-    fork_entries[i].tid = onstack_sys_gettid();
-    onstack_action_block(&fork_entries[i].mask);
-    return;
-  }
-}
-
-static void fork_parent(void) {
-  fork_entry *entry = fork_find();
-  if (!entry) return;
-  uint64_t mask = entry->mask;
-  onstack_publish(&entry->thread, (uintptr_t)0);
-  onstack_action_unblock(mask);
-}
-
-/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
-   there; 0: not known, and its labels are lost. */
-static void fork_clean(int32_t parent_tid) {
-  const uintptr_t self = (uintptr_t)pthread_self();
-  for (uint32_t i = 0; i < FORK_THREADS; i++) {
-    if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
-    fork_entries[i].tid = onstack_sys_gettid();
-  }
-  onstack_action_after_fork();
-  onstack_slots_after_fork();
-  onstack_traceback_after_fork();
-  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
-  uint32_t *mark = onstack_observe(&fork_mark);
-  if (mark) onstack_publish(mark, FORK_KNOWN);
-}
-
-static void fork_child(void) {
-  fork_entry *entry = fork_find();
-  uint64_t mask = entry ? entry->mask : 0;
-  int32_t parent_tid = entry ? entry->tid : 0;
-  /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(parent_tid);
-  if (entry) entry->thread = 0;
-  fork_clean(parent_tid);
-  if (follows && fork_follow) fork_follow();
-  if (entry) onstack_action_unblock(mask);
-}
-
-void onstack_fork_mend(void) {
-  uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
-  if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
-  if (onstack_cas(mark, &expected, FORK_MENDING))
-    fork_clean(0);
-  else
-    for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
-}
-
-void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
-
-int onstack_fork_prepare(void) {
-  static bool registered; /* under the control lock */
-  if (registered) return 0;
-  if (!onstack_load_relaxed(&fork_mark)) fork_make_mark();
-  int result = pthread_atfork(fork_before, fork_parent, fork_child);
-  if (result == 0) registered = true;
-  return -result;
-}
-
-/* ---- core/src/control/go_layout.c ---- */
-/* ---- core/src/control/go_layout.h ---- */
+/* ---- core/src/control/unwind/go/go_layout.c ---- */
+/* ---- core/src/control/unwind/go/go_layout.h ---- */
 /*
  * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
  * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
  * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). Ordinary threads only.
  */
-#ifndef ONSTACK_CONTROL_GO_LAYOUT_H
-#define ONSTACK_CONTROL_GO_LAYOUT_H
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_LAYOUT_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_LAYOUT_H
 
 /* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
 ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
 
 #endif
 
-/* ---- core/src/control/memory_fetch.h ---- */
+/* ---- core/src/control/unwind/memory_fetch.h ---- */
 /* Copies of loaded objects' memory, which another thread may unmap at any instant. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_MEMORY_FETCH_H
-#define ONSTACK_CONTROL_MEMORY_FETCH_H
+#ifndef ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
+#define ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
 
 /*
  * The bytes from `address` on, as far as they can be read; answers how many those are. The kernel copies, so nothing
@@ -7580,9 +9038,9 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 
 #endif
 
-/* ---- core/src/control/go_layout_arm64.c ---- */
+/* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
 /*
- * control/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
+ * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
  * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
 
@@ -7764,11 +9222,11 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
 
 #endif
 
-/* ---- core/src/control/go_objects.c ---- */
-/* ---- core/src/control/go_objects.h ---- */
+/* ---- core/src/control/unwind/go/go_objects.c ---- */
+/* ---- core/src/control/unwind/go/go_objects.h ---- */
 /* The loaded objects, and where each has Go's sections by its file's section headers. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_GO_OBJECTS_H
-#define ONSTACK_CONTROL_GO_OBJECTS_H
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
 
 #define ONSTACK_GO_OBJECTS 512u
 #define ONSTACK_GO_SEGMENTS 12u /* linkers write four to six */
@@ -7902,11 +9360,11 @@ void onstack_go_objects_list(onstack_go_object_list *list) {
   onstack_loader_each(go_copy_object, list);
 }
 
-/* ---- core/src/control/go_pclntab.c ---- */
-/* ---- core/src/control/go_pclntab.h ---- */
+/* ---- core/src/control/unwind/go/go_pclntab.c ---- */
+/* ---- core/src/control/unwind/go/go_pclntab.h ---- */
 /* Reader of Go's function table (.gopclntab), of the formats that Go 1.20 and later write. Treats it as hostile. */
-#ifndef ONSTACK_CONTROL_GO_PCLNTAB_H
-#define ONSTACK_CONTROL_GO_PCLNTAB_H
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_PCLNTAB_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_PCLNTAB_H
 
 typedef struct onstack_go_pclntab {
   const uint8_t *base;
@@ -7986,84 +9444,7 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
   }
 }
 
-/* ---- core/src/control/go_runtime.c ---- */
-
-/* ---- core/src/control/threads.h ---- */
-/* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
-#ifndef ONSTACK_CONTROL_THREADS_H
-#define ONSTACK_CONTROL_THREADS_H
-
-/* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_threads_prepare(void);
-
-/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
-ONSTACK_INTERNAL void onstack_threads_set_quota(void);
-
-/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
-   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
-ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
-
-/*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only.
- *
- * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
- * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
- * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
- *
- * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
- */
-ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
-
-/* How many the process has; 0, and errno says why: not known. */
-ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
-
-/* Deletes all timers of the slot. */
-ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
-
-/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
-ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
-
-/* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
-ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
-
-/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
-ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
-
-/*
- * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
- * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
- * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
- * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
- */
-ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
-
-/*
- * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
- * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
- */
-ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
-
-/* Forgets all records. No handler is inside any more. */
-ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
-
-/* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
-ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
-
-/*
- * 1 if nothing is left of the process but our own threads (handler/own_threads.h) and a first thread that has ended: libc
- * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
- * -errno where nobody can tell: there is no /proc. Any thread.
- */
-ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
-
-/* Records in use. Any thread. */
-ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
-
-/* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
-
-#endif
+/* ---- core/src/control/unwind/go/go_runtime.c ---- */
 
 #include <stdlib.h>
 #include <string.h>
@@ -8267,7 +9648,7 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
   go_entries[index] = entry;
   onstack_code.go[index] = go; /* of a free entry nobody looks at more than text.high, which stays 0 */
   if (index >= onstack_code.go_count) onstack_publish(&onstack_code.go_count, index + 1);
-  onstack_publish(&onstack_code.go[index].text.high, high); /* both pair with the observes in handler/code_map.c */
+  onstack_publish(&onstack_code.go[index].text.high, high); /* both pair with the observes in handler/unwind/code_map.c */
   /* What a handler remembers of this code is from before: described by nothing. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
   return true;
@@ -8332,63 +9713,7 @@ bool onstack_go_runtime_is_program(void) {
   return false;
 }
 
-/* ---- core/src/control/install.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-
-/*
- * An action as libc makes it, for what it adds: the restorer and its flag. Ours has them too, because debuggers and
- * unwinders know libc's restorer. Taken from the first handler that is installed. libc's sigaction alone will not do: it
- * leaves its own signals out of every mask (asynchronous cancellation would then unwind a thread out of our handler, with
- * its ring entry claimed for ever), and who interposes it, a preload or a sanitizer, may install something else.
- */
-static struct onstack_kernel_sigaction install_model;
-static bool install_has_model;
-
-static const uint64_t install_flags =
-    (uint64_t)(uint32_t)(SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | SA_NOCLDSTOP | SA_NOCLDWAIT);
-
-static struct onstack_kernel_sigaction install_make(uint64_t handler, uint64_t flags, onstack_kernel_sigset mask) {
-  struct onstack_kernel_sigaction made = install_model;
-  made.handler = handler;
-  made.flags = flags | (install_model.flags & ~install_flags);
-  made.mask = mask & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP)); /* as the kernel keeps it */
-  return made;
-}
-
-static int install_first(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                         struct onstack_kernel_sigaction *was) {
-  struct sigaction first = {.sa_flags = flags}, old;
-  first.sa_sigaction = (void (*)(int, siginfo_t *, void *))(uintptr_t)handler;
-  sigfillset(&first.sa_mask);
-  if (sigaction(signal, &first, &old) != 0) return -errno;
-  int result = onstack_sys_sigaction(signal, NULL, &install_model);
-  if (result < 0) return result;
-  install_has_model = true;
-  *was = *now;
-  /* libc hides the restorer of what was there; who came between had libc's, or needs none. */
-  if ((uint64_t)(uintptr_t)old.sa_sigaction != now->handler)
-    *was = install_make((uint64_t)(uintptr_t)old.sa_sigaction, (uint64_t)(uint32_t)old.sa_flags,
-                        *(const onstack_kernel_sigset *)(const void *)&old.sa_mask);
-  return 0;
-}
-
-int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                    struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was) {
-  struct onstack_kernel_sigaction between;
-  const bool first = !install_has_model;
-  int result = first ? install_first(signal, handler, flags, now, was) : 0;
-  if (result < 0) return result;
-  const onstack_kernel_sigset open = flags & SA_NODEFER ? ONSTACK_SIGBIT(signal) : 0;
-  *installed = install_make(handler, (uint64_t)(uint32_t)flags, ~open);
-  /* To where it is wanted, not by way of a variable: handlers read it there already. */
-  result = onstack_sys_sigaction(signal, installed, first ? &between : was);
-  if (result == 0 && first && between.handler != handler) *was = between;
-  return result;
-}
-
-/* ---- core/src/control/memory_fetch.c ---- */
+/* ---- core/src/control/unwind/memory_fetch.c ---- */
 
 #include <string.h>
 
@@ -8407,7 +9732,7 @@ size_t onstack_memory_fetch(uint64_t address, void *out, size_t size) {
   return size;
 }
 
-/* ---- core/src/control/memory_map.c ---- */
+/* ---- core/src/control/unwind/memory_map.c ---- */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8491,40 +9816,15 @@ int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *map
   return got < 0 ? (int)got : 0;
 }
 
-/* ---- core/src/control/modules.c ---- */
-/* ---- core/src/control/modules.h ---- */
-/*
- * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
- * all functions take the map lock by themselves unless they say otherwise.
- */
-#ifndef ONSTACK_CONTROL_MODULES_H
-#define ONSTACK_CONTROL_MODULES_H
+/* ---- core/src/control/unwind/modules.c ---- */
 
-/*
- * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
- * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
- * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
- */
-ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
-
-/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
-ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
-
-/* The path behind onstack_module.number; "" for 0. Lives for ever. */
-ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
-
-/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
-ONSTACK_INTERNAL void onstack_modules_after_fork(void);
-
-#endif
-
-/* ---- core/src/control/other_objects.h ---- */
+/* ---- core/src/control/unwind/other_objects.h ---- */
 /*
  * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
  * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
  */
-#ifndef ONSTACK_CONTROL_OTHER_OBJECTS_H
-#define ONSTACK_CONTROL_OTHER_OBJECTS_H
+#ifndef ONSTACK_CONTROL_UNWIND_OTHER_OBJECTS_H
+#define ONSTACK_CONTROL_UNWIND_OTHER_OBJECTS_H
 
 #include <link.h>
 
@@ -8537,10 +9837,10 @@ ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address
 
 #endif
 
-/* ---- core/src/control/rule_table.h ---- */
-/* .eh_frame of one module -> a compact rule table (handler/rules.h). Ordinary threads; allocates. */
-#ifndef ONSTACK_CONTROL_RULE_TABLE_H
-#define ONSTACK_CONTROL_RULE_TABLE_H
+/* ---- core/src/control/unwind/rule_table.h ---- */
+/* .eh_frame of one module -> a compact rule table (handler/unwind/rules/rules.h). Ordinary threads; allocates. */
+#ifndef ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
+#define ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
 
 /*
  * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
@@ -8920,199 +10220,7 @@ void onstack_modules_after_fork(void) {
   }
 }
 
-/* ---- core/src/control/moment.c ---- */
-
-#include <sched.h>
-#include <time.h>
-
-#define MOMENT_OFFERS 64u
-#define MOMENT_NS 50000
-
-void onstack_moment(uint32_t round) {
-  const struct timespec pause = {0, MOMENT_NS};
-  if (round < MOMENT_OFFERS)
-    sched_yield();
-  else
-    nanosleep(&pause, NULL);
-}
-
-/* ---- core/src/control/nesting.c ---- */
-
-#include <signal.h>
-#include <stdio.h>
-#include <sys/auxv.h>
-#include <sys/utsname.h>
-
-#ifndef AT_MINSIGSTKSZ
-#define AT_MINSIGSTKSZ 51 /* linux/auxvec.h */
-#endif
-
-#define NESTING_GO_STACK 32768u  /* of a thread of Go (runtime/os_linux.go, mpreinit) */
-#define NESTING_GO_HANDLER 8192u /* what Go's own handler may need below the last frame */
-#define NESTING_FRAME 4096u      /* where the kernel does not say: without AMX no processor has more (kernels before 5.14) */
-/* Besides the timers of our sessions on a thread: our process clock's, Go's for the thread, Go's for the process. */
-#define NESTING_OTHERS 3u
-#define NESTING_RED_ZONE 128u /* of x86_64, below what each frame interrupts */
-
-/*
- * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
- * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
- * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
- * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal
- * while sessions came and went gets one of each at once.
- *
- * The first look finds no stack known yet: a thread of Go's with ticks comes first.
- */
-static bool nesting_timers_leave_nothing(void) {
-  static int known; /* 1: yes, -1: no. Under the control lock */
-  struct utsname system;
-  unsigned major = 0, minor = 0;
-  if (known == 0 && (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2)) known = -1;
-  if (known == 0) known = major > 6 || (major == 6 && minor >= 13) ? 1 : -1;
-  return known > 0;
-}
-
-bool onstack_nesting_fits(int signal, uint32_t sessions) {
-  const unsigned long told = getauxval(AT_MINSIGSTKSZ);
-  const uint64_t frame = (told ? told : NESTING_FRAME) + NESTING_RED_ZONE;
-  const uint64_t room = (sessions + NESTING_OTHERS) * frame + NESTING_GO_HANDLER;
-  if (signal != SIGPROF || !onstack_go_runtime_is_program() || !nesting_timers_leave_nothing()) return false;
-  onstack_store_relaxed(&onstack_nesting_state.watch, 1u);
-  const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
-  return room <= NESTING_GO_STACK && room <= least && !onstack_copies_running(signal);
-}
-
-void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
-
-/* ---- core/src/control/options.c ---- */
-
-#include <signal.h>
-#include <string.h>
-
-/* The first structure, and so far the shortest: up to sink_data. */
-#define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
-               "options grow at the end, and the old sizes stay known");
-
-#define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
-#define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
-                                                  tests/core/test_stack_use.c */
-#define OPTIONS_CUSTOM_STACK 1024u             /* when a user's unwinder does not say */
-#define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
-#define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
-#define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
-
-int onstack_options_init(onstack_options *options, size_t size) {
-  if (!options || size < OPTIONS_SIZE_0_1) return ONSTACK_E_VERSION;
-  uint8_t *bytes = (uint8_t *)options;
-  for (size_t i = 0; i < size; i++) bytes[i] = 0;
-  options->size = (uint32_t)size;
-  return 0;
-}
-
-/* A longer structure comes from a newer header: what we do not know must not be asked for. */
-static int options_copy(const onstack_options *from, onstack_options *to) {
-  memset(to, 0, sizeof(*to));
-  to->size = sizeof(*to);
-  if (!from) return 0;
-  if (from->size < OPTIONS_SIZE_0_1 || from->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = sizeof(*to); i < from->size; i++)
-    if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
-  memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
-  for (size_t i = 0; i < sizeof(to->reserved0); i++)
-    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
-  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
-}
-
-static int options_check_switches(const onstack_options *options) {
-  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
-  for (size_t i = 0; i < sizeof(switches); i++)
-    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
-      options->fork > ONSTACK_FORK_FOLLOW)
-    return ONSTACK_E_OPTIONS;
-  /* Asked for and never called would be a silent loss. */
-  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  if (options->thread_filter && options->clock != ONSTACK_CLOCK_WALL) return ONSTACK_E_OPTIONS;
-  return 0;
-}
-
-/*
- * Signals that are more than a call of a handler: the kernel continues and stops processes by them, and takes back the
- * opposite, when they are generated (kernel/signal.c, prepare_signal); and over SIG_DFL, where we swallow what is
- * foreign, nobody could end the process by them any more.
- */
-static int options_check_meaning(int signal) {
-  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP,  SIGINT,
-                                SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
-    if (signal == refused[i]) return ONSTACK_E_SIGNAL;
-  return 0;
-}
-
-static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
-  const onstack_unwinder *custom = options->custom_unwinder;
-  settings->custom = custom;
-  if (!custom) {
-    settings->unwinder = onstack_unwinder_find(options->unwinder);
-    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
-    settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
-    return 0;
-  }
-  if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
-  if (custom->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = sizeof(*custom); i < custom->size; i++)
-    if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
-  if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
-  settings->unwinder = &onstack_unwinder_custom;
-  settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
-  return 0;
-}
-
-static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
-  settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
-  settings->label_bytes = options->label_bytes;
-  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
-  size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
-  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
-  settings->buffer_bytes = OPTIONS_BUFFER_MIN;
-  while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
-  return 0;
-}
-
-static void options_settle_rate(uint32_t frequency, onstack_settings *settings) {
-  settings->period_ns = 1000000000u / frequency;
-  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-}
-
-int onstack_options_settle(const onstack_options *given, onstack_settings *settings) {
-  onstack_options options;
-  int result = options_copy(given, &options);
-  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
-  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
-  settings->signal = options.signal ? options.signal : SIGPROF;
-  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
-  if ((result = options_check_meaning(settings->signal)) < 0) return result;
-  if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
-  if ((result = options_settle_sizes(&options, settings)) < 0) return result;
-  options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
-  settings->on_stack = options.on_stack != ONSTACK_OFF;
-  settings->threads = options.threads != ONSTACK_OFF;
-  settings->own_threads = options.own_threads == ONSTACK_ON;
-  settings->restore = options.restore ? options.restore : ONSTACK_RESTORE_EXACT;
-  settings->resumed = false;
-  settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
-  settings->fork_sink_data = options.fork_sink_data;
-  settings->clock = options.clock ? options.clock : ONSTACK_CLOCK_CPU;
-  settings->thread_filter = options.thread_filter;
-  settings->thread_filter_data = options.thread_filter_data;
-  settings->sink = options.sink;
-  settings->sink_data = options.sink_data;
-  return 0;
-}
-
-/* ---- core/src/control/other_objects.c ---- */
+/* ---- core/src/control/unwind/other_objects.c ---- */
 
 #include <string.h>
 
@@ -9179,198 +10287,7 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
   onstack_memory_map_each(other_look_at, &search);
 }
 
-/* ---- core/src/control/own_threads.c ---- */
-
-/* ---- core/src/base/clock_ns.h ---- */
-/* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
-#ifndef ONSTACK_BASE_CLOCK_NS_H
-#define ONSTACK_BASE_CLOCK_NS_H
-
-#include <stdint.h>
-#include <time.h>
-
-static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
-
-#endif
-
-#define OWN_CLOSE_NS 100000000u /* for all of them together */
-
-void onstack_own_wait_closed(int32_t signal) {
-  const struct timespec pause = {0, 50000};
-  const int32_t self = onstack_sys_gettid();
-  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
-    const onstack_own_thread *own = &onstack_own_threads[i];
-    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
-    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
-  }
-}
-
-/* ---- core/src/control/pin.c ---- */
-/* ---- core/src/control/pin.h ---- */
-#ifndef ONSTACK_CONTROL_PIN_H
-#define ONSTACK_CONTROL_PIN_H
-
-/*
- * Keeps the object that holds this code mapped for ever: the handler may be reached after the last stop (a pending
- * signal, an owner that restores our pointer), also when the library is a static part of a plugin that is closed.
- * Idempotent. Under the control lock.
- */
-ONSTACK_INTERNAL void onstack_pin_self(void);
-
-#endif
-
-#include <dlfcn.h>
-
-/* Weak: in a static program there is no dynamic linker to ask, and nothing that could be closed. */
-#pragma weak dlopen
-#pragma weak dladdr
-
-void onstack_pin_self(void) {
-  static bool pinned;
-  Dl_info info;
-  if (pinned || !dlopen || !dladdr) return;
-  pinned = true;
-  if (dladdr((const void *)(uintptr_t)onstack_pin_self, &info) && info.dli_fname)
-    dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY); /* fails for the main program: never closed */
-}
-
-/* ---- core/src/control/process_clock.c ---- */
-/* ---- core/src/control/process_clock.h ---- */
-/* Sessions come to the process clock of their signal and leave it (handler/process_clock.h). Under the control lock. */
-#ifndef ONSTACK_CONTROL_PROCESS_CLOCK_H
-#define ONSTACK_CONTROL_PROCESS_CLOCK_H
-
-/* Gives the slot a process clock, which does not tick for it yet: before any thread is armed, so that the threads cannot use
-   up what the kernel allows. A session on real time needs none, but learns as well whether timers can be had. 0 or -errno,
-   and then nothing is left. */
-ONSTACK_INTERNAL int onstack_process_clock_join(onstack_slot *slot);
-
-/* From here on it ticks for the slot, as often as the fastest of its sessions wants. After the threads are armed, so that no
-   handler claims a record meanwhile. 0 or -errno. */
-ONSTACK_INTERNAL int onstack_process_clock_start(onstack_slot *slot);
-
-/* The slot is not running any more. The last one takes the timer away, and has waited for its handlers. */
-ONSTACK_INTERNAL void onstack_process_clock_leave(onstack_slot *slot);
-
-/* A tick of the clock that the slot has left may still be on its way to any thread. */
-ONSTACK_INTERNAL bool onstack_process_clock_owes(const onstack_slot *slot);
-
-/* In the child of a fork, which has no timers. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_process_clocks_after_fork(void);
-
-#endif
-
-#include <time.h>
-
-/* Sessions of a clock other than this one, and the shortest of their periods. */
-static uint32_t process_clock_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
-  uint32_t others = 0;
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
-    if (slot == self || slot->process_clock != clock) continue;
-    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
-  }
-  return others;
-}
-
-/* That of the signal, or a free one: there are as many as sessions. */
-static onstack_process_clock *process_clock_find(int32_t signal) {
-  onstack_process_clock *found = NULL;
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
-    if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
-    if (clock->signal == signal) return clock;
-    if (clock->signal == 0 && !found) found = clock;
-  }
-  return found;
-}
-
-static int process_clock_make(onstack_process_clock *clock, int32_t signal) {
-  clock->signal = signal;
-  clock->period_ns = 0; /* it does not tick yet */
-  const int result = onstack_clock_create_process(clock);
-  if (result < 0) clock->signal = 0;
-  return result;
-}
-
-int onstack_process_clock_join(onstack_slot *slot) {
-  if (slot->clock == ONSTACK_CLOCK_WALL)
-    return onstack_clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
-  int result = onstack_clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
-  if (result < 0) return result;
-  onstack_process_clock *clock = process_clock_find(slot->signal);
-  if (clock->signal == 0) result = process_clock_make(clock, slot->signal);
-  if (result == 0) slot->process_clock = clock;
-  return result;
-}
-
-/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-static void process_clock_wait(const onstack_process_clock *clock) {
-  const struct timespec pause = {0, 50000};
-  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
-}
-
-/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
-static int process_clock_set(onstack_process_clock *clock, uint64_t period_ns) {
-  if (clock->period_ns == period_ns) return 0;
-  onstack_dekker_store(&clock->period_ns, period_ns);
-  process_clock_wait(clock); /* one that knows the old period may be setting it */
-  return onstack_clock_set_process(clock, period_ns);
-}
-
-int onstack_process_clock_start(onstack_slot *slot) {
-  onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
-  if (!clock) return 0;
-  process_clock_others(clock, slot, &others_ns);
-  uint64_t now_ns;
-  /* What the timers that were armed first have told already is accounted for. */
-  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
-  slot->process_start_ns = onstack_clock_read_process(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
-  onstack_publish(&slot->meets, 1u);
-  return process_clock_set(clock, others_ns < period_ns ? others_ns : period_ns);
-}
-
-static void process_clock_end(onstack_process_clock *clock) {
-  onstack_dekker_store(&clock->generation, clock->generation + 1u);
-  process_clock_wait(clock); /* one that has seen the generation before may be setting the timer */
-  const int32_t timer = onstack_clock_settle_process(clock);
-  if (timer >= 0) onstack_clock_end(timer);
-  clock->signal = 0;
-}
-
-void onstack_process_clock_leave(onstack_slot *slot) {
-  onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = 0;
-  if (!clock || clock->signal == 0) return;
-  if (process_clock_others(clock, slot, &period_ns) == 0)
-    process_clock_end(clock);
-  else
-    process_clock_set(clock, period_ns);
-}
-
-bool onstack_process_clock_owes(const onstack_slot *slot) {
-  return slot->process_clock && onstack_clock_missing(slot->process_clock->record) > 0;
-}
-
-void onstack_process_clocks_after_fork(void) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
-    clock->signal = 0;
-    if (!clock->record) continue;
-    clock->record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
-    clock->record->busy = 0;
-  }
-}
-
-/* ---- core/src/control/rule_table.c ---- */
+/* ---- core/src/control/unwind/rule_table.c ---- */
 
 #include <stdlib.h>
 #include <string.h>
@@ -9580,921 +10497,6 @@ void onstack_rule_table_free(const onstack_rule_table *table) {
   if (table) munmap((void *)(uintptr_t)table, table->bytes);
 }
 
-/* ---- core/src/control/slots.c ---- */
-
-/* ---- core/src/control/task_list.h ---- */
-/* The kernel's list of the process's threads. */
-#ifndef ONSTACK_CONTROL_TASK_LIST_H
-#define ONSTACK_CONTROL_TASK_LIST_H
-
-/*
- * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
- * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
- *
- * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
- * allocator without atfork handlers (a sanitizer's) taken for ever.
- */
-ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
-
-/*
- * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
- * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
- */
-ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
-
-#endif
-
-/* ---- core/src/control/ticker.h ---- */
-/*
- * The clock's stand-in where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at
- * the clocks of all threads and sends the ticks itself, as signals that look like a timer's. The handler knows no
- * difference: value, timer id and overruns are where it looks for them.
- *
- * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
- * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
- * what they used before that counts.
- */
-#ifndef ONSTACK_CONTROL_TICKER_H
-#define ONSTACK_CONTROL_TICKER_H
-
-typedef struct onstack_ticker_mark {
-  uint32_t tid;    /* whose mark this is; 0: nobody's yet */
-  int64_t sent_ns; /* the thread's clock up to which ticks have been sent; a phase below zero at first */
-} onstack_ticker_mark;
-
-typedef struct onstack_ticker {
-  onstack_slot *slot;
-  onstack_ticker_mark *marks; /* by record */
-  bool started;               /* one round is over: threads that are new now began after the session did */
-} onstack_ticker;
-
-/* True if this process may send itself such signals. Any thread. */
-ONSTACK_INTERNAL bool onstack_ticker_is_possible(void);
-
-/* Returns 0 or -ENOMEM. Start only; release it when its thread is gone. */
-ONSTACK_INTERNAL int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot);
-ONSTACK_INTERNAL void onstack_ticker_release(onstack_ticker *ticker);
-
-/* One round; returns the ns until the next one. On the ticker's thread. */
-ONSTACK_INTERNAL uint64_t onstack_ticker_work(void *ticker);
-
-#endif
-
-/* ---- core/src/control/vdso.h ---- */
-#ifndef ONSTACK_CONTROL_VDSO_H
-#define ONSTACK_CONTROL_VDSO_H
-
-/* clock_gettime in the vDSO (vdso(7)), or NULL: then the handler uses the system call. Start only. */
-ONSTACK_INTERNAL onstack_vdso_clock_gettime onstack_vdso_find(void);
-
-#endif
-
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
-
-static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
-static int32_t control_owner; /* thread id of the holder, 0: nobody */
-
-/*
- * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
- * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
- * largest.
- */
-#define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
-#endif
-
-/* Behind the ring: zero pages are a pool of which nothing is taken. */
-#define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
-
-typedef struct slot_memory {
-  void *memory;
-  size_t bytes;
-} slot_memory;
-
-static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
-
-bool onstack_control_lock(void) {
-  int32_t self = onstack_sys_gettid();
-  if (onstack_load_relaxed(&control_owner) == self) return false;
-  pthread_mutex_lock(&control_lock);
-  onstack_store_relaxed(&control_owner, self);
-  return true;
-}
-
-bool onstack_control_try_lock(void) {
-  if (pthread_mutex_trylock(&control_lock) != 0) return false;
-  onstack_store_relaxed(&control_owner, onstack_sys_gettid());
-  return true;
-}
-
-void onstack_control_unlock(void) {
-  onstack_store_relaxed(&control_owner, 0);
-  pthread_mutex_unlock(&control_lock);
-}
-
-/* Everything that the first start of the process does, and later ones find done. */
-static int slots_prepare(void) {
-  int result = onstack_threads_prepare();
-  if (result == 0) onstack_pin_self();
-  return result;
-}
-
-static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
-  size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
-  if (has->bytes < bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return -errno;
-    *has = (slot_memory){memory, bytes};
-  }
-  /* The first round through the ring would take a page fault every few samples, inside the handler: several
-     microseconds each. A kernel before 5.14 does not know the call; then it does. */
-  bytes = settings->buffer_bytes;
-  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
-  return 0;
-}
-
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
-static int slot_check_host(const onstack_settings *settings) {
-  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
-  onstack_code_map_refresh(NULL);
-  if (!onstack_go_runtime_is_present()) return 0;
-  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
-  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
-     raisebadsignal: SIGPROF is the one that is exempted). */
-  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
-}
-
-static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
-  uint32_t index = (uint32_t)(slot - onstack_slots);
-  slot->index = index;
-  slot->generation++;
-  slot->signal = settings->signal;
-  slot->period_ns = settings->period_ns;
-  slot->clock = settings->clock;
-  slot->weight_max = settings->weight_max;
-  slot->stack_bytes = settings->stack_bytes;
-  slot->unwinder = settings->unwinder;
-  slot->custom = settings->custom;
-  slot->own_threads = settings->own_threads;
-  slot->process_clock = NULL;
-  slot->process_start_ns = 0;
-  slot->meets = 0;
-  slot->reader = onstack_reader_choose(&slot->copy_works);
-  slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->wanted = slot->scanning = 0;
-  onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
-  onstack_store_relaxed(&slot->ticker, false);
-  memset(&slot->counters, 0, sizeof(slot->counters));
-  onstack_thread_table_init(&slot->threads, index);
-  const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
-  const slot_memory *memory = &slot_memories[index];
-  slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
-  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
-                    settings->label_bytes);
-}
-
-int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
-  int result = slots_prepare();
-  if (result < 0) return result;
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_slot *slot = &onstack_slots[i];
-    if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
-    if ((result = slot_check_host(settings)) < 0) return result;
-    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
-    slot_fill(slot, settings);
-    onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
-    *out = slot;
-    return 0;
-  }
-  return ONSTACK_E_SESSIONS;
-}
-
-/* The process tick finds threads without a list, and stands in for timers that the quota leaves no room for; the wall clock
-   has none (nor has the ticker), and would be silent. */
-static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  const onstack_counters *counters = &slot->counters;
-  int result = onstack_threads_arm_all(slot, settings);
-  if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
-  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
-  return result == 0 && silent ? ONSTACK_E_CLOCK : result;
-}
-
-int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_process_clock_join(slot);
-  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
-  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
-  bool ticker = result < 0;
-  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
-  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
-  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
-  if (result < 0) {
-    onstack_process_clock_leave(slot);
-    slot->process_clock = NULL;
-    return result;
-  }
-  onstack_threads_set_quota();
-  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
-     fork there is one, which the process tick finds, or the consumer's first scan. */
-  result = settings->resumed ? 0 : slot_arm(slot, settings);
-  if (result == 0) result = onstack_process_clock_start(slot);
-  if (result < 0) onstack_slot_quiet(slot, settings);
-  return result;
-}
-
-void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
-  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
-  onstack_threads_wait_scanned(slot);
-  onstack_process_clock_leave(slot);
-  onstack_threads_disarm_all(slot);
-  onstack_threads_wait_idle(slot);
-  onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
-  onstack_action_release(settings->signal);
-  slot->process_clock = NULL;
-}
-
-void onstack_slot_give_back(onstack_slot *slot) {
-  slot_memory *memory = &slot_memories[slot->index];
-  onstack_threads_clear(slot);
-  /* Zero pages again: that is an empty ring, and no memory while no session runs. */
-  madvise(memory->memory, memory->bytes, MADV_DONTNEED);
-  onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
-  onstack_memory_pipe_close();
-}
-
-bool onstack_slots_in_sink(int32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
-    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == tid) return true;
-  return false;
-}
-
-void onstack_slots_after_fork(void) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_slot *slot = &onstack_slots[i];
-    if (slot->state == ONSTACK_SLOT_FREE) continue;
-    slot->generation++; /* handles of the parent's sessions are stopped ones here */
-    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
-      onstack_thread *record = &slot->threads.records[r];
-      if (slot->threads.tids[r] == 0) continue;
-      record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
-      record->busy = 0;
-      record->turn &= ~1u;
-      onstack_thread_release(&slot->threads, record);
-    }
-    slot->process_clock = NULL;
-    slot->threads.process->busy = 0;
-    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
-    slot->sink_tid = 0;
-    slot->state = ONSTACK_SLOT_FREE;
-  }
-  onstack_process_clocks_after_fork();
-  onstack_timers_held = onstack_timers_left = 0;
-  onstack_own_after_fork();
-  control_owner = 0;
-  control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  onstack_memory_pipe_after_fork();
-  onstack_code_map_after_fork();
-  onstack_loader_after_fork();
-  onstack_modules_after_fork();
-}
-
-/* ---- core/src/control/task_list.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-
-/* What getdents64 writes (include/linux/dirent.h): entries of `bytes` each, and a name with its NUL. */
-typedef struct task_entry {
-  uint64_t inode;
-  int64_t next;
-  uint16_t bytes;
-  uint8_t type;
-  char name[];
-} task_entry;
-
-/* 0: "." and "..". */
-static uint32_t task_id(const char *name) {
-  uint32_t id = 0;
-  for (; *name >= '0' && *name <= '9'; name++) id = id * 10 + (uint32_t)(*name - '0');
-  return id;
-}
-
-int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data) {
-  _Alignas(task_entry) char buffer[4096]; /* some hundred threads */
-  uint32_t listed = 0;
-  long got;
-  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)"/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  if (file < 0) return (int)file;
-  while ((got = onstack_sys_call3(SYS_getdents64, file, (long)buffer, sizeof(buffer))) > 0) {
-    for (long at = 0; at < got;) {
-      const task_entry *entry = (const task_entry *)(buffer + at);
-      const uint32_t tid = task_id(entry->name);
-      at += entry->bytes;
-      if (tid == 0) continue;
-      listed++;
-      visit(data, tid);
-    }
-  }
-  onstack_sys_call1(SYS_close, file);
-  if (got < 0) return (int)got;
-  return listed > 0 ? 0 : -ENOENT;
-}
-
-bool onstack_task_list_is_foreign(void) {
-  char path[64]; /* "<process>/task/<thread>" */
-  const long length = onstack_sys_call4(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self", (long)path, sizeof(path) - 1);
-  if (length <= 0) return false; /* a kernel before 3.17, or no /proc */
-  long last = length;
-  path[length] = 0;
-  while (last > 0 && path[last - 1] != '/') last--;
-  return task_id(path + last) != (uint32_t)onstack_sys_gettid();
-}
-
-/* ---- core/src/control/threads.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/utsname.h>
-#include <time.h>
-#include <unistd.h>
-
-#define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
-#define THREADS_DELIVERY_US 500u    /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
-#define THREADS_DELIVERY_WAIT_NS 200000000u
-
-int onstack_threads_prepare(void) {
-  static bool prepared; /* under the control lock */
-  if (prepared) return 0;
-  void *memory = mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return -errno;
-  onstack_thread_region_set(memory);
-  prepared = true;
-  return 0;
-}
-
-void onstack_threads_set_quota(void) {
-  struct rlimit limit;
-  uint32_t allowed = ONSTACK_THREAD_RECORDS;
-  if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
-    allowed = (uint32_t)(limit.rlim_cur / 4);
-  onstack_store_relaxed(&onstack_timers_allowed, allowed);
-}
-
-/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
-static ssize_t threads_read_file(uint32_t tid, const char *what, char *text, size_t room) {
-  char path[48];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return -1;
-  ssize_t got = read(file, text, room);
-  close(file);
-  return got;
-}
-
-/* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
-static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
-  char text[17];
-  ssize_t got = threads_read_file(tid, "comm", text, sizeof(text));
-  if (got <= 0) return false;
-  if (text[got - 1] == '\n') got--;
-  if (got > 15) got = 15;
-  memset(name, 0, 16);
-  memcpy(name, text, (size_t)got);
-  return true;
-}
-
-static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
-  if (record->name[0] == name[0] && record->name[1] == name[1]) return;
-  onstack_thread_write_begin(record);
-  onstack_store_relaxed(&record->name[0], name[0]);
-  onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_thread_write_end(record);
-}
-
-/* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
-   what it starts or stops is refused (CONTEXT), as in a sink. */
-static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, const uint64_t name[2]) {
-  ONSTACK_STOP_EXCEPTIONS;
-  char text[17] = {0};
-  if (!settings->thread_filter) return true;
-  memcpy(text, name, 16);
-  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
-  const bool wanted = settings->thread_filter(settings->thread_filter_data, (int32_t)tid, text) != 0;
-  onstack_store_relaxed(&slot->sink_tid, 0);
-  return wanted;
-}
-
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
-  uint64_t name[2] = {0, 0};
-  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
-  if (!record) return;
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
-  if (threads_is_wanted(slot, settings, tid, name))
-    onstack_clock_arm(slot, record, tid);
-  else
-    onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
-}
-
-/* The thread's CPU time; 0: it is gone. */
-static uint32_t threads_cpu_us(uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
-  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
-}
-
-typedef struct threads_search {
-  onstack_slot *slot;
-  const onstack_settings *settings;
-  uint32_t least_us;
-  bool adopt;
-  bool found;
-} threads_search;
-
-static void threads_look_at(void *data, uint32_t tid) {
-  threads_search *search = data;
-  if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
-  if (onstack_thread_find(&search->slot->threads, tid)) return;
-  if (search->least_us > 0 && threads_cpu_us(tid) < search->least_us) return;
-  search->found = true;
-  if (search->adopt) threads_adopt(search->slot, search->settings, tid);
-}
-
-/* `found`: there are threads without a record that have used `least_us` of CPU time. */
-static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  threads_search search = {slot, settings, least_us, adopt, false};
-  const int result = onstack_task_list_each(threads_look_at, &search);
-  *found |= search.found;
-  return result;
-}
-
-int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
-  bool found = false;
-  return threads_look(slot, settings, 0, true, &found);
-}
-
-bool onstack_threads_need_scan(const onstack_settings *settings) {
-  struct utsname system;
-  unsigned major, minor;
-  if (settings->clock == ONSTACK_CLOCK_WALL) return true;
-  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
-  return major < 6 || (major == 6 && minor < 4);
-}
-
-/* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
-   mark and waits, or we see its state. */
-static bool threads_scan_begin(onstack_slot *slot) {
-  onstack_dekker_store(&slot->scanning, 1u);
-  return onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
-}
-
-static void threads_scan_end(onstack_slot *slot) { onstack_dekker_store(&slot->scanning, 0u); }
-
-static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  (void)slot;
-  (void)tid;
-  /* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-  for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
-}
-
-/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
-   the CPU time that this took. */
-static uint64_t threads_wait_claims(const onstack_slot *slot) {
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  threads_wait(slot, slot->threads.process, 0);
-  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-}
-
-uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us) {
-  bool found = false;
-  if (least_us > 0) {
-    /* A process tick that meets a new thread during a scan leaves it to the scan, and has no name for its sample. */
-    threads_look(slot, settings, least_us, false, &found);
-    if (!found) return 0;
-  }
-  const bool may = threads_scan_begin(slot);
-  const uint64_t waited_ns = threads_wait_claims(slot);
-  if (may) threads_look(slot, settings, least_us, true, &found);
-  threads_scan_end(slot);
-  return waited_ns;
-}
-
-void onstack_threads_wait_scanned(onstack_slot *slot) {
-  for (uint32_t round = 0; onstack_dekker_load(&slot->scanning) != 0; round++) onstack_moment(round);
-}
-
-static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_slot *, onstack_thread *, uint32_t)) {
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid != 0) visit(slot, &slot->threads.records[i], tid);
-  }
-}
-
-static bool threads_is_gone(uint32_t tid) {
-  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
-}
-
-/* The wall clock goes on for a thread that has ended; its ticks do not. */
-static void threads_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  if (slot->clock == ONSTACK_CLOCK_WALL && threads_is_gone(tid))
-    onstack_clock_disarm(record);
-  else
-    onstack_clock_settle(slot, record, tid);
-}
-
-/*
- * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
- * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
- */
-void onstack_threads_disarm_all(onstack_slot *slot) {
-  threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, threads_settle);
-}
-
-void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
-
-bool onstack_threads_all_idle(void) {
-  onstack_fence_dekker();
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
-    if (!slot->threads.tids) continue;
-    if (onstack_dekker_load(&slot->threads.process->busy) != 0) return false;
-    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++)
-      if (onstack_observe(&slot->threads.tids[r]) != 0 && onstack_dekker_load(&slot->threads.records[r].busy) != 0)
-        return false;
-  }
-  return true;
-}
-
-/* Whether the thread blocks the signal; negative: nobody can tell. */
-static int threads_blocks(uint32_t tid, int32_t signal) {
-  char text[4096];
-  unsigned long long mask = 0;
-  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *line = strstr(text, "SigBlk:");
-  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
-  return (mask & ONSTACK_SIGBIT(signal)) != 0;
-}
-
-static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_counters *counters = &onstack_slots[slot->index].counters;
-  uint64_t missing = onstack_clock_missing(record);
-  onstack_add_relaxed(&counters->ticks, missing);
-  onstack_add_relaxed(&counters->dropped_stopping, missing);
-  if (missing > 0 && threads_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
-  /* A process tick may be on its way to any thread. */
-  const bool awaited = missing > 0 || onstack_process_clock_owes(slot);
-  onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
-}
-
-void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
-
-/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
-static bool threads_sleeps(uint32_t tid) {
-  char text[256];
-  ssize_t got = threads_read_file(tid, "stat", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
-}
-
-static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
-  const uint32_t then = onstack_load_relaxed(&record->waited_us), now = then ? threads_cpu_us(tid) : 0;
-  return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
-}
-
-void onstack_threads_wait_delivered(const onstack_slot *slot) {
-  const struct timespec pause = {0, 50000};
-  const uint64_t until = onstack_monotonic_ns() + THREADS_DELIVERY_WAIT_NS;
-  const uint32_t self = (uint32_t)onstack_sys_gettid();
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
-    if (tid == 0 || tid == self) continue;
-    while (!threads_is_past(&slot->threads.records[i], tid) && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
-  }
-}
-
-static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  (void)tid;
-  onstack_clock_disarm(record);
-  onstack_thread_release(&slot->threads, record);
-}
-
-void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
-
-/*
- * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
- * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
- */
-static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
-  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal) != 0) return;
-  onstack_slot *mine = &onstack_slots[slot->index];
-  if (threads_scan_begin(mine)) {
-    onstack_clock_disarm(record);
-    onstack_clock_arm(mine, record, tid);
-    record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
-  }
-  threads_scan_end(mine);
-}
-
-/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
-   the threads that have samples: of ten thousand there are not many within a second. */
-static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  uint64_t name[2];
-  if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
-  if (threads_is_gone(tid)) {
-    threads_release(slot, record, tid);
-    return;
-  }
-  onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
-  uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->ticks);
-  if (ticks == record->looked) {
-    threads_doubt(slot, record, tid);
-    return;
-  }
-  record->looked = ticks; /* before the look: a tick meanwhile brings another one */
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
-}
-
-void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
-
-uint64_t onstack_threads_number(void) {
-  struct stat tasks;
-  if (stat("/proc/self/task", &tasks) != 0) return 0;
-  if (tasks.st_nlink > 2) return tasks.st_nlink - 2; /* one link for each thread, and two more */
-  errno = ENOTSUP;
-  return 0;
-}
-
-int onstack_threads_are_all_ours(void) {
-  char path[8];
-  const uint64_t number = onstack_threads_number();
-  if (number == 0) return -errno;
-  if (number != onstack_own_count() + 1) return 0;
-  /* The other one is the first thread, always listed; when it has ended it has no program any more. */
-  if (readlink("/proc/self/exe", path, sizeof(path)) >= 0) return 0;
-  return errno == ENOENT ? 1 : -errno;
-}
-
-uint64_t onstack_threads_count(const onstack_slot *slot) {
-  uint64_t count = 0;
-  if (!slot->threads.tids) return 0;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
-    if (onstack_observe(&slot->threads.tids[i]) == 0) continue;
-    if (onstack_load_relaxed(&slot->threads.records[i].timer) >= 0) count++;
-  }
-  return count;
-}
-
-bool onstack_threads_in_handler(int32_t tid) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
-    if (onstack_dekker_load(&slot->state) < ONSTACK_SLOT_RUNNING) continue;
-    const onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)tid);
-    if (record && onstack_load_relaxed(&record->busy) != 0) return true;
-  }
-  return false;
-}
-
-/* ---- core/src/control/ticker.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
-#define TICKER_LONGEST_NS 50000000u
-
-static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
-  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
-}
-
-bool onstack_ticker_is_possible(void) {
-  siginfo_t info;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  return ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info) == 0;
-}
-
-int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot) {
-  *ticker = (onstack_ticker){.slot = slot, .marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(*ticker->marks))};
-  return ticker->marks ? 0 : -ENOMEM;
-}
-
-void onstack_ticker_release(onstack_ticker *ticker) {
-  free(ticker->marks);
-  ticker->marks = NULL;
-}
-
-static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint64_t ticks) {
-  siginfo_t info;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  info.si_timerid = ONSTACK_THREAD_BY_TICKER;
-  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
-  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
-  onstack_store_relaxed(&record->unanswered, (uint8_t)1); /* before the handler can take it back */
-  if (ticker_queue(mark->tid, slot->signal, &info) == 0)
-    mark->sent_ns += (int64_t)(ticks * slot->period_ns);
-  else
-    onstack_store_relaxed(&record->unanswered, (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
-}
-
-static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
-  onstack_slot *slot = ticker->slot;
-  onstack_thread *record = &slot->threads.records[index];
-  onstack_ticker_mark *mark = &ticker->marks[index];
-  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
-  if (tid == 0 || onstack_observe(&record->timer) != ONSTACK_THREAD_BY_TICKER) return;
-  uint64_t clock_ns;
-  if (!onstack_clock_read(slot, tid, &clock_ns)) return;
-  const int64_t now = (int64_t)clock_ns;
-  if (mark->tid != tid || now < mark->sent_ns) {
-    /* The phase is uniform in [0, T), as a timer's first expiry. Real time before the scan is not the thread's. */
-    bool from_birth = ticker->started && slot->clock != ONSTACK_CLOCK_WALL;
-    *mark = (onstack_ticker_mark){tid, (from_birth ? 0 : now) - (int64_t)onstack_clock_random(slot, record, tid) + 1};
-  }
-  if (now - mark->sent_ns < (int64_t)slot->period_ns || onstack_load_relaxed(&record->unanswered) != 0) return;
-  ticker_send(slot, record, mark, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
-}
-
-uint64_t onstack_ticker_work(void *data) {
-  onstack_ticker *ticker = data;
-  const onstack_slot *slot = ticker->slot;
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(ticker, i);
-    ticker->started = true;
-  }
-  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
-  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
-}
-
-/* ---- core/src/control/trampolines.c ---- */
-
-#include <string.h>
-
-onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest) {
-  onstack_below all = {{newest, NULL, NULL}};
-  uint32_t count = 1;
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
-    if (below->levels[i]->action.handler != newest->action.handler) all.levels[count++] = below->levels[i];
-  return all;
-}
-
-/* The lower levels first, so that a handler between the stores passes a signal to one of them twice at worst, and never
-   nowhere. */
-void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below) {
-  onstack_below *to = &action->below[trampoline];
-  for (uint32_t i = ONSTACK_ACTION_LEVELS; i-- > 0;) onstack_publish(&to->levels[i], below->levels[i]);
-}
-
-/* By what was found: another copy has it in a table of its own. */
-static bool below_is_same(const onstack_below *a, const onstack_below *b) {
-  for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
-    const onstack_found *one = a->levels[i], *other = b->levels[i];
-    if (one == other) continue;
-    if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
-  }
-  return true;
-}
-
-static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
-  return action->held >> trampoline & 1u;
-}
-
-/*
- * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
- * owner that has been below all others for long is taken, when it leaves, for the one whose trampoline it has by now.
- */
-static uint32_t trampoline_choose(onstack_action *action, const onstack_below *below, uint32_t except) {
-  uint32_t best = except == 0;
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
-    if (i == except) continue;
-    if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
-    const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
-    if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
-  }
-  onstack_trampoline_publish(action, best, below);
-  return best;
-}
-
-uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below) {
-  return trampoline_choose(action, below, ONSTACK_TRAMPOLINES);
-}
-
-uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline) {
-  const onstack_below below = action->below[trampoline];
-  return trampoline_choose(action, &below, trampoline);
-}
-
-void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
-  action->current = trampoline;
-  action->turns[trampoline] = ++action->turn;
-  action->held |= 1u << trampoline;
-}
-
-void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
-}
-
-void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
-  for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
-}
-
-/* ---- core/src/control/vdso.c ---- */
-/*
- * Looked up by hand because dlsym and libc's clock_gettime go through the dynamic linker, whose lazy binding would run
- * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
- */
-
-#include <elf.h>
-#include <string.h>
-#include <sys/auxv.h>
-
-#if defined(__x86_64__)
-#define VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-#else
-#define VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-#endif
-
-typedef struct vdso_image {
-  const Elf64_Sym *symbols;
-  const char *strings;
-  uint64_t symbol_count;
-} vdso_image;
-
-/* Symbols of a DT_GNU_HASH table: the highest index that a chain reaches, plus one (the table has no count). */
-static uint64_t vdso_gnu_hash_count(const uint32_t *table) {
-  uint32_t bucket_count = table[0], offset = table[1], bloom_count = table[2];
-  const uint32_t *buckets = table + 4 + (size_t)bloom_count * 2;
-  const uint32_t *chains = buckets + bucket_count;
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < bucket_count; i++)
-    if (buckets[i] > last) last = buckets[i];
-  if (last < offset) return 0;
-  while (!(chains[last - offset] & 1)) last++;
-  return (uint64_t)last + 1;
-}
-
-static void vdso_read_dynamic(const Elf64_Dyn *dynamic, uint64_t bias, vdso_image *image) {
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
-    const void *target = (const void *)(uintptr_t)(bias + dynamic->d_un.d_ptr);
-    if (dynamic->d_tag == DT_SYMTAB) image->symbols = target;
-    if (dynamic->d_tag == DT_STRTAB) image->strings = target;
-    if (dynamic->d_tag == DT_HASH) image->symbol_count = ((const uint32_t *)target)[1];
-    if (dynamic->d_tag == DT_GNU_HASH && image->symbol_count == 0) image->symbol_count = vdso_gnu_hash_count(target);
-  }
-}
-
-onstack_vdso_clock_gettime onstack_vdso_find(void) {
-  const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
-  if (!base) return NULL;
-  const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)base;
-  const Elf64_Phdr *segments = (const Elf64_Phdr *)(const void *)(base + header->e_phoff);
-  const Elf64_Dyn *dynamic = NULL;
-  uint64_t bias = 0;
-  bool loaded = false;
-  vdso_image image = {NULL, NULL, 0};
-  for (uint32_t i = 0; i < header->e_phnum; i++) {
-    if (segments[i].p_type == PT_LOAD && !loaded) {
-      bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
-      loaded = true;
-    } else if (segments[i].p_type == PT_DYNAMIC) {
-      dynamic = (const Elf64_Dyn *)(const void *)(base + segments[i].p_offset);
-    }
-  }
-  if (!loaded || !dynamic) return NULL;
-  vdso_read_dynamic(dynamic, bias, &image);
-  if (!image.symbols || !image.strings) return NULL;
-  for (uint64_t i = 0; i < image.symbol_count; i++) {
-    const Elf64_Sym *symbol = &image.symbols[i];
-    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, VDSO_CLOCK_GETTIME) == 0)
-      return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value);
-  }
-  return NULL;
-}
-
 /* ---- core/src/control/wiped_word.c ---- */
 
 #include <sys/mman.h>
@@ -10514,7 +10516,7 @@ uint32_t *onstack_wiped_word(void) {
 
 /* ---- core/src/drain/again.c ---- */
 /* ---- core/src/drain/again.h ---- */
-/* Walks a stack that was kept (handler/kept.h) when its rules are there. The consumer only. */
+/* Walks a stack that was kept (handler/tick/kept.h) when its rules are there. The consumer only. */
 #ifndef ONSTACK_DRAIN_AGAIN_H
 #define ONSTACK_DRAIN_AGAIN_H
 
@@ -10813,7 +10815,7 @@ typedef struct onstack_drain_thread {
   void *data;
 } onstack_drain_thread;
 
-/* Starts it with every signal blocked; returns when it is known as one of ours (handler/own_threads.h). 0 or -errno. Start only. */
+/* Starts it with every signal blocked; returns when it is known as one of ours (handler/tick/own_threads.h). 0 or -errno. Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
 /* Lets it finish, without waiting. */
@@ -10979,8 +10981,8 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
   return grown;
 }
 
-/* ---- core/src/profile/elf_build_id.c ---- */
-/* ---- core/src/profile/elf_file.h ---- */
+/* ---- core/src/profile/elf/elf_build_id.c ---- */
+/* ---- core/src/profile/elf/elf_file.h ---- */
 /*
  * A view of an ELF image: a file, or a mapped image in this process (the vdso, the first pages of a library).
  *
@@ -10988,13 +10990,13 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
  * bytes are copied by pread or by the kernel (process_vm_readv), never read through a mapping, since a file may shrink
  * and a library may be unmapped while we look. An image that makes no sense has fewer tables, or does not open.
  */
-#ifndef ONSTACK_PROFILE_ELF_FILE_H
-#define ONSTACK_PROFILE_ELF_FILE_H
+#ifndef ONSTACK_PROFILE_ELF_ELF_FILE_H
+#define ONSTACK_PROFILE_ELF_ELF_FILE_H
 
-/* ---- core/src/profile/elf_format.h ---- */
+/* ---- core/src/profile/elf/elf_format.h ---- */
 /* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
-#ifndef ONSTACK_PROFILE_ELF_FORMAT_H
-#define ONSTACK_PROFILE_ELF_FORMAT_H
+#ifndef ONSTACK_PROFILE_ELF_ELF_FORMAT_H
+#define ONSTACK_PROFILE_ELF_ELF_FORMAT_H
 
 typedef struct onstack_elf_header {
   uint8_t ident[16];
@@ -11223,7 +11225,7 @@ bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp
   return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
 }
 
-/* ---- core/src/profile/elf_file.c ---- */
+/* ---- core/src/profile/elf/elf_file.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11354,13 +11356,13 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
   return true;
 }
 
-/* ---- core/src/profile/elf_module.c ---- */
-/* ---- core/src/profile/elf_module.h ---- */
+/* ---- core/src/profile/elf/elf_module.c ---- */
+/* ---- core/src/profile/elf/elf_module.h ---- */
 /* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
-#ifndef ONSTACK_PROFILE_ELF_MODULE_H
-#define ONSTACK_PROFILE_ELF_MODULE_H
+#ifndef ONSTACK_PROFILE_ELF_ELF_MODULE_H
+#define ONSTACK_PROFILE_ELF_ELF_MODULE_H
 
-/* ---- core/src/profile/elf_symbols.h ---- */
+/* ---- core/src/profile/elf/elf_symbols.h ---- */
 /*
  * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
  * nearest symbol below is a lie where a table has gaps, and .dynsym has more gaps than symbols.
@@ -11368,8 +11370,8 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
  * The table is streamed once past the sorted addresses and never held in memory: symbol tables of a few hundred MB are
  * no rarity, and a profile asks for a few thousand addresses at most.
  */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOLS_H
-#define ONSTACK_PROFILE_ELF_SYMBOLS_H
+#ifndef ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
+#define ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
 
 typedef struct onstack_elf_query {
   uint64_t address; /* in: virtual, as in the file */
@@ -11400,7 +11402,7 @@ ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, 
 
 #endif
 
-/* ---- core/src/profile/maps.h ---- */
+/* ---- core/src/profile/maps/maps.h ---- */
 /*
  * Which code lies where: the executable mappings of the process, over the life of a profile.
  *
@@ -11413,13 +11415,13 @@ ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, 
  * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
  * alias is kept for a file that comes back, as plugins do that take turns.)
  */
-#ifndef ONSTACK_PROFILE_MAPS_H
-#define ONSTACK_PROFILE_MAPS_H
+#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
+#define ONSTACK_PROFILE_MAPS_MAPS_H
 
-/* ---- core/src/profile/maps_text.h ---- */
+/* ---- core/src/profile/maps/maps_text.h ---- */
 /* The text of /proc/self/maps: reading it whole, and taking it apart. */
-#ifndef ONSTACK_PROFILE_MAPS_TEXT_H
-#define ONSTACK_PROFILE_MAPS_TEXT_H
+#ifndef ONSTACK_PROFILE_MAPS_MAPS_TEXT_H
+#define ONSTACK_PROFILE_MAPS_MAPS_TEXT_H
 
 /* One line. `path` points into the text and is changed in place; it has no NUL. */
 typedef struct onstack_maps_line {
@@ -11637,7 +11639,7 @@ int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_m
   return 0;
 }
 
-/* ---- core/src/profile/elf_symbols.c ---- */
+/* ---- core/src/profile/elf/elf_symbols.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11798,59 +11800,380 @@ int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, 
   return error != 0 ? error : elf_symbols_take_names(&scan, names);
 }
 
-/* ---- core/src/profile/folded.c ---- */
+/* ---- core/src/profile/elf/symbol_index.c ---- */
+/* ---- core/src/profile/elf/symbol_index.h ---- */
 /*
- * Folded stacks. The frames of each stack become ranks of their names, root first; ranks are compared and merged, and
- * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
- * many times the profile.
+ * Function names that can be looked up in a signal handler: everything is read and sorted in advance, in ordinary
+ * threads, and a look-up is a binary search in memory that stays.
+ *
+ * A set is what was loaded at one moment, immutable, published as a whole. The tables of a file are made once and kept
+ * for the life of the process, as files come back at other addresses (dlclose, dlopen). So are copies of the names of
+ * the functions in them: the file, which may be one with debug information that nobody else has open, can be truncated
+ * or written over without harm.
  */
-/* ---- core/src/profile/output.h ---- */
-/* Bytes on their way to the host's writer: gathered, so that it is called a few times and not for each number. */
-#ifndef ONSTACK_PROFILE_OUTPUT_H
-#define ONSTACK_PROFILE_OUTPUT_H
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_INDEX_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_INDEX_H
 
-typedef struct onstack_profile_output {
-  onstack_writer writer;
-  void *data;
-  char *buffer;
-  size_t used;
-  int error; /* 0, or ONSTACK_E_OUTPUT: the writer refused, and is not called again */
-} onstack_profile_output;
+typedef struct onstack_symbol_entry {
+  uint32_t start; /* virtual address in the file */
+  uint32_t bytes;
+  uint32_t name; /* place in the file's `names` */
+} onstack_symbol_entry;
 
-/* Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data);
-/* Passes on what is left (if `error` is 0) and releases. Returns `error`, or ONSTACK_E_OUTPUT. */
-ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output, int error);
-/* Both return output->error, so that a caller may look now and then only. */
-ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
-ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
+/* The functions of a file by rising start. Of one start the longest comes first: a shorter one has the better name. */
+typedef struct onstack_symbol_file {
+  uint64_t device;
+  uint64_t inode;
+  onstack_elf_build_id build_id;
+  onstack_symbol_entry *entries;
+  size_t count;
+  const char *names; /* each NUL-terminated */
+} onstack_symbol_file;
+
+typedef struct onstack_symbol_module {
+  uint64_t start; /* the executable mapping */
+  uint64_t limit;
+  uint64_t difference; /* virtual address minus address */
+  const onstack_symbol_file *file;
+} onstack_symbol_module;
+
+typedef struct onstack_symbol_set {
+  size_t count;
+  onstack_symbol_module modules[]; /* sorted by address, disjoint */
+} onstack_symbol_set;
+
+/* The functions of a mapping's file. NULL: it has none that can be read, or memory is out. Ordinary threads; the caller
+   lets one in at a time. */
+ONSTACK_INTERNAL const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping);
+
+/* A set of these mappings; malloc'ed, the caller's. NULL when memory is out. As above. */
+ONSTACK_INTERNAL onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps);
+
+/* The function at a look-up address and its entry point; NULL: none covers it. Signal-safe. */
+ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry);
 
 #endif
 
-/* ---- core/src/profile/report.h ---- */
-/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
-#ifndef ONSTACK_PROFILE_REPORT_H
-#define ONSTACK_PROFILE_REPORT_H
-
-/* ---- core/src/profile/profile.h ---- */
+/* ---- core/src/profile/elf/symbol_names.h ---- */
 /*
- * The profile: a sink that aggregates, and the views that writers take of it.
- *
- * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
- * sink waits for a writer at most as long as it takes to copy the counts.
+ * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
+ * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
+ * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
+ * copied once: the block is never larger than the table is.
  */
-#ifndef ONSTACK_PROFILE_PROFILE_H
-#define ONSTACK_PROFILE_PROFILE_H
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
 
-/* ---- core/src/profile/stacks.h ---- */
+typedef struct onstack_symbol_names {
+  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
+  size_t used, capacity;
+  /* The rest is of symbol_names.c. */
+  const onstack_elf_file *file;
+  const onstack_elf_section *table;
+  char *window;
+  uint64_t window_at; /* its place in the table */
+  size_t window_bytes;
+  uint64_t budget;    /* bytes that may still be read */
+  uint64_t last;      /* the place in the table, the length and the place in `text` of the newest name */
+  size_t last_length;
+  uint32_t last_copy;
+} onstack_symbol_names;
+
+/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
+ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                                 const onstack_elf_section *table);
+
 /*
- * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
- *
- * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
- * a copy of the entries (with their counts of one instant) reads frames without the lock.
+ * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
+ * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
  */
-#ifndef ONSTACK_PROFILE_STACKS_H
-#define ONSTACK_PROFILE_STACKS_H
+ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
+
+/* What reading needed is freed; `text` stays. */
+ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
+
+#endif
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
+#define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
+#define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
+
+static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
+static size_t symbol_file_count;
+
+typedef struct symbol_reader {
+  const onstack_elf_file *file;
+  onstack_symbol_entry *entries; /* until their names are copied, `name` is the offset in the file's table */
+  size_t count, capacity;
+} symbol_reader;
+
+static bool symbol_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
+  return section->offset <= file->size && section->bytes <= file->size - section->offset && section->bytes > 0;
+}
+
+static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file, uint32_t type) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *table = &file->sections[i];
+    if (table->type == type && table->entry_bytes == sizeof(onstack_elf_symbol) && table->link < file->section_count &&
+        symbol_section_inside(file, table) && symbol_section_inside(file, &file->sections[table->link]))
+      return table;
+  }
+  return NULL;
+}
+
+static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
+  symbol_reader *reader = data;
+  uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
+  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
+  if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
+  if (reader->count == SYMBOL_INDEX_MOST) return false;
+  void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
+  if (entries == NULL) return false;
+  reader->entries = entries;
+  reader->entries[reader->count++] =
+      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
+  return true;
+}
+
+static int symbol_order(uint32_t left, uint32_t right) { return left < right ? -1 : left > right; }
+
+static int symbol_compare_rank(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  int order = symbol_order(left->bytes & 15, right->bytes & 15);
+  return order != 0 ? order : symbol_order(left->bytes, right->bytes);
+}
+
+static int symbol_compare_name(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  return symbol_order(left->name, right->name);
+}
+
+/* After symbol_drop_hidden: of those that begin at one address the shorter one has the better name. */
+static int symbol_compare_place(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  return symbol_order(right->bytes, left->bytes);
+}
+
+/* Those that no address leads to, as a better one covers all of them: aliases, for the most part. Their names are not
+   copied then. */
+static void symbol_drop_hidden(symbol_reader *reader) {
+  onstack_symbol_entry *kept = reader->entries;
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.bytes >>= 4;
+    while (count > 0 && kept[count - 1].start == entry.start && kept[count - 1].bytes <= entry.bytes) count--;
+    kept[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* Entries by rising name offset. Those without a name go. */
+static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names) {
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.name = onstack_symbol_names_copy(names, entry.name);
+    if (entry.name != 0) reader->entries[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* What grew by doubling is cut to what is used; as it was when that fails. */
+static void *symbol_fit(void *items, size_t bytes) {
+  void *fitted = realloc(items, bytes);
+  if (fitted == NULL) return items;
+  return fitted;
+}
+
+static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {
+  if (reader->count > 1) qsort(reader->entries, reader->count, sizeof(*reader->entries), compare);
+}
+
+static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
+  symbol_reader reader = {.file = file};
+  onstack_symbol_names names;
+  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
+  onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
+  symbol_sort(&reader, symbol_compare_rank);
+  symbol_drop_hidden(&reader);
+  symbol_sort(&reader, symbol_compare_name);
+  symbol_take_names(&reader, &names);
+  symbol_sort(&reader, symbol_compare_place);
+  onstack_symbol_names_end(&names);
+  if (reader.count == 0) {
+    free(reader.entries);
+    free(names.text);
+    return;
+  }
+  to->entries = symbol_fit(reader.entries, reader.count * sizeof(*reader.entries));
+  to->count = reader.count;
+  to->names = symbol_fit(names.text, names.used);
+}
+
+static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
+  return file->device == mapping->device && file->inode == mapping->inode &&
+         file->build_id.length == mapping->build_id.length &&
+         memcmp(file->build_id.bytes, mapping->build_id.bytes, mapping->build_id.length) == 0;
+}
+
+const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping) {
+  onstack_elf_file elf;
+  for (size_t i = 0; i < symbol_file_count; i++)
+    if (symbol_file_is(symbol_files[i], mapping)) return symbol_files[i];
+  if (symbol_file_count == SYMBOL_INDEX_FILES) return NULL;
+  onstack_symbol_file *file = calloc(1, sizeof(*file));
+  if (file == NULL) return NULL;
+  file->device = mapping->device;
+  file->inode = mapping->inode;
+  file->build_id = mapping->build_id;
+  if (onstack_elf_module_open_best(&elf, mapping) == 0) {
+    symbol_file_fill(file, &elf);
+    onstack_elf_close(&elf);
+  }
+  symbol_files[symbol_file_count++] = file;
+  return file;
+}
+
+onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps) {
+  onstack_symbol_set *set = calloc(1, sizeof(*set) + maps->count * sizeof(set->modules[0]));
+  if (set == NULL) return NULL;
+  for (size_t i = 0; i < maps->count; i++) {
+    const onstack_profile_mapping *mapping = &maps->items[i];
+    if (mapping->path[0] == '\0') continue; /* generated code */
+    const onstack_symbol_file *file = onstack_symbol_file_get(mapping);
+    if (file == NULL || file->count == 0) continue;
+    set->modules[set->count++] = (onstack_symbol_module){
+        mapping->start, mapping->limit, onstack_profile_mapping_vaddr(mapping, mapping->start) - mapping->start, file};
+  }
+  return set;
+}
+
+/* The entries of one file: the last that begins at or before the address and covers it, of those right before it. */
+static ONSTACK_HANDLER const char *symbol_file_find(const onstack_symbol_file *file, uint64_t address, uint64_t *start) {
+  size_t low = 0, high = file->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (file->entries[middle].start <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (size_t i = low; i > 0 && low - i < SYMBOL_INDEX_BACK; i--) {
+    const onstack_symbol_entry *entry = &file->entries[i - 1];
+    if (address - entry->start >= entry->bytes) continue;
+    *start = entry->start;
+    return file->names + entry->name;
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry) {
+  for (size_t i = 0; i < set->count; i++) {
+    const onstack_symbol_module *module = &set->modules[i];
+    if (address < module->start || address >= module->limit) continue;
+    uint64_t start = 0;
+    const char *name = symbol_file_find(module->file, address + module->difference, &start);
+    *entry = name == NULL ? 0 : start - module->difference;
+    return name;
+  }
+  return NULL;
+}
+
+/* ---- core/src/profile/elf/symbol_names.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
+#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
+/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
+#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
+
+bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
+                                const onstack_elf_section *table) {
+  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
+  names->window = malloc(SYMBOL_NAMES_WINDOW);
+  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
+  if (names->window != NULL && names->text != NULL) {
+    names->text[0] = '\0';
+    return true;
+  }
+  free(names->window);
+  free(names->text);
+  return false;
+}
+
+/* The window begins at the offset, which lies in the table. */
+static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
+  uint64_t there = names->table->bytes - offset;
+  names->window_at = offset;
+  names->window_bytes = 0;
+  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
+  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
+    return false;
+  names->budget -= bytes;
+  names->window_bytes = bytes;
+  return true;
+}
+
+/* The length of the name that begins in the window, or 0. */
+static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
+  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
+  const char *name = names->window + (offset - names->window_at);
+  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
+  if (end == NULL || end == name) return 0;
+  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
+  return (size_t)((version == NULL ? end : version) - name);
+}
+
+static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
+  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
+  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
+  if (text == NULL) return 0;
+  size_t place = names->used;
+  memcpy(text + place, name, length);
+  text[place + length] = '\0';
+  names->text = text;
+  names->used += length + 1;
+  return (uint32_t)place;
+}
+
+uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
+  if (offset >= names->table->bytes) return 0;
+  if (offset >= names->last && offset - names->last < names->last_length)
+    return names->last_copy + (uint32_t)(offset - names->last);
+  size_t length = symbol_names_length(names, offset);
+  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
+  if (length == 0) return 0;
+  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
+  if (copy == 0) return 0;
+  names->last = offset;
+  names->last_length = length;
+  names->last_copy = copy;
+  return copy;
+}
+
+void onstack_symbol_names_end(onstack_symbol_names *names) {
+  free(names->window);
+  names->window = NULL;
+}
+
+/* ---- core/src/profile/elf/symbol_table.c ---- */
+/* ---- core/src/profile/elf/symbol_table.h ---- */
+/*
+ * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
+ * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 
 /* ---- core/src/profile/hash_index.h ---- */
 /*
@@ -11896,76 +12219,6 @@ ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *
 ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
 
 #endif
-
-#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
-
-typedef struct onstack_profile_stack {
-  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
-  const uint64_t *frames;
-  uint32_t frame_count;
-  onstack_truncation truncation;
-  uint64_t period_ns;
-  int32_t tid;                                   /* 0 where threads are not told apart */
-  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
-  uint64_t samples;
-  uint64_t ticks;
-  uint64_t time_ns;
-} onstack_profile_stack;
-
-typedef struct onstack_profile_stacks {
-  size_t references;
-  onstack_profile_arena frames;
-  onstack_profile_hash_index index;
-  onstack_profile_stack *items;
-  size_t count;
-  size_t capacity;
-  bool cpu; /* not all samples are from the wall clock */
-  onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
-} onstack_profile_stacks;
-
-/* Returns an empty store with one reference, NULL when memory is out. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
-/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
-ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
-ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
-
-/*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
- * the last of `items`). Errors: -ENOMEM (nothing is counted).
- */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                                  const onstack_sample *sample, size_t limit, bool *added);
-
-#endif
-
-/* The state of a profile at one instant. Read without the lock. */
-typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
-  size_t count;
-  onstack_profile_stack overflow;
-  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;     /* a reference */
-  bool thread_names;
-  bool wall; /* all samples are from the wall clock */
-  int64_t start_unix_ns;
-  int64_t duration_ns; /* since then */
-} onstack_profile_view;
-
-/* Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view);
-ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
-
-#endif
-
-/* ---- core/src/profile/symbol_table.h ---- */
-/*
- * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_SYMBOL_TABLE_H
-#define ONSTACK_PROFILE_SYMBOL_TABLE_H
 
 /* ---- core/src/profile/string_table.h ---- */
 /*
@@ -12053,6 +12306,384 @@ ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_ta
 /* Adds a function of this name alone. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
                                                   bool named);
+
+#endif
+
+/* ---- core/src/profile/sized.h ---- */
+/* Structures of the caller that begin with their size. */
+#ifndef ONSTACK_PROFILE_SIZED_H
+#define ONSTACK_PROFILE_SIZED_H
+
+/*
+ * Copies a sized structure of the caller into `known` (`known_bytes` long): what a shorter one lacks becomes zero; a
+ * longer one is accepted when the rest is zero. Errors: ONSTACK_E_OPTIONS.
+ */
+ONSTACK_INTERNAL int onstack_profile_sized_copy(void *known, size_t known_bytes, const void *given);
+
+/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
+ONSTACK_INTERNAL int onstack_profile_switch_read(uint8_t value, bool *on);
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int onstack_profile_symbols_init(onstack_symbol_table *table) {
+  *table = (onstack_symbol_table){0};
+  return onstack_profile_strings_init(&table->strings);
+}
+
+void onstack_profile_symbols_release(onstack_symbol_table *table) {
+  free(table->addresses);
+  onstack_profile_hash_release(&table->index);
+  free(table->answers);
+  free(table->lines);
+  free(table->asked);
+  onstack_profile_strings_release(&table->strings);
+  *table = (onstack_symbol_table){0};
+}
+
+static bool symbols_equal(const void *owner, uint32_t item, const void *key) {
+  return ((const onstack_symbol_table *)owner)->addresses[item] == *(const uint64_t *)key;
+}
+
+static uint32_t symbols_hash(uint64_t address) {
+  return onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
+}
+
+int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address) {
+  uint32_t hash = symbols_hash(address);
+  if (onstack_profile_hash_find(&table->index, hash, symbols_equal, table, &address) != ONSTACK_PROFILE_HASH_NONE) {
+    return 0;
+  }
+  if (table->count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&table->index) != 0) return -ENOMEM;
+  void *addresses = onstack_profile_grow(table->addresses, &table->capacity, table->count + 1, sizeof(address));
+  if (addresses == NULL) return -ENOMEM;
+  table->addresses = addresses;
+  table->addresses[table->count] = address;
+  onstack_profile_hash_insert(&table->index, hash, (uint32_t)table->count);
+  table->count++;
+  return 0;
+}
+
+uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address) {
+  return onstack_profile_hash_find(&table->index, symbols_hash(address), symbols_equal, table, &address);
+}
+
+int onstack_profile_symbols_open(onstack_symbol_table *table) {
+  table->answers = calloc(table->count + 1, sizeof(*table->answers)); /* + 1: NULL means failure, not "none" */
+  if (table->answers == NULL) return -ENOMEM;
+  for (size_t i = 0; i < table->count; i++) {
+    table->answers[i].first = table->answers[i].last = ONSTACK_PROFILE_NO_LINE;
+  }
+  return 0;
+}
+
+/* Appends a line to the chain of an address. */
+static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer,
+                          const onstack_profile_line *line) {
+  if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
+  void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
+  if (lines == NULL) return -ENOMEM;
+  table->lines = lines;
+  uint32_t number = (uint32_t)table->line_count++;
+  table->lines[number] = *line;
+  if (answer->first == ONSTACK_PROFILE_NO_LINE) {
+    answer->first = number;
+  } else {
+    table->lines[answer->last].next = number;
+  }
+  answer->last = number;
+  return 0;
+}
+
+int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name, bool named) {
+  onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE};
+  int error = onstack_profile_strings_add_text(&table->strings, name, &line.name);
+  line.system_name = line.name;
+  if (error == 0) error = symbols_append(table, &table->answers[number], &line);
+  if (error == 0) table->answers[number].named = named;
+  return error;
+}
+
+static int symbols_add_line(onstack_symbol_table *table, size_t index, const onstack_symbol_line *given) {
+  onstack_profile_line line = {
+      .next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
+  int error = onstack_profile_strings_add_text(&table->strings, given->name, &line.name);
+  if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->system_name, &line.system_name);
+  if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->file, &line.file);
+  if (error != 0) return error;
+  if (line.name == 0) line.name = line.system_name;
+  if (line.system_name == 0) line.system_name = line.name;
+  if (line.name == 0) return 0; /* knows nothing: the ELF symbols may */
+  error = symbols_append(table, &table->answers[index], &line);
+  if (error == 0) table->answers[index].named = true;
+  return error;
+}
+
+ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
+  onstack_symbol_line given;
+  if (table == NULL || line == NULL || table->asked == NULL || index >= table->asked_count) return ONSTACK_E_OPTIONS;
+  int error = onstack_profile_sized_copy(&given, sizeof(given), line);
+  if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
+  if (error != 0) return error;
+  error = symbols_add_line(table, table->asked[index], &given);
+  if (error != 0 && table->error == 0) table->error = error;
+  return error;
+}
+
+/* ---- core/src/profile/elf/symbolize.c ---- */
+/* ---- core/src/profile/elf/symbolize.h ---- */
+/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOLIZE_H
+#define ONSTACK_PROFILE_ELF_SYMBOLIZE_H
+
+/*
+ * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
+ * it knows what lies there now. Called without any lock of ours: it may take its time
+ * and call this library. Errors: whatever it returns; -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                                       onstack_symbolizer symbolizer, void *data);
+
+/* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+#endif
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
+static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
+  *addresses = malloc((table->count + 1) * sizeof(**addresses));
+  table->asked = malloc((table->count + 1) * sizeof(*table->asked));
+  table->asked_count = 0;
+  if (*addresses == NULL || table->asked == NULL) return -ENOMEM;
+  for (size_t i = 0; i < table->count; i++) {
+    uint64_t real;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    (*addresses)[table->asked_count] = real;
+    table->asked[table->asked_count++] = (uint32_t)i;
+  }
+  return 0;
+}
+
+int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                      onstack_symbolizer symbolizer, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
+  uint64_t *addresses;
+  if (symbolizer == NULL || table->count == 0) return 0;
+  int result = symbolize_choose(table, maps, &addresses);
+  if (result == 0 && table->asked_count > 0) result = symbolizer(data, addresses, table->asked_count, table);
+  free(addresses);
+  return result != 0 ? result : table->error;
+}
+
+typedef struct symbolize_item {
+  uint64_t address;
+  uint32_t number;
+} symbolize_item;
+
+static int symbolize_compare(const void *a, const void *b) {
+  const symbolize_item *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+/* The addresses without an answer, sorted. */
+static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
+  *items = malloc((table->count + 1) * sizeof(**items));
+  if (*items == NULL) return -ENOMEM;
+  *count = 0;
+  for (size_t i = 0; i < table->count; i++) {
+    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    (*items)[(*count)++] = (symbolize_item){.address = table->addresses[i], .number = (uint32_t)i};
+  }
+  qsort(*items, *count, sizeof(**items), symbolize_compare);
+  return 0;
+}
+
+static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_mapping *mapping,
+                             const symbolize_item *items, size_t count) {
+  onstack_elf_query *queries = calloc(count, sizeof(*queries));
+  if (queries == NULL) return -ENOMEM;
+  /* One constant is added to each, so they stay sorted. Where a broken file makes the sum wrap, symbols are missed. */
+  for (size_t i = 0; i < count; i++) {
+    queries[i].address = onstack_profile_mapping_vaddr(mapping, items[i].address);
+    queries[i].number = items[i].number;
+  }
+  onstack_profile_arena names = {0};
+  int error = onstack_elf_module_symbols(mapping, queries, count, &names);
+  for (size_t i = 0; error == 0 && i < count; i++) {
+    if (queries[i].name != NULL) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
+  }
+  onstack_profile_arena_release(&names);
+  free(queries);
+  return error;
+}
+
+int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  symbolize_item *items;
+  size_t count = 0;
+  int error = symbolize_collect(table, &items, &count);
+  for (size_t first = 0, next; error == 0 && first < count; first = next) {
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, items[first].address);
+    next = first + 1;
+    if (mapping == NULL) continue;
+    while (next < count && items[next].address < mapping->limit) next++;
+    error = symbolize_mapping(table, mapping, items + first, next - first);
+  }
+  free(items);
+  return error;
+}
+
+static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number, const onstack_profile_maps *maps) {
+  char number_text[24];
+  uint64_t address = table->addresses[number];
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  if (mapping == NULL || mapping->path[0] == '\0') {
+    snprintf(number_text, sizeof(number_text), "0x%" PRIx64, address);
+    return onstack_profile_symbols_name(table, number, number_text, false);
+  }
+  uint64_t vaddr = onstack_profile_mapping_vaddr(mapping, address);
+  const char *base = onstack_profile_mapping_base_name(mapping);
+  int length = snprintf(NULL, 0, "%s+0x%" PRIx64, base, vaddr);
+  char *text = length < 0 ? NULL : malloc((size_t)length + 1);
+  if (text == NULL) return -ENOMEM;
+  snprintf(text, (size_t)length + 1, "%s+0x%" PRIx64, base, vaddr);
+  int error = onstack_profile_symbols_name(table, number, text, false);
+  free(text);
+  return error;
+}
+
+int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    error = symbolize_name_by_module(table, (uint32_t)i, maps);
+  }
+  return error;
+}
+
+/* ---- core/src/profile/folded.c ---- */
+/*
+ * Folded stacks. The frames of each stack become ranks of their names, root first; ranks are compared and merged, and
+ * text is made only for the lines that are written: names repeat a thousandfold, and the text of all stacks could be
+ * many times the profile.
+ */
+/* ---- core/src/profile/output.h ---- */
+/* Bytes on their way to the host's writer: gathered, so that it is called a few times and not for each number. */
+#ifndef ONSTACK_PROFILE_OUTPUT_H
+#define ONSTACK_PROFILE_OUTPUT_H
+
+typedef struct onstack_profile_output {
+  onstack_writer writer;
+  void *data;
+  char *buffer;
+  size_t used;
+  int error; /* 0, or ONSTACK_E_OUTPUT: the writer refused, and is not called again */
+} onstack_profile_output;
+
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data);
+/* Passes on what is left (if `error` is 0) and releases. Returns `error`, or ONSTACK_E_OUTPUT. */
+ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output, int error);
+/* Both return output->error, so that a caller may look now and then only. */
+ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
+ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
+
+#endif
+
+/* ---- core/src/profile/report.h ---- */
+/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
+#ifndef ONSTACK_PROFILE_REPORT_H
+#define ONSTACK_PROFILE_REPORT_H
+
+/* ---- core/src/profile/profile.h ---- */
+/*
+ * The profile: a sink that aggregates, and the views that writers take of it.
+ *
+ * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
+ * sink waits for a writer at most as long as it takes to copy the counts.
+ */
+#ifndef ONSTACK_PROFILE_PROFILE_H
+#define ONSTACK_PROFILE_PROFILE_H
+
+/* ---- core/src/profile/stacks.h ---- */
+/*
+ * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
+ *
+ * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
+ * a copy of the entries (with their counts of one instant) reads frames without the lock.
+ */
+#ifndef ONSTACK_PROFILE_STACKS_H
+#define ONSTACK_PROFILE_STACKS_H
+
+#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
+
+typedef struct onstack_profile_stack {
+  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
+  const uint64_t *frames;
+  uint32_t frame_count;
+  onstack_truncation truncation;
+  uint64_t period_ns;
+  int32_t tid;                                   /* 0 where threads are not told apart */
+  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
+  uint64_t samples;
+  uint64_t ticks;
+  uint64_t time_ns;
+} onstack_profile_stack;
+
+typedef struct onstack_profile_stacks {
+  size_t references;
+  onstack_profile_arena frames;
+  onstack_profile_hash_index index;
+  onstack_profile_stack *items;
+  size_t count;
+  size_t capacity;
+  bool cpu; /* not all samples are from the wall clock */
+  onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
+} onstack_profile_stacks;
+
+/* Returns an empty store with one reference, NULL when memory is out. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
+/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
+ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
+ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
+
+/*
+ * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
+ * the last of `items`). Errors: -ENOMEM (nothing is counted).
+ */
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+                                                  const onstack_sample *sample, size_t limit, bool *added);
+
+#endif
+
+/* The state of a profile at one instant. Read without the lock. */
+typedef struct onstack_profile_view {
+  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
+  size_t count;
+  onstack_profile_stack overflow;
+  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;     /* a reference */
+  bool thread_names;
+  bool wall; /* all samples are from the wall clock */
+  int64_t start_unix_ns;
+  int64_t duration_ns; /* since then */
+} onstack_profile_view;
+
+/* Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view);
+ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif
 
@@ -12370,7 +13001,7 @@ uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t len
 
 uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
 
-/* ---- core/src/profile/mapping.c ---- */
+/* ---- core/src/profile/maps/mapping.c ---- */
 /* What can be asked of one mapping, and of an address. */
 
 #include <string.h>
@@ -12414,7 +13045,7 @@ bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t addr
   return !mapping->retired;
 }
 
-/* ---- core/src/profile/maps.c ---- */
+/* ---- core/src/profile/maps/maps.c ---- */
 
 #include <stdlib.h>
 #include <string.h>
@@ -12559,7 +13190,7 @@ const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_m
   return &maps->items[low];
 }
 
-/* ---- core/src/profile/maps_loader.c ---- */
+/* ---- core/src/profile/maps/maps_loader.c ---- */
 /* What the loader knows of the mappings, for where there is no /proc: the code of the program and its libraries. */
 
 #ifdef __linux__
@@ -12650,7 +13281,7 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
 }
 #endif
 
-/* ---- core/src/profile/maps_text.c ---- */
+/* ---- core/src/profile/maps/maps_text.c ---- */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12765,7 +13396,7 @@ bool onstack_maps_text_next(char **text, onstack_maps_line *line) {
   return false;
 }
 
-/* ---- core/src/profile/maps_unite.c ---- */
+/* ---- core/src/profile/maps/maps_unite.c ---- */
 /* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */
 
 #include <stdlib.h>
@@ -12946,6 +13577,104 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
   return good;
 }
 
+/* ---- core/src/profile/maps/sight.c ---- */
+/* ---- core/src/profile/maps/sight.h ---- */
+/*
+ * What a profile knows of the mappings over time: the set of now, the one before, and since when and until when each was
+ * true. A sample arrives after it was taken, and in between a library may have taken the place of another. The profile's
+ * lock covers every call.
+ */
+#ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
+#define ONSTACK_PROFILE_MAPS_SIGHT_H
+
+typedef struct onstack_profile_sight {
+  onstack_profile_maps *maps;    /* never NULL */
+  onstack_profile_maps *earlier; /* NULL: none */
+  uint64_t changes;              /* the loader's count when `maps` was read */
+  uint64_t since_ns, until_ns;   /* when `maps` was found true first and last; monotonic */
+  uint64_t earlier_until_ns;     /* the last of `earlier` */
+} onstack_profile_sight;
+
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
+ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
+
+/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
+   forgotten. Returns a set that the caller frees without the lock, or NULL. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired);
+
+/* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
+ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
+
+/* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
+ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
+                                                      uint64_t time_ns);
+
+#endif
+
+#include <errno.h>
+
+/* Objects that come while the text is read: the text may have half of them. */
+#define ONSTACK_SIGHT_TRIES 3
+
+int onstack_profile_sight_open(onstack_profile_sight *sight) {
+  *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
+  sight->until_ns = sight->since_ns;
+  sight->maps = onstack_profile_maps_read(NULL, false, false);
+  return sight->maps == NULL ? -ENOMEM : 0;
+}
+
+static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
+  return maps != NULL && onstack_profile_maps_drop(maps) ? maps : NULL;
+}
+
+void onstack_profile_sight_close(onstack_profile_sight *sight) {
+  onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
+  for (int i = 0; i < 2; i++) {
+    if (sets[i] != NULL) onstack_profile_maps_free(sets[i]);
+  }
+}
+
+onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
+  uint64_t before, after = onstack_loader_changes();
+  onstack_profile_maps *now = NULL;
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
+    if (now != NULL) onstack_profile_maps_free(now);
+    before = after;
+    now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
+    after = onstack_loader_changes();
+    if (now == NULL || before == after) break;
+  }
+  uint64_t read_ns = onstack_monotonic_ns();
+  if (now == NULL) return NULL;
+  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
+  onstack_profile_maps *old = sight->earlier;
+  sight->earlier = sight->maps;
+  sight->earlier_until_ns = sight->until_ns;
+  sight->maps = now;
+  sight->changes = before;
+  sight->since_ns = before == after ? read_ns : UINT64_MAX;
+  sight->until_ns = before == after ? read_ns : 0;
+  return sight_drop(old);
+}
+
+bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
+  uint64_t now = onstack_monotonic_ns();
+  if (onstack_loader_changes() != sight->changes) return true;
+  if (sight->until_ns != 0) sight->until_ns = now;
+  return false;
+}
+
+uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
+  const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
+  if (maps->alias_count == 0 && (earlier == NULL || earlier->alias_count == 0)) return address;
+  if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
+  uint64_t now = onstack_profile_maps_place(maps, address);
+  if (earlier == NULL || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  uint64_t then = onstack_profile_maps_place(earlier, address);
+  return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
+}
+
 /* ---- core/src/profile/output.c ---- */
 
 #include <errno.h>
@@ -12989,8 +13718,8 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
   return error;
 }
 
-/* ---- core/src/profile/pprof.c ---- */
-/* ---- core/src/profile/pprof_writer.h ---- */
+/* ---- core/src/profile/pprof/pprof.c ---- */
+/* ---- core/src/profile/pprof/pprof_writer.h ---- */
 /*
  * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
  * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
@@ -12999,13 +13728,13 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
  * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met
  * them (onstack_pprof_special).
  */
-#ifndef ONSTACK_PROFILE_PPROF_WRITER_H
-#define ONSTACK_PROFILE_PPROF_WRITER_H
+#ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
+#define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 
-/* ---- core/src/profile/pprof_message.h ---- */
+/* ---- core/src/profile/pprof/pprof_message.h ---- */
 /* Encoding of one protobuf message into memory that is used again for the next. */
-#ifndef ONSTACK_PROFILE_PPROF_MESSAGE_H
-#define ONSTACK_PROFILE_PPROF_MESSAGE_H
+#ifndef ONSTACK_PROFILE_PPROF_PPROF_MESSAGE_H
+#define ONSTACK_PROFILE_PPROF_PPROF_MESSAGE_H
 
 /* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
    end. */
@@ -13279,7 +14008,7 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
   return error;
 }
 
-/* ---- core/src/profile/pprof_message.c ---- */
+/* ---- core/src/profile/pprof/pprof_message.c ---- */
 
 #include <stdlib.h>
 #include <string.h>
@@ -13330,7 +14059,7 @@ void onstack_pprof_message_release(onstack_pprof_message *message) {
   *message = (onstack_pprof_message){0};
 }
 
-/* ---- core/src/profile/pprof_tables.c ---- */
+/* ---- core/src/profile/pprof/pprof_tables.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13536,56 +14265,6 @@ int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
 }
 
 /* ---- core/src/profile/profile.c ---- */
-
-/* ---- core/src/profile/sight.h ---- */
-/*
- * What a profile knows of the mappings over time: the set of now, the one before, and since when and until when each was
- * true. A sample arrives after it was taken, and in between a library may have taken the place of another. The profile's
- * lock covers every call.
- */
-#ifndef ONSTACK_PROFILE_SIGHT_H
-#define ONSTACK_PROFILE_SIGHT_H
-
-typedef struct onstack_profile_sight {
-  onstack_profile_maps *maps;    /* never NULL */
-  onstack_profile_maps *earlier; /* NULL: none */
-  uint64_t changes;              /* the loader's count when `maps` was read */
-  uint64_t since_ns, until_ns;   /* when `maps` was found true first and last; monotonic */
-  uint64_t earlier_until_ns;     /* the last of `earlier` */
-} onstack_profile_sight;
-
-/* Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
-ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
-
-/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
-   forgotten. Returns a set that the caller frees without the lock, or NULL. */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired);
-
-/* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
-ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
-
-/* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
-ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
-                                                      uint64_t time_ns);
-
-#endif
-
-/* ---- core/src/profile/sized.h ---- */
-/* Structures of the caller that begin with their size. */
-#ifndef ONSTACK_PROFILE_SIZED_H
-#define ONSTACK_PROFILE_SIZED_H
-
-/*
- * Copies a sized structure of the caller into `known` (`known_bytes` long): what a shorter one lacks becomes zero; a
- * longer one is accepted when the rest is zero. Errors: ONSTACK_E_OPTIONS.
- */
-ONSTACK_INTERNAL int onstack_profile_sized_copy(void *known, size_t known_bytes, const void *given);
-
-/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
-ONSTACK_INTERNAL int onstack_profile_switch_read(uint8_t value, bool *on);
-
-#endif
 
 #include <errno.h>
 #include <pthread.h>
@@ -13883,27 +14562,6 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
 
 /* ---- core/src/profile/report.c ---- */
 
-/* ---- core/src/profile/symbolize.h ---- */
-/* Names for the addresses of a symbol table: from the host's symbolizer, from ELF files, from module and offset. */
-#ifndef ONSTACK_PROFILE_SYMBOLIZE_H
-#define ONSTACK_PROFILE_SYMBOLIZE_H
-
-/*
- * Asks the symbolizer (may be NULL), at once, for all addresses but those of files that others have taken the place of:
- * it knows what lies there now. Called without any lock of ours: it may take its time
- * and call this library. Errors: whatever it returns; -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                                       onstack_symbolizer symbolizer, void *data);
-
-/* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-/* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-#endif
-
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
   *symbolize = true;
@@ -13979,71 +14637,6 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
-}
-
-/* ---- core/src/profile/sight.c ---- */
-
-#include <errno.h>
-
-/* Objects that come while the text is read: the text may have half of them. */
-#define ONSTACK_SIGHT_TRIES 3
-
-int onstack_profile_sight_open(onstack_profile_sight *sight) {
-  *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
-  sight->until_ns = sight->since_ns;
-  sight->maps = onstack_profile_maps_read(NULL, false, false);
-  return sight->maps == NULL ? -ENOMEM : 0;
-}
-
-static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
-  return maps != NULL && onstack_profile_maps_drop(maps) ? maps : NULL;
-}
-
-void onstack_profile_sight_close(onstack_profile_sight *sight) {
-  onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
-  for (int i = 0; i < 2; i++) {
-    if (sets[i] != NULL) onstack_profile_maps_free(sets[i]);
-  }
-}
-
-onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
-  uint64_t before, after = onstack_loader_changes();
-  onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
-    if (now != NULL) onstack_profile_maps_free(now);
-    before = after;
-    now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
-    after = onstack_loader_changes();
-    if (now == NULL || before == after) break;
-  }
-  uint64_t read_ns = onstack_monotonic_ns();
-  if (now == NULL) return NULL;
-  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
-  onstack_profile_maps *old = sight->earlier;
-  sight->earlier = sight->maps;
-  sight->earlier_until_ns = sight->until_ns;
-  sight->maps = now;
-  sight->changes = before;
-  sight->since_ns = before == after ? read_ns : UINT64_MAX;
-  sight->until_ns = before == after ? read_ns : 0;
-  return sight_drop(old);
-}
-
-bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
-  uint64_t now = onstack_monotonic_ns();
-  if (onstack_loader_changes() != sight->changes) return true;
-  if (sight->until_ns != 0) sight->until_ns = now;
-  return false;
-}
-
-uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
-  const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
-  if (maps->alias_count == 0 && (earlier == NULL || earlier->alias_count == 0)) return address;
-  if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
-  uint64_t now = onstack_profile_maps_place(maps, address);
-  if (earlier == NULL || time_ns == 0 || time_ns >= sight->since_ns) return now;
-  uint64_t then = onstack_profile_maps_place(earlier, address);
-  return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }
 
 /* ---- core/src/profile/sized.c ---- */
@@ -14250,600 +14843,6 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
   *strings = (onstack_profile_strings){0};
 }
 
-/* ---- core/src/profile/symbol_index.c ---- */
-/* ---- core/src/profile/symbol_index.h ---- */
-/*
- * Function names that can be looked up in a signal handler: everything is read and sorted in advance, in ordinary
- * threads, and a look-up is a binary search in memory that stays.
- *
- * A set is what was loaded at one moment, immutable, published as a whole. The tables of a file are made once and kept
- * for the life of the process, as files come back at other addresses (dlclose, dlopen). So are copies of the names of
- * the functions in them: the file, which may be one with debug information that nobody else has open, can be truncated
- * or written over without harm.
- */
-#ifndef ONSTACK_PROFILE_SYMBOL_INDEX_H
-#define ONSTACK_PROFILE_SYMBOL_INDEX_H
-
-typedef struct onstack_symbol_entry {
-  uint32_t start; /* virtual address in the file */
-  uint32_t bytes;
-  uint32_t name; /* place in the file's `names` */
-} onstack_symbol_entry;
-
-/* The functions of a file by rising start. Of one start the longest comes first: a shorter one has the better name. */
-typedef struct onstack_symbol_file {
-  uint64_t device;
-  uint64_t inode;
-  onstack_elf_build_id build_id;
-  onstack_symbol_entry *entries;
-  size_t count;
-  const char *names; /* each NUL-terminated */
-} onstack_symbol_file;
-
-typedef struct onstack_symbol_module {
-  uint64_t start; /* the executable mapping */
-  uint64_t limit;
-  uint64_t difference; /* virtual address minus address */
-  const onstack_symbol_file *file;
-} onstack_symbol_module;
-
-typedef struct onstack_symbol_set {
-  size_t count;
-  onstack_symbol_module modules[]; /* sorted by address, disjoint */
-} onstack_symbol_set;
-
-/* The functions of a mapping's file. NULL: it has none that can be read, or memory is out. Ordinary threads; the caller
-   lets one in at a time. */
-ONSTACK_INTERNAL const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping);
-
-/* A set of these mappings; malloc'ed, the caller's. NULL when memory is out. As above. */
-ONSTACK_INTERNAL onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps);
-
-/* The function at a look-up address and its entry point; NULL: none covers it. Signal-safe. */
-ONSTACK_INTERNAL const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry);
-
-#endif
-
-/* ---- core/src/profile/symbol_names.h ---- */
-/*
- * Copies the names of many symbols out of an image's string table into one block of memory: a name that is handed out
- * for the life of the process must not hang on a file that can be truncated or written over. Names are asked for by
- * rising offset, so that the table is read once and in pieces, and linkers' shared tails ("bar" inside "foobar") are
- * copied once: the block is never larger than the table is.
- */
-#ifndef ONSTACK_PROFILE_SYMBOL_NAMES_H
-#define ONSTACK_PROFILE_SYMBOL_NAMES_H
-
-typedef struct onstack_symbol_names {
-  char *text; /* malloc'ed, the caller's; place 0 holds the empty name */
-  size_t used, capacity;
-  /* The rest is of symbol_names.c. */
-  const onstack_elf_file *file;
-  const onstack_elf_section *table;
-  char *window;
-  uint64_t window_at; /* its place in the table */
-  size_t window_bytes;
-  uint64_t budget;    /* bytes that may still be read */
-  uint64_t last;      /* the place in the table, the length and the place in `text` of the newest name */
-  size_t last_length;
-  uint32_t last_copy;
-} onstack_symbol_names;
-
-/* False when memory is out: then there is nothing to close. The image and its section stay until the end. */
-ONSTACK_INTERNAL bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
-                                                 const onstack_elf_section *table);
-
-/*
- * The place in `text` of the name at an offset of the table, not below that of the last call; without the version of an
- * exported symbol (name@@VERSION). 0: it has no end, is empty, cannot be read (any more), or there is no room for it.
- */
-ONSTACK_INTERNAL uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset);
-
-/* What reading needed is freed; `text` stays. */
-ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
-
-#endif
-
-#include <stdlib.h>
-#include <string.h>
-
-#define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
-#define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
-#define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
-
-static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
-static size_t symbol_file_count;
-
-typedef struct symbol_reader {
-  const onstack_elf_file *file;
-  onstack_symbol_entry *entries; /* until their names are copied, `name` is the offset in the file's table */
-  size_t count, capacity;
-} symbol_reader;
-
-static bool symbol_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
-  return section->offset <= file->size && section->bytes <= file->size - section->offset && section->bytes > 0;
-}
-
-static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file, uint32_t type) {
-  for (uint32_t i = 0; i < file->section_count; i++) {
-    const onstack_elf_section *table = &file->sections[i];
-    if (table->type == type && table->entry_bytes == sizeof(onstack_elf_symbol) && table->link < file->section_count &&
-        symbol_section_inside(file, table) && symbol_section_inside(file, &file->sections[table->link]))
-      return table;
-  }
-  return NULL;
-}
-
-static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
-  symbol_reader *reader = data;
-  uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
-  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
-  if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
-  if (reader->count == SYMBOL_INDEX_MOST) return false;
-  void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
-  if (entries == NULL) return false;
-  reader->entries = entries;
-  reader->entries[reader->count++] =
-      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
-  return true;
-}
-
-static int symbol_order(uint32_t left, uint32_t right) { return left < right ? -1 : left > right; }
-
-static int symbol_compare_rank(const void *a, const void *b) {
-  const onstack_symbol_entry *left = a, *right = b;
-  if (left->start != right->start) return symbol_order(left->start, right->start);
-  int order = symbol_order(left->bytes & 15, right->bytes & 15);
-  return order != 0 ? order : symbol_order(left->bytes, right->bytes);
-}
-
-static int symbol_compare_name(const void *a, const void *b) {
-  const onstack_symbol_entry *left = a, *right = b;
-  return symbol_order(left->name, right->name);
-}
-
-/* After symbol_drop_hidden: of those that begin at one address the shorter one has the better name. */
-static int symbol_compare_place(const void *a, const void *b) {
-  const onstack_symbol_entry *left = a, *right = b;
-  if (left->start != right->start) return symbol_order(left->start, right->start);
-  return symbol_order(right->bytes, left->bytes);
-}
-
-/* Those that no address leads to, as a better one covers all of them: aliases, for the most part. Their names are not
-   copied then. */
-static void symbol_drop_hidden(symbol_reader *reader) {
-  onstack_symbol_entry *kept = reader->entries;
-  size_t count = 0;
-  for (size_t i = 0; i < reader->count; i++) {
-    onstack_symbol_entry entry = reader->entries[i];
-    entry.bytes >>= 4;
-    while (count > 0 && kept[count - 1].start == entry.start && kept[count - 1].bytes <= entry.bytes) count--;
-    kept[count++] = entry;
-  }
-  reader->count = count;
-}
-
-/* Entries by rising name offset. Those without a name go. */
-static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names) {
-  size_t count = 0;
-  for (size_t i = 0; i < reader->count; i++) {
-    onstack_symbol_entry entry = reader->entries[i];
-    entry.name = onstack_symbol_names_copy(names, entry.name);
-    if (entry.name != 0) reader->entries[count++] = entry;
-  }
-  reader->count = count;
-}
-
-/* What grew by doubling is cut to what is used; as it was when that fails. */
-static void *symbol_fit(void *items, size_t bytes) {
-  void *fitted = realloc(items, bytes);
-  if (fitted == NULL) return items;
-  return fitted;
-}
-
-static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {
-  if (reader->count > 1) qsort(reader->entries, reader->count, sizeof(*reader->entries), compare);
-}
-
-static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
-  symbol_reader reader = {.file = file};
-  onstack_symbol_names names;
-  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
-  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
-  onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
-  symbol_sort(&reader, symbol_compare_rank);
-  symbol_drop_hidden(&reader);
-  symbol_sort(&reader, symbol_compare_name);
-  symbol_take_names(&reader, &names);
-  symbol_sort(&reader, symbol_compare_place);
-  onstack_symbol_names_end(&names);
-  if (reader.count == 0) {
-    free(reader.entries);
-    free(names.text);
-    return;
-  }
-  to->entries = symbol_fit(reader.entries, reader.count * sizeof(*reader.entries));
-  to->count = reader.count;
-  to->names = symbol_fit(names.text, names.used);
-}
-
-static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
-  return file->device == mapping->device && file->inode == mapping->inode &&
-         file->build_id.length == mapping->build_id.length &&
-         memcmp(file->build_id.bytes, mapping->build_id.bytes, mapping->build_id.length) == 0;
-}
-
-const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping) {
-  onstack_elf_file elf;
-  for (size_t i = 0; i < symbol_file_count; i++)
-    if (symbol_file_is(symbol_files[i], mapping)) return symbol_files[i];
-  if (symbol_file_count == SYMBOL_INDEX_FILES) return NULL;
-  onstack_symbol_file *file = calloc(1, sizeof(*file));
-  if (file == NULL) return NULL;
-  file->device = mapping->device;
-  file->inode = mapping->inode;
-  file->build_id = mapping->build_id;
-  if (onstack_elf_module_open_best(&elf, mapping) == 0) {
-    symbol_file_fill(file, &elf);
-    onstack_elf_close(&elf);
-  }
-  symbol_files[symbol_file_count++] = file;
-  return file;
-}
-
-onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps) {
-  onstack_symbol_set *set = calloc(1, sizeof(*set) + maps->count * sizeof(set->modules[0]));
-  if (set == NULL) return NULL;
-  for (size_t i = 0; i < maps->count; i++) {
-    const onstack_profile_mapping *mapping = &maps->items[i];
-    if (mapping->path[0] == '\0') continue; /* generated code */
-    const onstack_symbol_file *file = onstack_symbol_file_get(mapping);
-    if (file == NULL || file->count == 0) continue;
-    set->modules[set->count++] = (onstack_symbol_module){
-        mapping->start, mapping->limit, onstack_profile_mapping_vaddr(mapping, mapping->start) - mapping->start, file};
-  }
-  return set;
-}
-
-/* The entries of one file: the last that begins at or before the address and covers it, of those right before it. */
-static ONSTACK_HANDLER const char *symbol_file_find(const onstack_symbol_file *file, uint64_t address, uint64_t *start) {
-  size_t low = 0, high = file->count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (file->entries[middle].start <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  for (size_t i = low; i > 0 && low - i < SYMBOL_INDEX_BACK; i--) {
-    const onstack_symbol_entry *entry = &file->entries[i - 1];
-    if (address - entry->start >= entry->bytes) continue;
-    *start = entry->start;
-    return file->names + entry->name;
-  }
-  return NULL;
-}
-
-ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry) {
-  for (size_t i = 0; i < set->count; i++) {
-    const onstack_symbol_module *module = &set->modules[i];
-    if (address < module->start || address >= module->limit) continue;
-    uint64_t start = 0;
-    const char *name = symbol_file_find(module->file, address + module->difference, &start);
-    *entry = name == NULL ? 0 : start - module->difference;
-    return name;
-  }
-  return NULL;
-}
-
-/* ---- core/src/profile/symbol_names.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define SYMBOL_NAMES_WINDOW ((size_t)64 * 1024) /* a longer name is none; mangled ones reach some kilobytes */
-#define SYMBOL_NAMES_MOST ((size_t)128 << 20)   /* bytes; 106,477 functions of a large compiler have 18 MiB */
-/* A table of zeros, or without an end, that only claims to be large costs no more reading than this. */
-#define SYMBOL_NAMES_READ ((uint64_t)1 << 30)
-
-bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_file *file,
-                                const onstack_elf_section *table) {
-  *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
-  names->window = malloc(SYMBOL_NAMES_WINDOW);
-  names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
-  if (names->window != NULL && names->text != NULL) {
-    names->text[0] = '\0';
-    return true;
-  }
-  free(names->window);
-  free(names->text);
-  return false;
-}
-
-/* The window begins at the offset, which lies in the table. */
-static bool symbol_names_read(onstack_symbol_names *names, uint64_t offset) {
-  uint64_t there = names->table->bytes - offset;
-  names->window_at = offset;
-  names->window_bytes = 0;
-  size_t bytes = there < SYMBOL_NAMES_WINDOW ? (size_t)there : SYMBOL_NAMES_WINDOW;
-  if (bytes > names->budget || !onstack_elf_read(names->file, names->table->offset + offset, names->window, bytes))
-    return false;
-  names->budget -= bytes;
-  names->window_bytes = bytes;
-  return true;
-}
-
-/* The length of the name that begins in the window, or 0. */
-static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t offset) {
-  if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
-  const char *name = names->window + (offset - names->window_at);
-  const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
-  if (end == NULL || end == name) return 0;
-  const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return (size_t)((version == NULL ? end : version) - name);
-}
-
-static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
-  if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
-  char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
-  if (text == NULL) return 0;
-  size_t place = names->used;
-  memcpy(text + place, name, length);
-  text[place + length] = '\0';
-  names->text = text;
-  names->used += length + 1;
-  return (uint32_t)place;
-}
-
-uint32_t onstack_symbol_names_copy(onstack_symbol_names *names, uint32_t offset) {
-  if (offset >= names->table->bytes) return 0;
-  if (offset >= names->last && offset - names->last < names->last_length)
-    return names->last_copy + (uint32_t)(offset - names->last);
-  size_t length = symbol_names_length(names, offset);
-  if (length == 0 && symbol_names_read(names, offset)) length = symbol_names_length(names, offset);
-  if (length == 0) return 0;
-  uint32_t copy = symbol_names_keep(names, names->window + (offset - names->window_at), length);
-  if (copy == 0) return 0;
-  names->last = offset;
-  names->last_length = length;
-  names->last_copy = copy;
-  return copy;
-}
-
-void onstack_symbol_names_end(onstack_symbol_names *names) {
-  free(names->window);
-  names->window = NULL;
-}
-
-/* ---- core/src/profile/symbol_table.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-int onstack_profile_symbols_init(onstack_symbol_table *table) {
-  *table = (onstack_symbol_table){0};
-  return onstack_profile_strings_init(&table->strings);
-}
-
-void onstack_profile_symbols_release(onstack_symbol_table *table) {
-  free(table->addresses);
-  onstack_profile_hash_release(&table->index);
-  free(table->answers);
-  free(table->lines);
-  free(table->asked);
-  onstack_profile_strings_release(&table->strings);
-  *table = (onstack_symbol_table){0};
-}
-
-static bool symbols_equal(const void *owner, uint32_t item, const void *key) {
-  return ((const onstack_symbol_table *)owner)->addresses[item] == *(const uint64_t *)key;
-}
-
-static uint32_t symbols_hash(uint64_t address) {
-  return onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
-}
-
-int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address) {
-  uint32_t hash = symbols_hash(address);
-  if (onstack_profile_hash_find(&table->index, hash, symbols_equal, table, &address) != ONSTACK_PROFILE_HASH_NONE) {
-    return 0;
-  }
-  if (table->count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&table->index) != 0) return -ENOMEM;
-  void *addresses = onstack_profile_grow(table->addresses, &table->capacity, table->count + 1, sizeof(address));
-  if (addresses == NULL) return -ENOMEM;
-  table->addresses = addresses;
-  table->addresses[table->count] = address;
-  onstack_profile_hash_insert(&table->index, hash, (uint32_t)table->count);
-  table->count++;
-  return 0;
-}
-
-uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address) {
-  return onstack_profile_hash_find(&table->index, symbols_hash(address), symbols_equal, table, &address);
-}
-
-int onstack_profile_symbols_open(onstack_symbol_table *table) {
-  table->answers = calloc(table->count + 1, sizeof(*table->answers)); /* + 1: NULL means failure, not "none" */
-  if (table->answers == NULL) return -ENOMEM;
-  for (size_t i = 0; i < table->count; i++) {
-    table->answers[i].first = table->answers[i].last = ONSTACK_PROFILE_NO_LINE;
-  }
-  return 0;
-}
-
-/* Appends a line to the chain of an address. */
-static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer,
-                          const onstack_profile_line *line) {
-  if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
-  void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
-  if (lines == NULL) return -ENOMEM;
-  table->lines = lines;
-  uint32_t number = (uint32_t)table->line_count++;
-  table->lines[number] = *line;
-  if (answer->first == ONSTACK_PROFILE_NO_LINE) {
-    answer->first = number;
-  } else {
-    table->lines[answer->last].next = number;
-  }
-  answer->last = number;
-  return 0;
-}
-
-int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name, bool named) {
-  onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE};
-  int error = onstack_profile_strings_add_text(&table->strings, name, &line.name);
-  line.system_name = line.name;
-  if (error == 0) error = symbols_append(table, &table->answers[number], &line);
-  if (error == 0) table->answers[number].named = named;
-  return error;
-}
-
-static int symbols_add_line(onstack_symbol_table *table, size_t index, const onstack_symbol_line *given) {
-  onstack_profile_line line = {
-      .next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
-  int error = onstack_profile_strings_add_text(&table->strings, given->name, &line.name);
-  if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->system_name, &line.system_name);
-  if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->file, &line.file);
-  if (error != 0) return error;
-  if (line.name == 0) line.name = line.system_name;
-  if (line.system_name == 0) line.system_name = line.name;
-  if (line.name == 0) return 0; /* knows nothing: the ELF symbols may */
-  error = symbols_append(table, &table->answers[index], &line);
-  if (error == 0) table->answers[index].named = true;
-  return error;
-}
-
-ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
-  onstack_symbol_line given;
-  if (table == NULL || line == NULL || table->asked == NULL || index >= table->asked_count) return ONSTACK_E_OPTIONS;
-  int error = onstack_profile_sized_copy(&given, sizeof(given), line);
-  if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
-  if (error != 0) return error;
-  error = symbols_add_line(table, table->asked[index], &given);
-  if (error != 0 && table->error == 0) table->error = error;
-  return error;
-}
-
-/* ---- core/src/profile/symbolize.c ---- */
-
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-/* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
-static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
-  *addresses = malloc((table->count + 1) * sizeof(**addresses));
-  table->asked = malloc((table->count + 1) * sizeof(*table->asked));
-  table->asked_count = 0;
-  if (*addresses == NULL || table->asked == NULL) return -ENOMEM;
-  for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
-    (*addresses)[table->asked_count] = real;
-    table->asked[table->asked_count++] = (uint32_t)i;
-  }
-  return 0;
-}
-
-int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                      onstack_symbolizer symbolizer, void *data) {
-  ONSTACK_STOP_EXCEPTIONS;
-  uint64_t *addresses;
-  if (symbolizer == NULL || table->count == 0) return 0;
-  int result = symbolize_choose(table, maps, &addresses);
-  if (result == 0 && table->asked_count > 0) result = symbolizer(data, addresses, table->asked_count, table);
-  free(addresses);
-  return result != 0 ? result : table->error;
-}
-
-typedef struct symbolize_item {
-  uint64_t address;
-  uint32_t number;
-} symbolize_item;
-
-static int symbolize_compare(const void *a, const void *b) {
-  const symbolize_item *left = a, *right = b;
-  return left->address < right->address ? -1 : left->address > right->address;
-}
-
-/* The addresses without an answer, sorted. */
-static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
-  *items = malloc((table->count + 1) * sizeof(**items));
-  if (*items == NULL) return -ENOMEM;
-  *count = 0;
-  for (size_t i = 0; i < table->count; i++) {
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
-    (*items)[(*count)++] = (symbolize_item){.address = table->addresses[i], .number = (uint32_t)i};
-  }
-  qsort(*items, *count, sizeof(**items), symbolize_compare);
-  return 0;
-}
-
-static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_mapping *mapping,
-                             const symbolize_item *items, size_t count) {
-  onstack_elf_query *queries = calloc(count, sizeof(*queries));
-  if (queries == NULL) return -ENOMEM;
-  /* One constant is added to each, so they stay sorted. Where a broken file makes the sum wrap, symbols are missed. */
-  for (size_t i = 0; i < count; i++) {
-    queries[i].address = onstack_profile_mapping_vaddr(mapping, items[i].address);
-    queries[i].number = items[i].number;
-  }
-  onstack_profile_arena names = {0};
-  int error = onstack_elf_module_symbols(mapping, queries, count, &names);
-  for (size_t i = 0; error == 0 && i < count; i++) {
-    if (queries[i].name != NULL) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
-  }
-  onstack_profile_arena_release(&names);
-  free(queries);
-  return error;
-}
-
-int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  symbolize_item *items;
-  size_t count = 0;
-  int error = symbolize_collect(table, &items, &count);
-  for (size_t first = 0, next; error == 0 && first < count; first = next) {
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, items[first].address);
-    next = first + 1;
-    if (mapping == NULL) continue;
-    while (next < count && items[next].address < mapping->limit) next++;
-    error = symbolize_mapping(table, mapping, items + first, next - first);
-  }
-  free(items);
-  return error;
-}
-
-static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number, const onstack_profile_maps *maps) {
-  char number_text[24];
-  uint64_t address = table->addresses[number];
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  if (mapping == NULL || mapping->path[0] == '\0') {
-    snprintf(number_text, sizeof(number_text), "0x%" PRIx64, address);
-    return onstack_profile_symbols_name(table, number, number_text, false);
-  }
-  uint64_t vaddr = onstack_profile_mapping_vaddr(mapping, address);
-  const char *base = onstack_profile_mapping_base_name(mapping);
-  int length = snprintf(NULL, 0, "%s+0x%" PRIx64, base, vaddr);
-  char *text = length < 0 ? NULL : malloc((size_t)length + 1);
-  if (text == NULL) return -ENOMEM;
-  snprintf(text, (size_t)length + 1, "%s+0x%" PRIx64, base, vaddr);
-  int error = onstack_profile_symbols_name(table, number, text, false);
-  free(text);
-  return error;
-}
-
-int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < table->count; i++) {
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
-    error = symbolize_name_by_module(table, (uint32_t)i, maps);
-  }
-  return error;
-}
-
 /* ---- core/src/profile/truncation.c ---- */
 
 const char *onstack_profile_truncation_frame(uint32_t truncation) {
@@ -14863,9 +14862,9 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
   }
 }
 
-/* ---- core/src/consumer.c ---- */
+/* ---- core/src/session/consumer.c ---- */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
-/* ---- core/src/session.h ---- */
+/* ---- core/src/session/session.h ---- */
 /*
  * What a session is, for the files that join the layers: onstack.c (start and stop), consumer.c (who empties the ring and
  * tends the threads), statistics.c.
@@ -14873,8 +14872,8 @@ const char *onstack_profile_truncation_frame(uint32_t truncation) {
  * Locks, outermost first: a session's consumer lock, the control lock (start, stop), the map lock. Stop takes the control
  * lock without the consumer lock and waits for the drain thread without any lock.
  */
-#ifndef ONSTACK_SESSION_H
-#define ONSTACK_SESSION_H
+#ifndef ONSTACK_SESSION_SESSION_H
+#define ONSTACK_SESSION_SESSION_H
 
 #include <pthread.h>
 
@@ -15092,7 +15091,7 @@ uint64_t onstack_session_drain_work(void *data) {
   return pause;
 }
 
-/* ---- core/src/go_labels.c ---- */
+/* ---- core/src/session/goroutine_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
 
 #include <string.h>
@@ -15137,123 +15136,13 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
   return 0;
 }
 
-/* ---- core/src/labels.c ---- */
-/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
-
-#include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* A thread's labels end with it. The value of the key says only that there are some. */
-static pthread_key_t labels_key;
-static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
-static int labels_ready; /* 0, or -errno */
-
-static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
-  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
-  if (set)
-    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
-  else
-    onstack_labels_release(entry);
-  free(old);
-}
-
-static void labels_forget(void *unused) {
-  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
-  (void)unused;
-  if (entry) labels_put(entry, NULL);
-}
-
-static void labels_prepare(void) {
-  labels_ready = -pthread_key_create(&labels_key, labels_forget);
-  if (labels_ready < 0) return;
-  onstack_pin_self(); /* the key's destructor is in this object */
-  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
-  if (!onstack_control_lock()) return;
-  labels_ready = onstack_fork_prepare();
-  onstack_control_unlock();
-}
-
-static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-static bool labels_key_is_good(const char *key) {
-  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
-  for (const char *c = key; *c; c++)
-    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
-  return true;
-}
-
-static size_t labels_append(char *text, size_t used, const char *string) {
-  size_t bytes = strlen(string) + 1;
-  memcpy(text + used, string, bytes);
-  return used + bytes;
-}
-
-/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
-static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
-  size_t used = 0;
-  for (size_t at = 0; old && at < old->bytes;) {
-    const char *name = old->text + at, *value = name + strlen(name) + 1;
-    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
-    at = (size_t)(value + strlen(value) + 1 - old->text);
-  }
-  return used;
-}
-
-/* NULL: no memory, or (*too_long) more than a sample may carry. */
-static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
-  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
-  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
-  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
-  if (!set) return NULL;
-  size_t used = labels_without(old, key, set->text);
-  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
-  if (*too_long) {
-    free(set);
-    return NULL;
-  }
-  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
-  set->bytes = (uint32_t)used;
-  return set;
-}
-
-static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
-  bool too_long;
-  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
-  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
-  if (set->bytes == 0) {
-    free(set);
-    set = NULL;
-  }
-  labels_put(entry, set);
-  return 0;
-}
-
-int onstack_thread_label_set(const char *key, const char *value) {
-  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
-  pthread_once(&labels_once, labels_prepare);
-  if (labels_ready < 0) return labels_ready;
-  uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_label_entry *entry = onstack_labels_find(tid);
-  if (!entry && !value) return 0;
-  if (entry) return labels_replace(entry, key, value);
-  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
-  int result = labels_replace(entry, key, value);
-  if (result < 0) onstack_labels_release(entry);
-  return result;
-}
-
-void onstack_thread_labels_clear(void) { labels_forget(NULL); }
-
-/* ---- core/src/onstack.c ---- */
+/* ---- core/src/session/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
-/* ---- core/src/start.h ---- */
+/* ---- core/src/session/start.h ---- */
 /* A start for programs that did not ask for one: what lies in the same library may call it. */
-#ifndef ONSTACK_START_H
-#define ONSTACK_START_H
+#ifndef ONSTACK_SESSION_START_H
+#define ONSTACK_SESSION_START_H
 
 /*
  * As onstack_session_start, but ticks begin before unwind rules are derived, which takes some 10 ms a MiB of .eh_frame:
@@ -15482,7 +15371,7 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   return (int)handed;
 }
 
-/* ---- core/src/statistics.c ---- */
+/* ---- core/src/session/statistics.c ---- */
 /* What a session says about itself: counters, and how the frames in each module were walked. */
 
 #include <errno.h>
@@ -15599,10 +15488,120 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   return result;
 }
 
-/* ---- core/src/traceback.c ---- */
+/* ---- core/src/session/thread_labels.c ---- */
+/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A thread's labels end with it. The value of the key says only that there are some. */
+static pthread_key_t labels_key;
+static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
+static int labels_ready; /* 0, or -errno */
+
+static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
+  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
+  if (set)
+    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
+  else
+    onstack_labels_release(entry);
+  free(old);
+}
+
+static void labels_forget(void *unused) {
+  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
+  (void)unused;
+  if (entry) labels_put(entry, NULL);
+}
+
+static void labels_prepare(void) {
+  labels_ready = -pthread_key_create(&labels_key, labels_forget);
+  if (labels_ready < 0) return;
+  onstack_pin_self(); /* the key's destructor is in this object */
+  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
+  if (!onstack_control_lock()) return;
+  labels_ready = onstack_fork_prepare();
+  onstack_control_unlock();
+}
+
+static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static bool labels_key_is_good(const char *key) {
+  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
+  for (const char *c = key; *c; c++)
+    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
+  return true;
+}
+
+static size_t labels_append(char *text, size_t used, const char *string) {
+  size_t bytes = strlen(string) + 1;
+  memcpy(text + used, string, bytes);
+  return used + bytes;
+}
+
+/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
+static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
+  size_t used = 0;
+  for (size_t at = 0; old && at < old->bytes;) {
+    const char *name = old->text + at, *value = name + strlen(name) + 1;
+    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
+    at = (size_t)(value + strlen(value) + 1 - old->text);
+  }
+  return used;
+}
+
+/* NULL: no memory, or (*too_long) more than a sample may carry. */
+static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
+  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
+  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
+  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
+  if (!set) return NULL;
+  size_t used = labels_without(old, key, set->text);
+  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
+  if (*too_long) {
+    free(set);
+    return NULL;
+  }
+  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
+  set->bytes = (uint32_t)used;
+  return set;
+}
+
+static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
+  bool too_long;
+  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
+  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
+  if (set->bytes == 0) {
+    free(set);
+    set = NULL;
+  }
+  labels_put(entry, set);
+  return 0;
+}
+
+int onstack_thread_label_set(const char *key, const char *value) {
+  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_labels_find(tid);
+  if (!entry && !value) return 0;
+  if (entry) return labels_replace(entry, key, value);
+  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
+  int result = labels_replace(entry, key, value);
+  if (result < 0) onstack_labels_release(entry);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) { labels_forget(NULL); }
+
+/* ---- core/src/session/traceback.c ---- */
 /*
  * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
- * (handler/traceback.h), the tables (control/) and the names (profile/symbol_index.h). No session is needed.
+ * (handler/unwind/traceback_walk.h), the tables (control/) and the names (profile/elf/symbol_index.h). No session is needed.
  */
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "preload/guard.h"
 
 #include "base/atomics.h"
-#include "handler/memory.h"
-#include "handler/own_threads.h"
+#include "handler/unwind/memory.h"
+#include "handler/tick/own_threads.h"
 #include "preload/report.h"
 #include "preload/thread.h"
 

@@ -3,9 +3,9 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "control/action.h"
-#include "control/own_threads.h"
-#include "handler/action.h"
+#include "control/signal/action.h"
+#include "control/tick/own_threads_wait.h"
+#include "handler/signal/forward.h"
 #include "preload/next.h"
 
 typedef int (*host_sigaction)(int, const struct sigaction *, struct sigaction *);

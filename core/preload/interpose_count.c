@@ -6,7 +6,7 @@
  */
 #include "base/clock_ns.h"
 #include "base/sys.h"
-#include "handler/own_threads.h"
+#include "handler/tick/own_threads.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
 

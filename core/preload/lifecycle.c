@@ -3,7 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "handler/own_threads.h"
+#include "handler/tick/own_threads.h"
 #include "preload/guard.h"
 #include "preload/host_action.h"
 #include "preload/keeper.h"

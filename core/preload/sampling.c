@@ -5,7 +5,7 @@
 #include "preload/gzip.h"
 #include "preload/report.h"
 #include "preload/status.h"
-#include "start.h"
+#include "session/start.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/thread.h"
 
-#include "handler/own_threads.h"
+#include "handler/tick/own_threads.h"
 
 #include <pthread.h>
 #include <signal.h>

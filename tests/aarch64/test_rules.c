@@ -5,7 +5,7 @@
  */
 #include "check.h"
 
-#include "control/rule_table.h"
+#include "control/unwind/rule_table.h"
 
 #include <string.h>
 

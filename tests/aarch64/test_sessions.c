@@ -3,7 +3,7 @@
 #include "check.h"
 
 #include "base/sys.h"
-#include "handler/memory.h"
+#include "handler/unwind/memory.h"
 
 #include <pthread.h>
 #include <signal.h>

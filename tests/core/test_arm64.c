@@ -7,7 +7,7 @@
 #define ONSTACK_SINGLE_FILE 1 /* all of it is static here: the library's own symbols are the host's */
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "handler/registers.h"
+#include "handler/unwind/registers.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>
@@ -28,22 +28,22 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #include "base/regular_file.c"
-#include "control/cfi.c"
-#include "control/cfi_entry.c"
-#include "control/cfi_expression.c"
-#include "control/cfi_reader.c"
-#include "control/go_layout_arm64.c"
-#include "control/go_objects.c"
-#include "control/go_pclntab.c"
-#include "control/go_runtime.c"
+#include "control/unwind/cfi.c"
+#include "control/unwind/cfi_entry.c"
+#include "control/unwind/cfi_expression.c"
+#include "control/unwind/cfi_reader.c"
+#include "control/unwind/go/go_layout_aarch64.c"
+#include "control/unwind/go/go_objects.c"
+#include "control/unwind/go/go_pclntab.c"
+#include "control/unwind/go/go_runtime.c"
 #include "base/loader.c"
-#include "control/memory_fetch.c"
-#include "control/rule_table.c"
-#include "handler/code_map.c"
-#include "handler/go_stack.c"
-#include "handler/memory.c"
-#include "handler/rules.c"
-#include "handler/unwinder_rules.c"
+#include "control/unwind/memory_fetch.c"
+#include "control/unwind/rule_table.c"
+#include "handler/unwind/code_map.c"
+#include "handler/unwind/go_stack.c"
+#include "handler/unwind/memory.c"
+#include "handler/unwind/rules/rules.c"
+#include "handler/unwind/unwinder_rules.c"
 
 static bool onstack_thread_want(onstack_thread *record, uint64_t address) {
   (void)record;
@@ -285,7 +285,7 @@ static onstack_walk_result walk(const fixture *from, uint64_t *frames) {
   memory.reader = &recorded;
   memory.thread = &thread;
   const onstack_registers registers = {.pc = from->pc, .sp = from->sp, .fp = from->fp, .lr = from->lr};
-  /* The kernel's ucontext: the registers that nothing else tells, at their places (handler/rules_native.h). */
+  /* The kernel's ucontext: the registers that nothing else tells, at their places (handler/unwind/rules/native.h). */
   uint64_t context[64];
   memset(context, 0, sizeof(context));
   context[(176 + 8) / 8 + 2] = from->x2;

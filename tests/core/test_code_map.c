@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Which addresses may be code: the look-up alone, against /proc/self/maps, and when mappings change. */
-#include "control/code_map.h"
-#include "handler/code_map.h"
+#include "control/unwind/code_map_update.h"
+#include "handler/unwind/code_map.h"
 #include "support.h"
 
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
 /* fork() at any instant: the parent goes on, the child is clean and stopped and may start its own. */
 #include "support.h"
 
-#include "handler/traceback.h"
+#include "handler/unwind/traceback_walk.h"
 
 #include <spawn.h>
 #include <stdio.h>

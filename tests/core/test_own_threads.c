@@ -2,8 +2,8 @@
 /* The library's own threads: what falls due on them does not wake the host, and no handler of the host's runs there. */
 #include "support.h"
 
-#include "control/threads.h"
-#include "handler/own_threads.h"
+#include "control/tick/threads.h"
+#include "handler/tick/own_threads.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Samples of the time before the rules are there: their stacks are kept, and walked when the rules are. */
-#include "start.h"
+#include "session/start.h"
 #include "support.h"
 
 TestSuite(pending, .init = t_setup);

@@ -3,8 +3,8 @@
 #include "test_profile_image.h"
 #include "test_profile_support.h"
 
-#include "profile/elf_module.h"
-#include "profile/elf_symbols.h"
+#include "profile/elf/elf_module.h"
+#include "profile/elf/elf_symbols.h"
 
 #include <errno.h>
 #include <fcntl.h>

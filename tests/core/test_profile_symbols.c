@@ -2,7 +2,7 @@
 /* Names: the size rule, the order of sources, the host's symbolizer. */
 #include "test_profile_support.h"
 
-#include "profile/elf_symbols.h"
+#include "profile/elf/elf_symbols.h"
 
 #include <dlfcn.h>
 #include <errno.h>

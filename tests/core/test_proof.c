@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A return address is believed when the code in front of it is a call; looked at once, where a sample leaves the ring. */
-#include "handler/pc_cache.h"
-#include "handler/proof.h"
-#include "handler/unwinder.h"
+#include "handler/unwind/pc_cache.h"
+#include "handler/unwind/proof.h"
+#include "handler/unwind/unwinder.h"
 
 #include <criterion/criterion.h>
 #include <sys/mman.h>

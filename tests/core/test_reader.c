@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where system calls are refused, another way to read memory is chosen, or none, and the statistics say which. */
-#include "handler/memory.h"
+#include "handler/unwind/memory.h"
 #include "support.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  */
 #include "support.h"
 
-#include "control/threads.h"
+#include "control/tick/threads.h"
 
 #include <sched.h>
 

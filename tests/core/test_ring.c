@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The sample ring alone: claim, settle, publish, front, release; entries of all lengths; around the end; many producers. */
-#include "handler/ring.h"
+#include "handler/tick/ring.h"
 #include "support.h"
 
 #include <sched.h>

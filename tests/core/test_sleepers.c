@@ -6,7 +6,7 @@
  */
 #include "support.h"
 
-#include "handler/clock.h"
+#include "handler/tick/clock.h"
 
 TestSuite(sleepers, .init = t_setup);
 

@@ -4,7 +4,7 @@
  * ours does. Promised: less than 1 KiB, and the unwinders' stack_bytes and the room check hold.
  */
 #include "control/options.h"
-#include "handler/unwinder.h"
+#include "handler/unwind/unwinder.h"
 #include "support.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #include "support.h"
 #include "test_profile_image.h"
 
-#include "profile/symbol_index.h"
-#include "profile/symbol_names.h"
+#include "profile/elf/symbol_index.h"
+#include "profile/elf/symbol_names.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Reader `probe` takes most frames on the walker's short way (handler/rules_hot.h), reader `copy` none: both must find the
+/* Reader `probe` takes most frames on the walker's short way (handler/unwind/rules/hot.h), reader `copy` none: both must find the
    same stack, however deep they may go. */
-#include "control/code_map.h"
-#include "control/modules.h"
-#include "handler/pc_cache.h"
-#include "handler/registers.h"
-#include "handler/rules.h"
-#include "handler/traceback.h"
-#include "handler/unwinder.h"
+#include "control/unwind/code_map_update.h"
+#include "control/unwind/modules.h"
+#include "handler/unwind/pc_cache.h"
+#include "handler/unwind/registers.h"
+#include "handler/unwind/rules/rules.h"
+#include "handler/unwind/traceback_walk.h"
+#include "handler/unwind/unwinder.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "profile/elf_symbols.h"
+#include "profile/elf/elf_symbols.h"
 
 #include <sys/mman.h>
 #include <sys/uio.h>

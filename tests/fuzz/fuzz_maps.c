@@ -7,7 +7,7 @@
 #include "fuzz.h"
 
 #include "base/sys.h"
-#include "profile/maps_text.h"
+#include "profile/maps/maps_text.h"
 
 /* The reader of control/ with its file replaced by `text`. */
 static const char *text;
@@ -25,7 +25,7 @@ static long fuzz_close(void) { return 0; }
 #define onstack_sys_call4(number, a, b, c, d) ((void)(b), fuzz_open())
 #define onstack_sys_call3(number, a, b, c) fuzz_read(number, (char *)(b), c)
 #define onstack_sys_call1(number, a) (fuzz_close())
-#include "control/memory_map.c"
+#include "control/unwind/memory_map.c"
 
 #define MAPPINGS 40u
 

@@ -9,7 +9,7 @@
  */
 #include "fuzz.h"
 
-#include "profile/symbol_index.c" /* its static functions */
+#include "profile/elf/symbol_index.c" /* its static functions */
 
 #include <sys/mman.h>
 #include <unistd.h>

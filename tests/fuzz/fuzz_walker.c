@@ -11,8 +11,8 @@
 #include "fuzz.h"
 #include "world.h"
 
-#include "handler/pc_cache.h"
-#include "handler/unwinder.h"
+#include "handler/unwind/pc_cache.h"
+#include "handler/unwind/unwinder.h"
 
 static unsigned long long walks, steps;
 static void say_steps(void) { printf("walker: %llu walks, %llu steps\n", walks, steps); }

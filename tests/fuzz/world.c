@@ -2,9 +2,9 @@
 #include "world.h"
 
 #include "base/address.h"
-#include "handler/code_map.h"
-#include "handler/memory_pipe.h"
-#include "handler/rules.h"
+#include "handler/unwind/code_map.h"
+#include "handler/unwind/memory_pipe.h"
+#include "handler/unwind/rules/rules.h"
 
 #include <sys/mman.h>
 

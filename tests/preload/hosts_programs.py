@@ -135,7 +135,7 @@ def gcc():
         objects.append((directory / "out.o").read_bytes())
 
     told = compare("gcc", [need("gcc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I", core / "src", "-I", core / "include", "-c",
-                           core / "src" / "onstack.c", "-o", "out.o"], judge=judge, share=0.3)
+                           core / "src" / "session" / "session.c", "-o", "out.o"], judge=judge, share=0.3)
     check(objects[0] == objects[1], "the object files differ")
     return told
 

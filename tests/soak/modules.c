@@ -28,7 +28,7 @@ void soak_run_modules(soak_worker *worker) {
 }
 
 /* The loader lists a library before it has found all that it wants: this one wants what nobody has. In bursts, as more of
-   them than there are objects between two looks leave nothing that is certainly the same (control/modules.c). */
+   them than there are objects between two looks leave nothing that is certainly the same (control/unwind/modules.c). */
 void soak_run_failing(soak_worker *worker) {
   char path[4200];
   snprintf(path, sizeof(path), "%s/wanting.so", soak_place);

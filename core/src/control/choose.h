@@ -2,8 +2,8 @@
 #ifndef ONSTACK_CONTROL_CHOOSE_H
 #define ONSTACK_CONTROL_CHOOSE_H
 
-#include "handler/memory.h"
-#include "handler/unwinder.h"
+#include "handler/unwind/memory.h"
+#include "handler/unwind/unwinder.h"
 
 /* By name; NULL name: the default. NULL if there is none of that name. Start only. */
 ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);

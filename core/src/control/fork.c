@@ -3,12 +3,12 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "control/action.h"
+#include "control/signal/action.h"
 #include "control/moment.h"
-#include "control/slots.h"
+#include "control/tick/slots.h"
 #include "control/wiped_word.h"
-#include "handler/labels.h"
-#include "handler/traceback.h"
+#include "handler/labels/labels.h"
+#include "handler/unwind/traceback_walk.h"
 
 #include <pthread.h>
 

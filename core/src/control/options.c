@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/options.h"
 
-#include "control/action.h"
+#include "control/signal/action.h"
 #include "control/choose.h"
 
 #include <signal.h>

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_CONTROL_OPTIONS_H
 #define ONSTACK_CONTROL_OPTIONS_H
 
-#include "handler/unwinder.h"
+#include "handler/unwind/unwinder.h"
 #include "onstack/onstack.h"
 
 typedef struct onstack_settings {

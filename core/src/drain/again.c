@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "drain/again.h"
 
-#include "handler/traceback.h"
+#include "handler/unwind/traceback_walk.h"
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Walks a stack that was kept (handler/kept.h) when its rules are there. The consumer only. */
+/* Walks a stack that was kept (handler/tick/kept.h) when its rules are there. The consumer only. */
 #ifndef ONSTACK_DRAIN_AGAIN_H
 #define ONSTACK_DRAIN_AGAIN_H
 
 #include "drain/tally.h"
-#include "handler/slot.h"
+#include "handler/tick/slot.h"
 
 /* Derives the rules of the module that holds an address; false: nothing to be done there. */
 typedef bool (*onstack_derive)(uint64_t address);

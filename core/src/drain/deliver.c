@@ -3,8 +3,8 @@
 
 #include "base/exceptions.h"
 #include "base/sys.h"
-#include "handler/proof.h"
-#include "handler/rules.h"
+#include "handler/unwind/proof.h"
+#include "handler/unwind/rules/rules.h"
 
 #include <string.h>
 

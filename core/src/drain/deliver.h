@@ -5,7 +5,7 @@
 
 #include "drain/again.h"
 #include "drain/tally.h"
-#include "handler/slot.h"
+#include "handler/tick/slot.h"
 
 typedef struct onstack_deliver_counters {
   uint64_t recorded; /* ticks */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "drain/tally.h"
 
-#include "handler/unwinder.h"
+#include "handler/unwind/unwinder.h"
 
 #include <stdlib.h>
 #include <string.h>

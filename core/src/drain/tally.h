@@ -3,8 +3,8 @@
 #ifndef ONSTACK_DRAIN_TALLY_H
 #define ONSTACK_DRAIN_TALLY_H
 
-#include "handler/ring.h"
-#include "handler/rules.h"
+#include "handler/tick/ring.h"
+#include "handler/unwind/rules/rules.h"
 #include "onstack/onstack.h"
 
 typedef struct onstack_tally_row {

@@ -18,7 +18,7 @@ typedef struct onstack_drain_thread {
   void *data;
 } onstack_drain_thread;
 
-/* Starts it with every signal blocked; returns when it is known as one of ours (handler/own_threads.h). 0 or -errno. Start only. */
+/* Starts it with every signal blocked; returns when it is known as one of ours (handler/tick/own_threads.h). 0 or -errno. Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
 /* Lets it finish, without waiting. */

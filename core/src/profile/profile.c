@@ -3,7 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/clock_ns.h"
-#include "profile/sight.h"
+#include "profile/maps/sight.h"
 #include "profile/sized.h"
 
 #include <errno.h>

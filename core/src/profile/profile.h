@@ -9,7 +9,7 @@
 #define ONSTACK_PROFILE_PROFILE_H
 
 #include "base/defs.h"
-#include "profile/maps.h"
+#include "profile/maps/maps.h"
 #include "profile/stacks.h"
 
 #include "onstack/onstack.h"

@@ -2,7 +2,7 @@
 #include "profile/report.h"
 
 #include "profile/sized.h"
-#include "profile/symbolize.h"
+#include "profile/elf/symbolize.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};

@@ -4,7 +4,7 @@
 #define ONSTACK_PROFILE_REPORT_H
 
 #include "profile/profile.h"
-#include "profile/symbol_table.h"
+#include "profile/elf/symbol_table.h"
 
 /* The name of the frame that holds what came after max_stacks. */
 #define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"

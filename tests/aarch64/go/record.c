@@ -9,10 +9,10 @@
 #define _GNU_SOURCE
 #include "record.h"
 
-#include "control/modules.h"
-#include "handler/code_map.h"
-#include "handler/go_stack.h"
-#include "handler/unwinder.h"
+#include "control/unwind/modules.h"
+#include "handler/unwind/code_map.h"
+#include "handler/unwind/go_stack.h"
+#include "handler/unwind/unwinder.h"
 
 #include "../fixtures/tables.c"
 #include "../fixtures/writer.c"

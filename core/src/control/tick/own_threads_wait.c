@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/tick/own_threads_wait.h"
+
+#include "base/atomics.h"
+#include "base/clock_ns.h"
+#include "base/sys.h"
+
+#define OWN_CLOSE_NS 100000000u /* for all of them together */
+
+void onstack_own_wait_closed(int32_t signal) {
+  const struct timespec pause = {0, 50000};
+  const int32_t self = onstack_sys_gettid();
+  const uint64_t until = onstack_monotonic_ns() + OWN_CLOSE_NS;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    const onstack_own_thread *own = &onstack_own_threads[i];
+    if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
+    while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+  }
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+
+#include "handler/tick/own_threads.h"
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+#endif

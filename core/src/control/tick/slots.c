@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/tick/slots.h"
+
+#include "base/sys.h"
+#include "control/signal/action.h"
+#include "control/choose.h"
+#include "control/unwind/code_map_update.h"
+#include "control/unwind/go/go_runtime.h"
+#include "base/loader.h"
+#include "control/unwind/modules.h"
+#include "control/pin.h"
+#include "control/tick/process_clock.h"
+#include "control/tick/task_list.h"
+#include "control/tick/threads.h"
+#include "control/tick/ticker.h"
+#include "control/tick/vdso.h"
+#include "handler/tick/clock.h"
+#include "handler/unwind/memory_pipe.h"
+#include "handler/tick/own_threads.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
+static int32_t control_owner; /* thread id of the holder, 0: nobody */
+
+/*
+ * A ring's memory stays with its slot for ever and is used again; a session that needs more gets a new one, and the old
+ * one stays mapped, without pages. Sizes are powers of two and only grow, so all of it together is less than twice the
+ * largest.
+ */
+#define SLOT_POPULATE ((size_t)1 << 19) /* of a larger buffer only so much is made resident at once */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* linux/mman.h, since 5.14 */
+#endif
+
+/* Behind the ring: zero pages are a pool of which nothing is taken. */
+#define SLOT_KEPT_BYTES (((sizeof(onstack_kept) * ONSTACK_KEPT_STACKS) + 4095) & ~(size_t)4095)
+
+typedef struct slot_memory {
+  void *memory;
+  size_t bytes;
+} slot_memory;
+
+static slot_memory slot_memories[ONSTACK_MAX_SESSIONS];
+
+bool onstack_control_lock(void) {
+  int32_t self = onstack_sys_gettid();
+  if (onstack_load_relaxed(&control_owner) == self) return false;
+  pthread_mutex_lock(&control_lock);
+  onstack_store_relaxed(&control_owner, self);
+  return true;
+}
+
+bool onstack_control_try_lock(void) {
+  if (pthread_mutex_trylock(&control_lock) != 0) return false;
+  onstack_store_relaxed(&control_owner, onstack_sys_gettid());
+  return true;
+}
+
+void onstack_control_unlock(void) {
+  onstack_store_relaxed(&control_owner, 0);
+  pthread_mutex_unlock(&control_lock);
+}
+
+/* Everything that the first start of the process does, and later ones find done. */
+static int slots_prepare(void) {
+  int result = onstack_threads_prepare();
+  if (result == 0) onstack_pin_self();
+  return result;
+}
+
+static int slot_take_memory(slot_memory *has, const onstack_settings *settings) {
+  size_t bytes = settings->buffer_bytes + SLOT_KEPT_BYTES;
+  if (has->bytes < bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return -errno;
+    *has = (slot_memory){memory, bytes};
+  }
+  /* The first round through the ring would take a page fault every few samples, inside the handler: several
+     microseconds each. A kernel before 5.14 does not know the call; then it does. */
+  bytes = settings->buffer_bytes;
+  madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
+  return 0;
+}
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
+static int slot_check_host(const onstack_settings *settings) {
+  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
+}
+
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+  uint32_t index = (uint32_t)(slot - onstack_slots);
+  slot->index = index;
+  slot->generation++;
+  slot->signal = settings->signal;
+  slot->period_ns = settings->period_ns;
+  slot->clock = settings->clock;
+  slot->weight_max = settings->weight_max;
+  slot->stack_bytes = settings->stack_bytes;
+  slot->unwinder = settings->unwinder;
+  slot->custom = settings->custom;
+  slot->own_threads = settings->own_threads;
+  slot->process_clock = NULL;
+  slot->process_start_ns = 0;
+  slot->meets = 0;
+  slot->reader = onstack_reader_choose(&slot->copy_works);
+  slot->clock_gettime = onstack_vdso_find();
+  slot->wake = slot->wanted = slot->scanning = 0;
+  onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
+  onstack_store_relaxed(&slot->ticker, false);
+  memset(&slot->counters, 0, sizeof(slot->counters));
+  onstack_thread_table_init(&slot->threads, index);
+  const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
+  const slot_memory *memory = &slot_memories[index];
+  slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
+  onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
+                    settings->label_bytes);
+}
+
+int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
+  int result = slots_prepare();
+  if (result < 0) return result;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
+    if ((result = slot_check_host(settings)) < 0) return result;
+    if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
+    slot_fill(slot, settings);
+    onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
+    *out = slot;
+    return 0;
+  }
+  return ONSTACK_E_SESSIONS;
+}
+
+/* The process tick finds threads without a list, and stands in for timers that the quota leaves no room for; the wall clock
+   has none (nor has the ticker), and would be silent. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  const onstack_counters *counters = &slot->counters;
+  int result = onstack_threads_arm_all(slot, settings);
+  if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
+  const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return result == 0 && silent ? ONSTACK_E_CLOCK : result;
+}
+
+int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
+  int result = onstack_process_clock_join(slot);
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
+  bool ticker = result < 0;
+  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
+  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
+  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
+  if (result < 0) {
+    onstack_process_clock_leave(slot);
+    slot->process_clock = NULL;
+    return result;
+  }
+  onstack_threads_set_quota();
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
+     fork there is one, which the process tick finds, or the consumer's first scan. */
+  result = settings->resumed ? 0 : slot_arm(slot, settings);
+  if (result == 0) result = onstack_process_clock_start(slot);
+  if (result < 0) onstack_slot_quiet(slot, settings);
+  return result;
+}
+
+void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
+  onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
+  onstack_threads_wait_scanned(slot);
+  onstack_process_clock_leave(slot);
+  onstack_threads_disarm_all(slot);
+  onstack_threads_wait_idle(slot);
+  onstack_threads_count_missing(slot);
+  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
+  onstack_action_release(settings->signal);
+  slot->process_clock = NULL;
+}
+
+void onstack_slot_give_back(onstack_slot *slot) {
+  slot_memory *memory = &slot_memories[slot->index];
+  onstack_threads_clear(slot);
+  /* Zero pages again: that is an empty ring, and no memory while no session runs. */
+  madvise(memory->memory, memory->bytes, MADV_DONTNEED);
+  onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_observe(&onstack_slots[i].state) != ONSTACK_SLOT_FREE) return;
+  onstack_memory_pipe_close();
+}
+
+bool onstack_slots_in_sink(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++)
+    if (onstack_load_relaxed(&onstack_slots[i].sink_tid) == tid) return true;
+  return false;
+}
+
+void onstack_slots_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (slot->state == ONSTACK_SLOT_FREE) continue;
+    slot->generation++; /* handles of the parent's sessions are stopped ones here */
+    for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
+      onstack_thread *record = &slot->threads.records[r];
+      if (slot->threads.tids[r] == 0) continue;
+      record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+      record->busy = 0;
+      record->turn &= ~1u;
+      onstack_thread_release(&slot->threads, record);
+    }
+    slot->process_clock = NULL;
+    slot->threads.process->busy = 0;
+    if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
+    slot->sink_tid = 0;
+    slot->state = ONSTACK_SLOT_FREE;
+  }
+  onstack_process_clocks_after_fork();
+  onstack_timers_held = onstack_timers_left = 0;
+  onstack_own_after_fork();
+  control_owner = 0;
+  control_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  onstack_memory_pipe_after_fork();
+  onstack_code_map_after_fork();
+  onstack_loader_after_fork();
+  onstack_modules_after_fork();
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
+#ifndef ONSTACK_CONTROL_TICK_THREADS_H
+#define ONSTACK_CONTROL_TICK_THREADS_H
+
+#include "control/options.h"
+#include "handler/tick/slot.h"
+
+/* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */
+ONSTACK_INTERNAL int onstack_threads_prepare(void);
+
+/* Sets onstack_timers_allowed: a quarter of RLIMIT_SIGPENDING, which the kernel counts per user. */
+ONSTACK_INTERNAL void onstack_threads_set_quota(void);
+
+/* Gives every thread of /proc/self/task a timer, but our own and those that the settings' filter does not want. Before
+   the process tick runs. Returns -errno where that directory cannot be read: then only the process tick finds threads. */
+ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
+
+/*
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only.
+ *
+ * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
+ * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
+ * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
+ *
+ * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
+ */
+ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
+ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
+
+/* How many the process has; 0, and errno says why: not known. */
+ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
+
+/* Deletes all timers of the slot. */
+ONSTACK_INTERNAL void onstack_threads_disarm_all(onstack_slot *slot);
+
+/* Waits until no scan is arming threads, and none will. After `state` has left RUNNING, before the timers are deleted. */
+ONSTACK_INTERNAL void onstack_threads_wait_scanned(onstack_slot *slot);
+
+/* Waits until no handler is inside for this slot. After `state` has left RUNNING. */
+ONSTACK_INTERNAL void onstack_threads_wait_idle(onstack_slot *slot);
+
+/* Ticks that were due and will not come, into the counters. All timers are deleted, no handler is inside. */
+ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
+
+/*
+ * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
+ * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
+ * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
+ * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
+ */
+ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
+
+/*
+ * True if each record of every slot was seen outside the handler during this call. What was unpublished before the call
+ * is then out of every handler's reach: one that begins later raises `busy` first and sees the new state.
+ */
+ONSTACK_INTERNAL bool onstack_threads_all_idle(void);
+
+/* Forgets all records. No handler is inside any more. */
+ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
+
+/* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
+ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
+
+/*
+ * 1 if nothing is left of the process but our own threads (handler/tick/own_threads.h) and a first thread that has ended: libc
+ * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
+ * -errno where nobody can tell: there is no /proc. Any thread.
+ */
+ONSTACK_INTERNAL int onstack_threads_are_all_ours(void);
+
+/* Records in use. Any thread. */
+ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
+
+/* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
+
+#endif

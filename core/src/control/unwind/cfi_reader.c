@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/unwind/cfi_reader.h"
+
+#include <string.h>
+
+uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
+  uint64_t value = 0;
+  if (reader->bad || reader->end - reader->at < bytes) {
+    reader->bad = true;
+    return 0;
+  }
+  memcpy(&value, reader->base + reader->at, bytes); /* little-endian machines only */
+  reader->at += bytes;
+  return value;
+}
+
+uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; shift < 70; shift += 7) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    if (shift < 64) value |= (byte & 0x7f) << shift;
+    if (!(byte & 0x80)) return value;
+  }
+  reader->bad = true;
+  return 0;
+}
+
+int64_t onstack_cfi_sleb(onstack_cfi_reader *reader) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; shift < 70;) {
+    uint64_t byte = onstack_cfi_byte(reader);
+    if (shift < 64) value |= (byte & 0x7f) << shift;
+    shift += 7;
+    if (byte & 0x80) continue;
+    if (shift < 64 && (byte & 0x40)) value |= ~(uint64_t)0 << shift;
+    return (int64_t)value;
+  }
+  reader->bad = true;
+  return 0;
+}
+
+void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
+  if (reader->bad || bytes > reader->end - reader->at) {
+    reader->bad = true;
+    return;
+  }
+  reader->at += (size_t)bytes;
+}
+
+#define CFI_PE_OMIT 0xff
+#define CFI_PE_PCREL 0x10
+
+uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
+  uint64_t place = reader->address + reader->at, value = 0;
+  if (encoding == CFI_PE_OMIT) return 0;
+  switch (encoding & 0x0f) {
+  case 0x0: /* absptr */
+  case 0x4: /* udata8 */
+  case 0xc: /* sdata8 */
+    value = onstack_cfi_fixed(reader, 8);
+    break;
+  case 0x1:
+    value = onstack_cfi_uleb(reader);
+    break;
+  case 0x2:
+    value = onstack_cfi_fixed(reader, 2);
+    break;
+  case 0x3:
+    value = onstack_cfi_fixed(reader, 4);
+    break;
+  case 0x9:
+    value = (uint64_t)onstack_cfi_sleb(reader);
+    break;
+  case 0xa:
+    value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
+    break;
+  case 0xb:
+    value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
+    break;
+  default:
+    reader->bad = true;
+  }
+  switch (encoding & 0xf0) {
+  case 0:
+    return value;
+  case CFI_PE_PCREL:
+    return value + place;
+  default:
+    reader->bad = true;
+    return 0;
+  }
+}

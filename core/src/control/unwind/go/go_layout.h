@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
+ * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
+ * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). Ordinary threads only.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_LAYOUT_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_LAYOUT_H
+
+#include "handler/unwind/code_map.h"
+
+/* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
+ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The loaded objects, and where each has Go's sections by its file's section headers. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
+
+#include "handler/unwind/code_map.h"
+
+#define ONSTACK_GO_OBJECTS 512u
+#define ONSTACK_GO_SEGMENTS 12u /* linkers write four to six */
+
+typedef struct onstack_go_object {
+  uint64_t bias;
+  uint32_t segment_count;
+  onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
+  bool is_program; /* the first one: it alone stays mapped whatever happens */
+  char path[512];  /* "" for the program */
+} onstack_go_object;
+
+typedef struct onstack_go_object_list {
+  onstack_go_object *objects; /* the caller's, ONSTACK_GO_OBJECTS of them */
+  uint32_t count;
+  uint64_t adds, subs; /* what the loader has ever loaded and unloaded */
+} onstack_go_object_list;
+
+typedef struct onstack_go_sections {
+  uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
+  uint64_t module, module_size;
+  uint64_t text_low, text_high;   /* section .text, a bound for what the table says */
+} onstack_go_sections;
+
+/* Fills in the loader's counts alone; false where the loader cannot be asked. */
+ONSTACK_INTERNAL bool onstack_go_objects_count(onstack_go_object_list *list);
+
+/* Fills in the objects, those behind the last that has room left out. */
+ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
+
+/* True if the object has Go's function table. Reads its file, which may be another one by now. */
+ONSTACK_INTERNAL bool onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
+
+/* True if all of it lies in one loaded segment. */
+ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size);
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/unwind/go/go_runtime.h"
+
+#include "control/unwind/go/go_layout.h"
+#include "control/unwind/go/go_objects.h"
+#include "control/unwind/go/go_pclntab.h"
+#include "control/unwind/memory_fetch.h"
+#include "control/tick/threads.h"
+#include "handler/unwind/code_map.h"
+#include "handler/unwind/pc_cache.h"
+#include "handler/unwind/traceback_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* moduledata in words (runtime/symtab.go, Go 1.18 to 1.26), from 0 pcHeader on. The section .go.module holds it. */
+#define GO_MODULE_PCTAB 10
+#define GO_MODULE_PCLNTABLE 13
+#define GO_MODULE_TEXT 22
+#define GO_MODULE_ETEXT 23
+
+/*
+ * What belongs to an entry of onstack_code.go. Go marks its libraries as never to be unloaded, but one whose dlopen fails
+ * (a symbol is missing) is listed for a moment like any other, and unmapped. So all but the program itself are read by
+ * copies, handlers get a copy of the tables that is ours, and an entry whose object is gone is retired.
+ *
+ * Free: !used. Live: used, and text.high is not 0. Retired: used, and text.high is 0; free when no handler can have it.
+ * Written in this order, so that the child of a fork at any instant finds one of the three, and loses a copy at worst.
+ */
+#define GO_WITNESS 128u
+
+typedef struct go_entry {
+  bool used;
+  bool is_library; /* built to be one (c-archive, c-shared), though it may lie in the program's file */
+  uint8_t *copy; /* NULL: the program's own tables, where they lie */
+  uint64_t bias;
+  uint64_t pclntab, functab_end; /* loaded addresses */
+  uint8_t witness[GO_WITNESS];
+} go_entry;
+
+static go_entry go_entries[ONSTACK_GO_RUNTIMES]; /* this and what follows: under the map lock */
+static uint64_t go_seen_adds, go_seen_subs;
+static bool go_seen_any;
+
+/* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
+   at again, so many times, until it can be read. */
+#define GO_LOOKS 50u
+static uint32_t go_looks;
+
+/*
+ * Functions that run on another stack than their caller. Those of the second kind begin with push rbp; mov rbp, rsp, so
+ * their record stays on the caller's stack and the saved frame pointer leads back to it (runtime/asm_amd64.s,
+ * runtime/sys_linux_amd64.s).
+ */
+static const struct {
+  const char *name;
+  uint32_t treatment;
+} go_special_names[] = {
+    {"runtime.asmcgocall", ONSTACK_GO_BY_G},      {"runtime.systemstack", ONSTACK_GO_BY_FP},
+    {"runtime.cgocallback", ONSTACK_GO_BY_FP},    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
+    {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
+    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
+    {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
+    {"runtime.debugCallV2", ONSTACK_GO_EXACT},
+    {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
+    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
+    {"asancall", ONSTACK_GO_LOST},                {"msancall", ONSTACK_GO_LOST},
+    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
+#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
+    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
+#endif
+    {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
+};
+
+static bool go_notes_library; /* of the table that is being looked through; under the map lock */
+
+static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
+  onstack_go_runtime *go = data;
+  /* The entry of Go as a library (runtime/rt0_linux_amd64.s and its like) is linked into nothing else. */
+  if (strncmp(name, "_rt0_", 5) == 0 && strstr(name, "_linux_lib")) go_notes_library = true;
+  if (low < go->text.low || high > go->text.high) return; /* its code will be read */
+  if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
+    if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
+    go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
+    if (go->span.high == 0 || low < go->span.low) go->span.low = low;
+    if (high > go->span.high) go->span.high = high;
+    return;
+  }
+}
+
+/* What tells objects apart that lie at the same place one after the other: the table's header has the number of functions
+   and where its parts begin, the last functions' entries move with all code before them. Both lie in the table. */
+static size_t go_fetch_witness(const go_entry *entry, uint8_t out[GO_WITNESS]) {
+  size_t got = onstack_memory_fetch(entry->pclntab, out, GO_WITNESS / 2);
+  return got + onstack_memory_fetch(entry->functab_end - GO_WITNESS / 2, out + GO_WITNESS / 2, GO_WITNESS / 2);
+}
+
+static bool go_is_same(const go_entry *entry) {
+  uint8_t now[GO_WITNESS];
+  return go_fetch_witness(entry, now) == GO_WITNESS && memcmp(now, entry->witness, GO_WITNESS) == 0;
+}
+
+static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_code.go[index].text.high) != 0; }
+
+static bool go_is_there(const go_entry *entry, const onstack_go_object_list *list) {
+  for (uint32_t i = 0; i < list->count; i++) {
+    const onstack_go_object *object = &list->objects[i];
+    if (object->bias == entry->bias &&
+        onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+      return go_is_same(entry);
+  }
+  return list->count == ONSTACK_GO_OBJECTS; /* behind the end of the list: perhaps */
+}
+
+static void go_retire(uint32_t index) {
+  onstack_go_runtime *go = &onstack_code.go[index];
+  onstack_store_relaxed(&go->layout.g_labels, 0u);
+  onstack_publish(&go->text.high, (uint64_t)0);
+  /* After the range: a handler with the new epoch finds nothing of it. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+}
+
+static void go_retire_missing(const onstack_go_object_list *list) {
+  for (uint32_t i = 0; i < onstack_code.go_count; i++)
+    if (go_entries[i].copy && go_is_live(i) && !go_is_there(&go_entries[i], list)) go_retire(i);
+}
+
+/* Gives back what is retired, once every handler that may have found it has left. */
+static void go_free_retired(void) {
+  bool idle = false;
+  for (uint32_t i = 0; i < onstack_code.go_count; i++) {
+    go_entry *entry = &go_entries[i];
+    if (!entry->used || go_is_live(i)) continue;
+    if (!idle && (onstack_traceback_is_busy() || !onstack_threads_all_idle())) return;
+    idle = true;
+    uint8_t *copy = entry->copy;
+    entry->copy = NULL; /* the child of a fork in between gives up the copy, where it would free it a second time */
+    onstack_fence_publish();
+    entry->used = false;
+    free(copy);
+  }
+}
+
+/* The index of an entry that nobody uses; ONSTACK_GO_RUNTIMES: none, *soon if one is about to be. */
+static uint32_t go_free_entry(bool *soon) {
+  *soon = false;
+  for (uint32_t i = 0; i < ONSTACK_GO_RUNTIMES; i++) {
+    if (!go_entries[i].used) return i;
+    *soon = *soon || !go_is_live(i);
+  }
+  return ONSTACK_GO_RUNTIMES;
+}
+
+/* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
+static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections,
+                         onstack_go_pclntab *table, onstack_code_range *text) {
+  uint64_t module[GO_MODULE_ETEXT + 1];
+  if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
+      onstack_go_object_holds(object, sections->module, sections->module_size) &&
+      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) &&
+      module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
+    table->text = module[GO_MODULE_TEXT];
+    *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
+  } else {
+    uint32_t end;
+    memcpy(&end, table->base + table->functions + table->function_count * 8, sizeof(end));
+    *text = (onstack_code_range){table->text, table->text + end};
+  }
+  return text->low < text->high && onstack_go_object_holds(object, text->low, text->high - text->low);
+}
+
+/* What handlers need of a copied table lies behind the names, which are half of it: the copy becomes that part. */
+static uint8_t *go_keep_tail(uint8_t *copy, const onstack_go_pclntab *table, onstack_go_functions *functions) {
+  uint64_t from = table->pc_values < table->functions ? table->pc_values : table->functions;
+  memmove(copy, copy + from, table->size - from);
+  uint8_t *kept = realloc(copy, table->size - from);
+  if (!kept) kept = copy;
+  functions->functab = functions->functions = kept + (table->functions - from);
+  functions->pctab = kept + (table->pc_values - from);
+  functions->end = kept + (table->size - from);
+  return kept;
+}
+
+/* The entry of a table that was opened; `copy` is the table's memory, NULL: it stays where it is. False: it cannot be. */
+static bool go_enter(uint32_t index, const onstack_go_object *object, const onstack_go_sections *sections,
+                     onstack_go_pclntab *table, uint8_t *copy) {
+  onstack_go_runtime go;
+  memset(&go, 0, sizeof(go));
+  if (!go_find_text(object, sections, table, &go.text)) return false;
+  go.functions = (onstack_go_functions){table->base + table->functions,
+                                        table->base + table->functions,
+                                        table->base + table->pc_values,
+                                        table->base + table->size,
+                                        table->text,
+                                        (uint32_t)table->function_count,
+                                        table->quantum};
+  go_notes_library = false;
+  onstack_go_pclntab_each(table, go_note_function, &go);
+  onstack_go_layout_read(&go);
+  const uint64_t functab_end = table->functions + table->function_count * 8 + 4;
+  go_entry entry = {true, go_notes_library, NULL, object->bias, sections->pclntab, sections->pclntab + functab_end, {0}};
+  memcpy(entry.witness, table->base, GO_WITNESS / 2);
+  memcpy(entry.witness + GO_WITNESS / 2, table->base + functab_end - GO_WITNESS / 2, GO_WITNESS / 2);
+  if (copy) entry.copy = go_keep_tail(copy, table, &go.functions);
+  const uint64_t high = go.text.high;
+  go.text.high = 0;
+  go_entries[index] = entry;
+  onstack_code.go[index] = go; /* of a free entry nobody looks at more than text.high, which stays 0 */
+  if (index >= onstack_code.go_count) onstack_publish(&onstack_code.go_count, index + 1);
+  onstack_publish(&onstack_code.go[index].text.high, high); /* both pair with the observes in handler/unwind/code_map.c */
+  /* What a handler remembers of this code is from before: described by nothing. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  return true;
+}
+
+/* False: it has Go's tables, but they could not be read. */
+static bool go_inspect_object(const onstack_go_object *object) {
+  onstack_go_sections sections;
+  onstack_go_pclntab table;
+  bool soon;
+  if (!onstack_go_object_sections(object, &sections)) return true;
+  for (uint32_t i = 0; i < onstack_code.go_count; i++)
+    if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
+  const uint32_t index = go_free_entry(&soon);
+  if (index == ONSTACK_GO_RUNTIMES) return !soon;
+  if (!onstack_go_object_holds(object, sections.pclntab, sections.pclntab_size)) return true;
+  const size_t size = sections.pclntab_size;
+  const void *base = (const void *)(uintptr_t)sections.pclntab;
+  uint8_t *copy = NULL;
+  if (!object->is_program) {
+    if (!(base = copy = malloc(size))) return false;
+    if (onstack_memory_fetch(sections.pclntab, copy, size) != size) {
+      free(copy);
+      return false;
+    }
+  }
+  if (onstack_go_pclntab_open(&table, base, size) && go_enter(index, object, &sections, &table, copy)) return true;
+  free(copy);
+  return false;
+}
+
+void onstack_go_runtime_refresh(void) {
+  onstack_go_object_list list = {.objects = NULL};
+  go_free_retired();
+  if (!onstack_go_objects_count(&list)) return;
+  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
+  list.objects = malloc(ONSTACK_GO_OBJECTS * sizeof(onstack_go_object));
+  if (!list.objects) return;
+  onstack_go_objects_list(&list);
+  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
+  go_retire_missing(&list);
+  bool settled = true;
+  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
+  go_seen_any = settled || ++go_looks >= GO_LOOKS;
+  if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
+  go_seen_adds = list.adds;
+  go_seen_subs = list.subs;
+  free(list.objects);
+}
+
+bool onstack_go_runtime_is_present(void) {
+  const uint32_t count = onstack_observe(&onstack_code.go_count);
+  for (uint32_t i = 0; i < count; i++)
+    if (go_is_live(i)) return true;
+  return false;
+}
+
+bool onstack_go_runtime_is_program(void) {
+  const uint32_t count = onstack_observe(&onstack_code.go_count);
+  for (uint32_t i = 0; i < count; i++)
+    if (go_is_live(i) && !go_entries[i].copy && !go_entries[i].is_library) return true;
+  return false;
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/unwind/modules.h"
+
+#include "base/loader.h"
+#include "control/unwind/memory_fetch.h"
+#include "control/unwind/other_objects.h"
+#include "control/unwind/rule_table.h"
+#include "control/tick/threads.h"
+#include "handler/unwind/pc_cache.h"
+#include "handler/unwind/traceback_walk.h"
+
+#include <elf.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct module_entry {
+  onstack_module module;
+  uint64_t section_header; /* .eh_frame_hdr, as loaded; 0: none */
+  uint64_t section_end;    /* of the segment that holds it */
+  uint32_t place;          /* in the loader's list */
+  const char *name;        /* in the list's `names`, for the time of one look */
+  bool tried, published;
+} module_entry;
+
+#define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
+
+typedef struct module_list {
+  module_entry *entries;
+  char *names; /* copies of what the loader calls them, for the time of one look */
+  size_t names_used;
+  uint32_t count;
+  uint32_t length; /* of the loader's list, which names objects without code too */
+  uint64_t adds, subs;
+} module_list;
+
+/* Lock order: control lock, then this one; never together with the code map's. */
+static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
+static module_list modules_known;
+static bool modules_added; /* objects, since the map was published */
+static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
+
+/* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
+static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
+static uint32_t modules_path_count = 1;
+
+/* Tables that the map does not name any more. Unmapped when every handler that may have read their address is gone. */
+#define MODULES_RETIRED 256u
+static const onstack_rule_table *modules_retired[MODULES_RETIRED];
+static uint32_t modules_retired_count;
+
+static void module_note_segments(module_entry *entry, const struct dl_phdr_info *info) {
+  const ElfW(Phdr) *header = NULL;
+  entry->module.base = UINT64_MAX;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    uint64_t low = info->dlpi_addr + segment->p_vaddr;
+    if (segment->p_type == PT_GNU_EH_FRAME) header = segment;
+    if (segment->p_type != PT_LOAD) continue;
+    if (low < entry->module.base) entry->module.base = low;
+    if (!(segment->p_flags & PF_X)) continue;
+    if (entry->module.low == 0 || low < entry->module.low) entry->module.low = low;
+    if (low + segment->p_memsz > entry->module.high) entry->module.high = low + segment->p_memsz;
+  }
+  if (!header) return;
+  entry->section_header = info->dlpi_addr + header->p_vaddr;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type == PT_LOAD && header->p_vaddr >= segment->p_vaddr &&
+        header->p_vaddr < segment->p_vaddr + segment->p_filesz)
+      entry->section_end = info->dlpi_addr + segment->p_vaddr + segment->p_filesz;
+  }
+}
+
+static const char *module_copy_name(module_list *list, const char *name) {
+  if (!name) name = "";
+  size_t size = strlen(name) + 1;
+  if (!list->names || size > MODULES_NAME_BYTES - list->names_used) return "";
+  char *copy = list->names + list->names_used;
+  memcpy(copy, name, size);
+  list->names_used += size;
+  return copy;
+}
+
+/* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
+static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
+  module_list *list = data;
+  (void)size;
+  list->adds = info->dlpi_adds;
+  list->subs = info->dlpi_subs;
+  list->length++;
+  if (list->count == ONSTACK_MODULES) return 0;
+  module_entry *entry = &list->entries[list->count];
+  memset(entry, 0, sizeof(*entry));
+  entry->place = list->length - 1;
+  module_note_segments(entry, info);
+  entry->name = module_copy_name(list, info->dlpi_name);
+  if (entry->module.high != 0) list->count++;
+  return 0;
+}
+
+/* .eh_frame's address from its header (LSB 10.6.2): version 1, then the encoding, which linkers write as pcrel sdata4. */
+static uint64_t module_section_address(const module_entry *entry) {
+  uint8_t head[8];
+  int32_t relative;
+  if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
+  if (head[0] != 1 || head[1] != 0x1b) return 0;
+  memcpy(&relative, head + 4, sizeof(relative));
+  return entry->section_header + 4 + (uint64_t)(int64_t)relative;
+}
+
+/* What has to be read for a module's table: from .eh_frame to the end of its segment. 0: nothing there. A header may lead
+   anywhere within 2 GiB; memory before the object is not its own. */
+static size_t module_section_size(const module_entry *entry, uint64_t *address) {
+  *address = module_section_address(entry);
+  if (*address == 0 || *address < entry->module.base || *address >= entry->section_end) return 0;
+  return entry->section_end - *address;
+}
+
+static const onstack_rule_table *module_derive(const module_entry *entry) {
+  uint64_t address;
+  size_t size = module_section_size(entry, &address);
+  uint8_t *copy = size ? malloc(size) : NULL;
+  if (!copy) return NULL;
+  onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
+  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
+  free(copy);
+  return table;
+}
+
+/* Under the lock from here on. */
+
+static int module_compare(const void *left, const void *right) {
+  const module_entry *a = left, *b = right;
+  return a->module.low < b->module.low ? -1 : a->module.low > b->module.low;
+}
+
+static void modules_publish(void) {
+  uint32_t count = 0;
+  const uint32_t next = onstack_modules.turn + 2;
+  onstack_store_relaxed(&onstack_modules.turn, next - 1); /* odd: a walk meanwhile cannot tell */
+  onstack_fence_publish();
+  for (uint32_t i = 0; i < modules_known.count; i++) {
+    module_entry *entry = &modules_known.entries[i];
+    onstack_module *from = &entry->module;
+    if (!entry->published) from->since = next;
+    entry->published = true;
+    onstack_module *to = &onstack_modules.modules[count];
+    if (count > 0 && from->low < to[-1].high) continue; /* overlapping extents: never from a loader */
+    onstack_store_relaxed(&to->low, from->low);
+    onstack_store_relaxed(&to->high, from->high);
+    onstack_store_relaxed(&to->base, from->base);
+    onstack_store_relaxed(&to->table, from->table);
+    onstack_store_relaxed(&to->since, from->since);
+    onstack_store_relaxed(&to->number, from->number);
+    onstack_store_relaxed(&to->pending, (uint16_t)(entry->section_header && !entry->tried));
+    count++;
+  }
+  onstack_store_relaxed(&onstack_modules.count, count);
+  if (modules_added) onstack_store_relaxed(&onstack_modules.added, next);
+  modules_added = false;
+  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
+     has the new epoch as well, and remembers nothing of before. */
+  onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
+  onstack_publish(&onstack_modules.turn, next);
+}
+
+static void modules_retire(const onstack_rule_table *table) {
+  /* With no room left the table stays mapped: a leak of a few hundred KiB rather than a wait. */
+  if (table && modules_retired_count < MODULES_RETIRED) modules_retired[modules_retired_count++] = table;
+}
+
+static bool module_is_same(const module_entry *a, const module_entry *b) {
+  return a->module.low == b->module.low && a->module.high == b->module.high && a->module.base == b->module.base &&
+         a->section_header == b->section_header;
+}
+
+/*
+ * How many of the loader's objects are certainly those of the last look. Loaders append, and count what they append
+ * (glibc, elf/dl-object.c, _dl_add_to_namespace_list; musl unloads nothing): with n of them loaded since, whatever is not
+ * among the last n has been there all the time. Nothing else tells: another library may come to lie where one was, with
+ * the same extents, and go again before anybody looks.
+ */
+static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
+  if (fresh->subs == old->subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
+  const uint64_t loaded = fresh->adds - old->adds;
+  return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
+}
+
+/* The program itself has no name with the loader. */
+static const char *module_path(const module_entry *entry, bool first, char buffer[4096]) {
+  if (entry->name[0] != 0 || !first) return entry->name;
+  ssize_t length = readlink("/proc/self/exe", buffer, 4095);
+  buffer[length > 0 ? length : 0] = 0;
+  return buffer;
+}
+
+static uint32_t module_number(const char *path) {
+  if (path[0] == 0) return 0;
+  for (uint32_t i = 1; i < modules_path_count; i++)
+    if (strcmp(modules_paths[i], path) == 0) return i;
+  char *copy = modules_path_count <= ONSTACK_MODULES ? strdup(path) : NULL;
+  if (!copy) return 0;
+  modules_paths[modules_path_count] = copy;
+  return modules_path_count++;
+}
+
+/* Takes the new list over, with the tables of the objects that are in both. */
+static void modules_take_over(module_list *fresh) {
+  module_list old = modules_known;
+  const uint32_t unmoved = modules_unmoved(&old, fresh);
+  onstack_publish(&modules_moving, true);
+  for (uint32_t i = 0; i < fresh->count; i++) {
+    module_entry *entry = &fresh->entries[i];
+    char buffer[4096];
+    entry->module.number = (uint16_t)module_number(module_path(entry, i == 0, buffer));
+    entry->name = NULL;
+    for (uint32_t k = 0; k < old.count && entry->place < unmoved; k++) {
+      if (!module_is_same(entry, &old.entries[k])) continue;
+      entry->module.since = old.entries[k].module.since;
+      entry->published = old.entries[k].published;
+      entry->module.table = old.entries[k].module.table;
+      entry->tried = old.entries[k].tried;
+      old.entries[k].module.table = NULL;
+      break;
+    }
+  }
+  qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
+  modules_known = *fresh;
+  modules_known.names = NULL; /* freed when the look is over */
+  modules_added = fresh->adds != old.adds;
+  modules_publish();
+  onstack_publish(&modules_moving, false);
+  for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
+  free(old.entries);
+}
+
+/* The loader's counts of what it loaded and unloaded: the same ones, the same objects. */
+static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
+  module_list *list = data;
+  (void)size;
+  list->adds = info->dlpi_adds;
+  list->subs = info->dlpi_subs;
+  return 1;
+}
+
+typedef struct module_others {
+  module_list *list;
+  uint32_t named; /* entries that the loader told of */
+} module_others;
+
+static void module_add_other(void *data, struct dl_phdr_info *object) {
+  const module_others *others = data;
+  module_list *list = others->list;
+  const uint32_t before = list->count;
+  object->dlpi_adds = list->adds;
+  object->dlpi_subs = list->subs;
+  module_copy(object, sizeof(*object), list);
+  for (uint32_t i = 0; i < others->named && list->count > before; i++)
+    if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
+}
+
+/*
+ * The loader's counters are those of all namespaces (glibc, elf/dl-object.c), its list is that of our own: with more loaded
+ * than listed there are others.
+ */
+static void modules_add_others(module_list *fresh) {
+  const int64_t loaded = (int64_t)(fresh->adds - fresh->subs);
+  if (loaded <= (int64_t)fresh->length) return;
+  module_others others = {fresh, fresh->count};
+  const uint32_t length = fresh->length;
+  onstack_other_objects_each(onstack_memory_fetch, module_add_other, &others);
+  fresh->length = length;
+}
+
+static void modules_look(void) {
+  module_list now = {0};
+  if (!onstack_loader_each(module_peek, &now)) return;
+  if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
+  module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
+  if (!fresh.entries) return;
+  fresh.names = malloc(MODULES_NAME_BYTES);
+  onstack_loader_each(module_copy, &fresh);
+  modules_add_others(&fresh);
+  modules_take_over(&fresh);
+  free(fresh.names);
+}
+
+const char *onstack_modules_path(uint32_t number) {
+  pthread_mutex_lock(&modules_lock);
+  const char *path = number < modules_path_count ? modules_paths[number] : "";
+  pthread_mutex_unlock(&modules_lock);
+  return path;
+}
+
+/* The smallest section that has not been tried; NULL when all are. */
+static module_entry *modules_next(size_t *size) {
+  module_entry *next = NULL;
+  for (uint32_t i = 0; i < modules_known.count; i++) {
+    module_entry *entry = &modules_known.entries[i];
+    uint64_t address;
+    if (entry->tried || !entry->section_header) continue;
+    size_t bytes = module_section_size(entry, &address);
+    if (!next || bytes < *size) {
+      next = entry;
+      *size = bytes;
+    }
+  }
+  return next;
+}
+
+static void modules_free_retired(void) {
+  if (modules_retired_count == 0 || onstack_traceback_is_busy() || !onstack_threads_all_idle()) return;
+  /* Off the list first: the child of a fork in between gives up one table, where it would unmap it a second time. */
+  while (modules_retired_count > 0) {
+    const onstack_rule_table *table = modules_retired[modules_retired_count - 1];
+    onstack_publish(&modules_retired_count, modules_retired_count - 1);
+    onstack_rule_table_free(table);
+  }
+}
+
+/* A table is read out of memory that another library may take meanwhile. So the loader is asked again before anybody has the
+   table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
+   another one by now. */
+static bool module_try(module_entry *entry) {
+  const uint64_t adds = modules_known.adds, subs = modules_known.subs;
+  entry->module.table = module_derive(entry);
+  entry->tried = true;
+  modules_look();
+  return modules_known.adds == adds && modules_known.subs == subs;
+}
+
+bool onstack_modules_derive(uint64_t address) {
+  bool found = false;
+  pthread_mutex_lock(&modules_lock);
+  for (uint32_t i = 0; i < modules_known.count && !found; i++) {
+    module_entry *entry = &modules_known.entries[i];
+    if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
+    found = true;
+    if (entry->tried || !entry->section_header) continue;
+    found = module_try(entry); /* or it has gone, and its neighbour stands here */
+    modules_publish();
+  }
+  pthread_mutex_unlock(&modules_lock);
+  return found;
+}
+
+bool onstack_modules_refresh(size_t budget_bytes) {
+  size_t size = 0, spent = 0;
+  module_entry *entry = NULL;
+  bool derived = false;
+  pthread_mutex_lock(&modules_lock);
+  modules_look();
+  while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
+    spent += size + 1;
+    derived = true;
+    if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
+  }
+  bool missing = entry != NULL;
+  if (derived) modules_publish();
+  modules_free_retired();
+  pthread_mutex_unlock(&modules_lock);
+  return missing;
+}
+
+void onstack_modules_after_fork(void) {
+  modules_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  if (onstack_modules.turn & 1 || modules_moving) {
+    onstack_modules.count = 0;
+    onstack_publish(&onstack_modules.turn, (onstack_modules.turn | 1u) + 1u);
+    modules_moving = false;
+    modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
+  }
+}

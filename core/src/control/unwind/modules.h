@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
+ * all functions take the map lock by themselves unless they say otherwise.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_MODULES_H
+#define ONSTACK_CONTROL_UNWIND_MODULES_H
+
+#include "handler/unwind/rules/rules.h"
+
+/*
+ * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
+ * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
+ * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
+ */
+ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
+
+/* Derives the table of the module that holds an address, if that has not been tried; false: there is no such module. */
+ONSTACK_INTERNAL bool onstack_modules_derive(uint64_t address);
+
+/* The path behind onstack_module.number; "" for 0. Lives for ever. */
+ONSTACK_INTERNAL const char *onstack_modules_path(uint32_t number);
+
+/* In the child of a fork: the lock is nobody's, a half-written map is empty. */
+ONSTACK_INTERNAL void onstack_modules_after_fork(void);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/unwind/rule_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define RULE_INDEX_BITS 12u /* the hash of distinct rules begins with 4,096 places and doubles */
+#define RULE_MAX 65535u     /* distinct rules; row 16-bit number. Number 0 is "no rule" */
+
+typedef struct rule_builder {
+  uint64_t base, high; /* of the object; functions elsewhere are left out */
+  bool failed; /* memory */
+  onstack_cfi_function *functions;
+  size_t function_count, function_room;
+  onstack_rule_row *rows;
+  uint32_t row_count, row_room;
+  uint32_t *first_row; /* by chunk; as far as chunks have been reached */
+  uint32_t chunk_count, chunk_room;
+  onstack_rule *rules;
+  uint32_t rule_count, rule_room;
+  uint32_t *index; /* hash -> rule number + 1 */
+  uint32_t index_size;
+  uint64_t last_offset;
+  uint64_t function_high; /* of the function that is being run */
+} rule_builder;
+
+/* Grows an array to hold one more element; false and `failed` when memory is short. */
+static bool rule_grow(rule_builder *builder, void *array_pointer, uint32_t count, uint32_t *room, size_t size) {
+  void *array;
+  memcpy(&array, array_pointer, sizeof(array));
+  if (count < *room) return true;
+  uint32_t wanted = *room ? *room * 2 : 1024;
+  void *grown = wanted > *room ? realloc(array, wanted * size) : NULL;
+  if (!grown) {
+    builder->failed = true;
+    return false;
+  }
+  memcpy(array_pointer, &grown, sizeof(grown));
+  *room = wanted;
+  return true;
+}
+
+static bool rule_note_function(void *data, const onstack_cfi_function *function) {
+  rule_builder *builder = data;
+  if (function->low < builder->base || function->high > builder->high) return true;
+  if (builder->function_count == builder->function_room) {
+    size_t room = builder->function_room ? builder->function_room * 2 : 1024;
+    onstack_cfi_function *grown = realloc(builder->functions, room * sizeof(*grown));
+    if (!grown) {
+      builder->failed = true;
+      return false;
+    }
+    builder->functions = grown;
+    builder->function_room = room;
+  }
+  builder->functions[builder->function_count++] = *function;
+  return true;
+}
+
+static int rule_compare_functions(const void *left, const void *right) {
+  const onstack_cfi_function *a = left, *b = right;
+  if (a->low != b->low) return a->low < b->low ? -1 : 1;
+  return a->entry < b->entry ? -1 : a->entry > b->entry;
+}
+
+/* Linkers write most sections in order, and a merge sort of a hundred thousand entries is not free. */
+static void rule_sort_functions(rule_builder *builder) {
+  for (size_t i = 1; i < builder->function_count; i++) {
+    if (rule_compare_functions(&builder->functions[i - 1], &builder->functions[i]) <= 0) continue;
+    qsort(builder->functions, builder->function_count, sizeof(*builder->functions), rule_compare_functions);
+    return;
+  }
+}
+
+static uint32_t rule_hash(const onstack_rule *rule, uint32_t size) {
+  uint64_t words[2] = {0, 0};
+  memcpy(words, rule, sizeof(*rule));
+  uint64_t x = (words[0] ^ (words[1] * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  return (uint32_t)(x >> 32) & (size - 1);
+}
+
+static bool rule_rehash(rule_builder *builder) {
+  uint32_t size = builder->index_size ? builder->index_size * 2 : 1u << RULE_INDEX_BITS;
+  uint32_t *index = calloc(size, sizeof(*index));
+  if (!index) {
+    builder->failed = true;
+    return false;
+  }
+  for (uint32_t i = 0; i < builder->rule_count; i++) {
+    uint32_t at = rule_hash(&builder->rules[i], size);
+    while (index[at]) at = (at + 1) & (size - 1);
+    index[at] = i + 1;
+  }
+  free(builder->index);
+  builder->index = index;
+  builder->index_size = size;
+  return true;
+}
+
+static bool rule_is_same(const onstack_rule *a, const onstack_rule *b) {
+  uint64_t head_a, head_b;
+  memcpy(&head_a, a, sizeof(head_a));
+  memcpy(&head_b, b, sizeof(head_b));
+  return head_a == head_b && a->cfa_offset == b->cfa_offset;
+}
+
+/* The number of a rule; 0 ("no rule") when there are too many distinct ones or memory is short. */
+static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
+  if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
+  uint32_t at = rule_hash(rule, builder->index_size);
+  for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
+    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule))
+      return (uint16_t)(builder->index[at] - 1);
+  if (builder->rule_count == RULE_MAX ||
+      !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
+    return 0;
+  builder->rules[builder->rule_count] = *rule;
+  builder->index[at] = ++builder->rule_count;
+  return (uint16_t)(builder->rule_count - 1);
+}
+
+/* Begins the chunks up to the one that holds `offset`. */
+static bool rule_open_chunks(rule_builder *builder, uint64_t offset) {
+  while (builder->chunk_count <= offset >> ONSTACK_RULE_CHUNK_BITS) {
+    if (!rule_grow(builder, &builder->first_row, builder->chunk_count, &builder->chunk_room, sizeof(uint32_t)))
+      return false;
+    builder->first_row[builder->chunk_count++] = builder->row_count;
+  }
+  return true;
+}
+
+static void rule_append(rule_builder *builder, uint64_t offset, const onstack_rule *rule) {
+  uint16_t number = rule_intern(builder, rule);
+  if (builder->row_count > 0) {
+    onstack_rule_row *last = &builder->rows[builder->row_count - 1];
+    if (offset < builder->last_offset) return; /* overlapping functions: the first one keeps its ground */
+    if (last->rule == number) return;
+    if (offset == builder->last_offset) { /* the end of one function and the beginning of the next */
+      last->rule = number;
+      return;
+    }
+  }
+  if (!rule_open_chunks(builder, offset)) return;
+  if (!rule_grow(builder, &builder->rows, builder->row_count, &builder->row_room, sizeof(onstack_rule_row))) return;
+  builder->rows[builder->row_count++] = (onstack_rule_row){(uint16_t)offset, number};
+  builder->last_offset = offset;
+}
+
+static void rule_emit(void *data, uint64_t address, const onstack_rule *rule) {
+  rule_builder *builder = data;
+  if (address >= builder->base && address < builder->function_high) rule_append(builder, address - builder->base, rule);
+}
+
+static void rule_run_all(rule_builder *builder, onstack_cfi_section *section) {
+  onstack_rule none;
+  memset(&none, 0, sizeof(none));
+  rule_intern(builder, &none); /* number 0 */
+  for (size_t i = 0; i < builder->function_count && !builder->failed; i++) {
+    const onstack_cfi_function *function = &builder->functions[i];
+    builder->function_high = function->high;
+    onstack_cfi_run(section, function, rule_emit, builder);
+    rule_append(builder, function->high - builder->base, &none);
+  }
+}
+
+/* One mapping of exactly the size needed: header, first rows, rules, rows. */
+static const onstack_rule_table *rule_pack(const rule_builder *builder) {
+  size_t first_bytes = ((size_t)builder->chunk_count + 1) * sizeof(uint32_t);
+  size_t rule_bytes = (size_t)builder->rule_count * sizeof(onstack_rule);
+  size_t row_bytes = (size_t)builder->row_count * sizeof(onstack_rule_row);
+  size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
+  uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return NULL;
+  onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
+  onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
+  uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
+  onstack_rule_row *rows = (onstack_rule_row *)(void *)(memory + sizeof(*table) + rule_bytes + first_bytes);
+  memcpy(rules, builder->rules, rule_bytes);
+  memcpy(first_row, builder->first_row, first_bytes - sizeof(uint32_t));
+  first_row[builder->chunk_count] = builder->row_count;
+  memcpy(rows, builder->rows, row_bytes);
+  *table = (onstack_rule_table){builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes,
+                                first_row, rows, rules};
+  return table;
+}
+
+const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high) {
+  rule_builder builder;
+  const onstack_rule_table *table = NULL;
+  memset(&builder, 0, sizeof(builder));
+  builder.base = base;
+  builder.high = high - base > UINT32_MAX ? base + UINT32_MAX : high;
+  onstack_cfi_each(section, rule_note_function, &builder);
+  if (builder.function_count > 0) {
+    rule_sort_functions(&builder);
+    rule_run_all(&builder, section);
+    if (!builder.failed && builder.row_count > 0) table = rule_pack(&builder);
+  }
+  free(builder.functions);
+  free(builder.rows);
+  free(builder.first_row);
+  free(builder.rules);
+  free(builder.index);
+  return table;
+}
+
+void onstack_rule_table_free(const onstack_rule_table *table) {
+  if (table) munmap((void *)(uintptr_t)table, table->bytes);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* .eh_frame of one module -> a compact rule table (handler/unwind/rules/rules.h). Ordinary threads; allocates. */
+#ifndef ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
+#define ONSTACK_CONTROL_UNWIND_RULE_TABLE_H
+
+#include "control/unwind/cfi.h"
+
+/*
+ * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
+ * hostile one could make the index as large as the address space. At most 4 GiB.
+ * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
+ */
+ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base,
+                                                                     uint64_t high);
+
+ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
+
+#endif

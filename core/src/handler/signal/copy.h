@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
+#define ONSTACK_HANDLER_SIGNAL_COPY_H
+
+#include "handler/signal/forward.h"
+#include "handler/tick/entry.h"
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
+   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
+_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The signal handler: recognizes a tick, records it, or passes the signal on.
+ *
+ * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
+ * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
+ */
+#include "handler/tick/entry.h"
+
+#include "handler/signal/forward.h"
+#include "handler/tick/clock.h"
+#include "handler/signal/copy.h"
+#include "handler/labels/go_labels.h"
+#include "handler/labels/labels.h"
+#include "handler/signal/nesting.h"
+#include "handler/tick/own_threads.h"
+#include "handler/unwind/registers.h"
+#include "handler/unwind/rules/rules.h"
+#include "handler/tick/slot.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
+
+ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
+
+/*
+ * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
+ * SI_QUEUE; another copy of this library has a region of its own.
+ */
+static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info) {
+  if (info->si_code != SI_TIMER) return (onstack_thread_tick){NULL, 0, 0};
+  return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
+}
+
+static ONSTACK_HANDLER uint64_t entry_now_ns(const onstack_slot *slot) {
+  struct onstack_timespec now = {0, 0};
+  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
+  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+/*
+ * On an alternate stack the room is known: the kernel's frame holds the stack's bounds. On a thread without one we run
+ * on the interrupted stack, whose end nobody tells us; the kernel has just written its own frame of several KiB there.
+ */
+static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucontext_t *context) {
+  uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;
+  uint64_t size = context->uc_stack.ss_size;
+  if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
+  return here - low >= slot->stack_bytes;
+}
+
+static ONSTACK_HANDLER void entry_wake_drain(onstack_slot *slot) {
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0)
+    onstack_sys_futex_wake(&slot->wake);
+}
+
+static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstack_thread *record, ucontext_t *context,
+                                                      onstack_ring_entry *entry) {
+  onstack_registers registers;
+  onstack_memory memory;
+  onstack_registers_from(&registers, context);
+  memory.reader = slot->reader;
+  memory.thread = record;
+  memory.asked = false;
+  memory.copy_works = slot->copy_works;
+  memory.page_low = memory.page_high = memory.other_low = memory.other_high = 0;
+  memory.low = memory.high = 0;
+  onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
+  if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
+  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
+                       onstack_ring_found(&slot->ring, entry)};
+  onstack_walk_result result = slot->unwinder->run(&walk);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
+  if (memory.asked) {
+    onstack_store_relaxed(&slot->wanted, 1u);
+    entry_wake_drain(slot);
+  }
+  return result;
+}
+
+/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
+static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_memory memory;
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  memory.copy_works = slot->copy_works;
+  for (uint32_t i = 0; i < runtimes && entry->label_bytes == 0; i++) {
+    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
+    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  }
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + entry->label_bytes,
+                                        slot->ring.label_room - entry->label_bytes);
+  entry->label_bytes += result & ~ONSTACK_LABELS_CUT;
+  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+}
+
+/* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
+static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
+                                         ucontext_t *context) {
+  onstack_counters *counters = &slot->counters;
+  uint64_t position;
+  onstack_ring_entry *entry;
+  if (!(entry = onstack_ring_claim(&slot->ring, &position))) {
+    onstack_add_relaxed(&counters->dropped_ring_full, (uint64_t)weight);
+    entry_wake_drain(slot);
+    return;
+  }
+  entry->time_ns = entry_now_ns(slot);
+  entry->tid = (int32_t)tid;
+  entry->weight = weight;
+  entry->flags = 0;
+  entry->turn = onstack_observe(&onstack_modules.turn) & ~1u; /* before the walk reads any of it; odd: of the one before */
+  onstack_walk_result result = entry_walk(slot, record, context, entry);
+  entry->frame_count = result.frame_count;
+  entry->truncation = (uint16_t)result.truncation;
+  onstack_ring_settle(&slot->ring, entry);
+  if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
+  if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
+    onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
+  }
+  onstack_ring_publish(&slot->ring, entry, position);
+  if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
+}
+
+static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {
+  return 1 + (uint64_t)(info->si_overrun > 0 ? info->si_overrun : 0);
+}
+
+/* Counts ticks; what one sample may not stand for goes to `unattributed`. Returns the weight. */
+static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t ticks) {
+  /* More than 250 ms of overruns in one sample was a thread that blocked the signal or a clock that jumped: it says
+     nothing about the stack of this instant. */
+  uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
+  onstack_add_relaxed(&slot->counters.ticks, ticks);
+  if (ticks > weight) onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+  return weight;
+}
+
+/* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
+   at a time: the signal is queued again after its handler has begun. */
+static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
+  onstack_add_relaxed(&record->ticks, (uint32_t)entry_ticks_of(info));
+}
+
+static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
+                                              ucontext_t *context) {
+  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info));
+  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+  entry_count_own(record, info);
+  if (entry_has_room(slot, context))
+    entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+  else
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+}
+
+/* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
+static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uint32_t tid) {
+  uint64_t name[2] = {0, 0};
+  onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
+  if (!record) return NULL;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
+  onstack_thread_write_begin(record);
+  onstack_store_relaxed(&record->name[0], name[0]);
+  onstack_store_relaxed(&record->name[1], name[1]);
+  onstack_thread_write_end(record);
+  onstack_clock_arm(slot, record, tid);
+  return record;
+}
+
+/*
+ * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
+ * sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
+ * those that this tick brings.
+ *
+ * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
+ * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
+ * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. What is owed is also what
+ * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
+ * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
+ *
+ * Two handlers that ask at the same time may both take the same tick; the next pays.
+ */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
+  const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
+  const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
+  const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
+  uint64_t cpu_ns;
+  if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
+  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
+  const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
+  const int64_t owed = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
+  if (owed <= 0) return 0;
+  return (uint64_t)owed < most ? (uint64_t)owed : most;
+}
+
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
+   has; < 0: none. */
+static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context) {
+  onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  const int32_t timer = record ? onstack_load_relaxed(&record->timer) : ONSTACK_THREAD_UNARMED;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return ONSTACK_THREAD_UNARMED;
+  const bool has_room = entry_has_room(slot, context);
+  if (timer >= 0 && !has_room) return ONSTACK_THREAD_UNARMED; /* nor for a call by who asks */
+  if (timer >= 0 && !onstack_clock_revive(slot, record, tid)) return timer;
+  uint64_t age_ns = 0;
+  if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
+    record = entry_adopt(slot, tid);
+    if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
+  }
+  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
+  if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+  if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
+  /* With all buckets of this id full the process record lends its (empty) name and bounds. */
+  if (!record) record = slot->threads.process;
+  onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
+  entry_record(slot, record, tid, weight, context);
+  onstack_dekker_sub(&record->busy, 1u);
+  return ONSTACK_THREAD_UNARMED;
+}
+
+static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info,
+                                                     ucontext_t *context) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  int32_t timer = ONSTACK_THREAD_UNARMED;
+  entry_count_own(clock->record, info);
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) != clock) continue;
+    onstack_dekker_add(&slot->threads.process->busy, 1u); /* before the look at the state; see slot.h */
+    /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
+       above, with another clock. */
+    if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
+        onstack_load_relaxed(&slot->process_clock) == clock)
+      timer = entry_meet(slot, tid, info, context);
+    onstack_dekker_sub(&slot->threads.process->busy, 1u);
+  }
+  if (timer >= 0) onstack_clock_keep_apart(clock, timer, onstack_registers_ended_call(context));
+}
+
+static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
+  return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
+         onstack_load_relaxed(&tick.record->timer) == info->si_timerid;
+}
+
+/* True if it was a tick of a session that runs, or has not counted its last ones yet. */
+static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_thread_tick tick, const siginfo_t *info,
+                                               ucontext_t *context) {
+  const uint32_t state = onstack_dekker_load(&slot->state);
+  if (!entry_is_current(slot->generation, tick, info)) return false;
+  if (state == ONSTACK_SLOT_RUNNING) {
+    entry_thread_tick(slot, tick.record, info, context);
+  } else if (state == ONSTACK_SLOT_STOPPING) {
+    const uint64_t ticks = entry_ticks_of(info);
+    onstack_add_relaxed(&slot->counters.ticks, ticks);
+    onstack_add_relaxed(&slot->counters.dropped_stopping, ticks);
+    entry_count_own(tick.record, info);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
+static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+  bool taken;
+  onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
+  if (tick.slot < ONSTACK_MAX_SESSIONS) {
+    taken = entry_session_tick(&onstack_slots[tick.slot], tick, info, context);
+  } else {
+    onstack_process_clock *clock = &onstack_process_clocks[tick.slot - ONSTACK_MAX_SESSIONS];
+    taken = entry_is_current(onstack_dekker_load(&clock->generation), tick, info); /* against its end */
+    if (taken) entry_process_tick(clock, info, context);
+  }
+  if (!taken) onstack_add_relaxed(&onstack_actions[signal].late, (uint64_t)1);
+  onstack_dekker_sub(&tick.record->busy, 1u);
+}
+
+/*
+ * In assembly because a mark before a function's entry is nothing that C can say. Local to the object (the single-file
+ * build) or hidden. A trampoline keeps no frame, so the walk of a debugger sees onstack_handler_entry called by the
+ * kernel; its number goes in the register of a fourth argument, which no caller of a signal handler expects to keep.
+ */
+#ifdef ONSTACK_SINGLE_FILE
+#define ENTRY_SCOPE(name) ""
+#else
+#define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
+#endif
+#if defined(__x86_64__)
+#define ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
+#elif defined(__aarch64__)
+#define ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n" /* bti c */
+#endif
+/* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
+   them: written out, they are a longer string than C promises to take. */
+__asm__(".pushsection .text\n"
+        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+        ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
+        ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
+        ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
+        ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
+        ".endr\n" ENTRY_SCOPE("onstack_handler_trampoline")
+        ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
+
+ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (!tick.record) return false;
+  entry_tick_of(tick, signal, info, context);
+  return true;
+}
+
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
+                                                                 uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, context);
+  const onstack_thread_tick tick = entry_recognize(info);
+  if (tick.record)
+    entry_tick_of(tick, signal, info, context);
+  else
+    onstack_action_forward(signal, info, context, trampoline);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/tick/kept.h"
+
+#include "base/sys.h"
+#include "handler/unwind/code_map.h"
+#include "handler/unwind/go_stack.h"
+#include "handler/unwind/memory.h"
+
+/* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
+#define KEPT_BELOW 64u
+
+/* As much as can be read without a gap. */
+static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
+  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  return (onstack_kept_piece){low, got > 0 ? low + (uint64_t)got : low};
+}
+
+/* The goroutine that called the interrupted native code, by the thread's g (handler/unwind/go_stack.h). */
+static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
+  const uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  onstack_memory memory = {.reader = &onstack_reader_copy, .copy_works = true};
+  onstack_go_point waits;
+  for (uint32_t i = 0; i < runtimes && kept->g == 0; i++) {
+    const uint64_t g = onstack_go_waiting(&memory, &onstack_code.go[i], &waits);
+    if (g == 0 || !onstack_memory_copy_pair(g, kept->g_stack)) continue;
+    const uint64_t low = (waits.sp - KEPT_BELOW) & ~(uint64_t)15, size = kept->g_stack[1] - low;
+    kept->go = kept_copy(low, size < ONSTACK_KEPT_GO ? size : ONSTACK_KEPT_GO, kept->go_bytes);
+    kept->g = g;
+  }
+}
+
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
+  for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
+    uint32_t expected = 0;
+    onstack_kept *kept = &pool[i];
+    if (onstack_load_relaxed(&kept->taken) != 0 || !onstack_cas(&kept->taken, &expected, 1u)) continue;
+    kept->registers = *registers;
+    kept->g = 0;
+    kept->go.low = kept->go.high = 0;
+    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
+    kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
+    if (kept->native.high == kept->native.low) {
+      onstack_kept_release(kept);
+      return 0;
+    }
+    kept_copy_goroutine(kept);
+    return i + 1;
+  }
+  return 0;
+}
+
+ONSTACK_HANDLER void onstack_kept_release(onstack_kept *kept) { onstack_publish(&kept->taken, 0u); }
+
+static ONSTACK_HANDLER bool kept_read_piece(const onstack_kept_piece *piece, const uint8_t *bytes, uint64_t address,
+                                            uint64_t words[2]) {
+  if (address & 7 || address < piece->low || address >= piece->high || piece->high - address < 16) return false;
+  const volatile uint64_t *from = (const volatile uint64_t *)(const volatile void *)(bytes + (address - piece->low));
+  words[0] = from[0];
+  words[1] = from[1];
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]) {
+  if (kept->g != 0 && address == kept->g) {
+    words[0] = kept->g_stack[0];
+    words[1] = kept->g_stack[1];
+    return true;
+  }
+  return kept_read_piece(&kept->native, kept->native_bytes, address, words) ||
+         kept_read_piece(&kept->go, kept->go_bytes, address, words);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
+ * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
+ * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
+ *
+ * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
+ */
+#ifndef ONSTACK_HANDLER_TICK_KEPT_H
+#define ONSTACK_HANDLER_TICK_KEPT_H
+
+#include "base/atomics.h"
+#include "base/defs.h"
+#include "onstack/onstack.h"
+
+#define ONSTACK_KEPT_STACKS 128u
+#define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
+#define ONSTACK_KEPT_GO 8192u      /* of the goroutine that waits for the native code, from its stack pointer up */
+
+/* A piece of a stack, as it was. */
+typedef struct onstack_kept_piece {
+  uint64_t low, high;
+} onstack_kept_piece;
+
+typedef struct onstack_kept {
+  uint32_t taken; /* 0 or 1: a handler takes it, the consumer gives it back */
+  uint32_t reserved;
+  onstack_registers registers;
+  onstack_kept_piece native, go;
+  uint64_t g, g_stack[2]; /* the goroutine, and its bounds; 0: none */
+  uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
+  uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
+  uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
+  uint8_t found[ONSTACK_MAX_DEPTH];
+} onstack_kept;
+
+/* Keeps the stack of these registers, which is the calling thread's. Returns its number in the pool, from 1 on; 0: the pool
+   (which may be NULL) has none, or nothing could be copied. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
+
+/* Gives one back. Consumer only. */
+ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
+
+/* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
+
+#endif

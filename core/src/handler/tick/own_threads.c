@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/tick/own_threads.h"
+
+#include "base/atomics.h"
+#include "base/sys.h"
+#include "handler/signal/forward.h"
+
+#include <signal.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
+ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
+
+static int32_t own_expected; /* threads that have not entered yet */
+
+static uint64_t own_cpu_ns(void) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+void onstack_own_enter(void) {
+  int32_t self = onstack_sys_gettid();
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
+    int32_t expected = 0;
+    if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
+    onstack_own_threads[i].cpu_ns = own_cpu_ns();
+    onstack_own_expect(-1);
+    return;
+  }
+}
+
+void onstack_own_expect(int32_t more) { onstack_add_relaxed(&own_expected, more); }
+
+static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++)
+    if (onstack_load_relaxed(&onstack_own_threads[i].tid) == tid) return &onstack_own_threads[i];
+  return NULL;
+}
+
+void onstack_own_account(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own) return;
+  const uint64_t now = own_cpu_ns();
+  onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
+  own->cpu_ns = now;
+}
+
+void onstack_own_leave(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  onstack_own_account();
+  if (own) onstack_publish(&own->tid, 0);
+}
+
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid) != NULL; }
+
+uint32_t onstack_own_count(void) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
+  return count;
+}
+
+uint32_t onstack_own_count_expected(void) {
+  return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected);
+}
+
+void onstack_own_open(int32_t signal) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || own->open != 0) return;
+  /* Before the look: who takes the handler away says so first and then looks here. */
+  onstack_dekker_store(&own->open, signal);
+  if (!onstack_dekker_load(&onstack_actions[signal].undisputed) || onstack_dekker_load(&onstack_own_stands_in.has_host)) {
+    onstack_dekker_store(&own->open, 0);
+    return;
+  }
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
+  onstack_sys_sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void onstack_own_close(void) {
+  onstack_own_thread *own = own_find(onstack_sys_gettid());
+  if (!own || onstack_load_relaxed(&own->open) == 0) return;
+  onstack_kernel_sigset set = ONSTACK_SIGBIT(own->open);
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_dekker_store(&own->open, 0);
+}
+
+void onstack_own_after_fork(void) {
+  onstack_store_relaxed(&own_expected, 0);
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
+}

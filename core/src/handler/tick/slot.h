@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A slot is what the handler sees of a running session. Slots are static; a session takes a free one at start and gives
+ * it back at stop. Control writes the plain fields while the slot is not running; `state` publishes them.
+ *
+ * Stop and the handler meet by a dekker pair: the handler raises its record's `busy` and then looks at `state`; stop
+ * changes `state` and then waits for every `busy` to fall. So after that wait no handler touches the ring or the
+ * unwinder of the session, and none will: a later one sees the state (or a newer generation) and only counts.
+ */
+#ifndef ONSTACK_HANDLER_TICK_SLOT_H
+#define ONSTACK_HANDLER_TICK_SLOT_H
+
+#include "base/sys.h"
+#include "handler/tick/kept.h"
+#include "handler/unwind/memory.h"
+#include "handler/tick/process_record.h"
+#include "handler/tick/ring.h"
+#include "handler/tick/thread_table.h"
+#include "handler/unwind/unwinder.h"
+
+#define ONSTACK_SLOT_FREE 0u
+#define ONSTACK_SLOT_STARTING 1u
+#define ONSTACK_SLOT_RUNNING 2u
+#define ONSTACK_SLOT_STOPPING 3u
+
+/* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
+typedef struct onstack_counters {
+  uint64_t ticks, unattributed;
+  uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
+  uint64_t blocked; /* of dropped_stopping */
+  uint64_t threads_seen, threads_unarmed, process_ticks;
+} onstack_counters;
+
+/* clock_gettime in the vDSO, found at start (control/tick/vdso.c): no PLT, no lazy binding in the handler. */
+typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
+
+typedef struct onstack_slot {
+  uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
+  uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
+  uint32_t index;
+  int32_t signal;
+  uint64_t period_ns;
+  uint32_t clock;       /* ONSTACK_CLOCK_* */
+  uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes; /* the unwinder's need plus ours */
+  uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t wanted;   /* a record asks for stack bounds */
+  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
+  bool copy_works;
+  bool ticker; /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
+  bool own_threads; /* sample our drain threads as well */
+  const onstack_reader *reader;
+  const onstack_unwinder_ops *unwinder;
+  const onstack_unwinder *custom;
+  onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
+  onstack_process_clock *process_clock; /* that finds its new threads; NULL: none does. Written while not running */
+  uint32_t meets; /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns;            /* of what it has used (onstack_clock_read_process); 0: not known */
+  onstack_thread_table threads;
+  onstack_ring ring;
+  onstack_counters counters;
+  onstack_kept *kept; /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+} onstack_slot;
+
+ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
+
+/* Timers that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
+
+/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+
+#endif

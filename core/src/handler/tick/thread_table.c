@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/tick/thread_table.h"
+
+#include "base/sys.h"
+#include "onstack/onstack.h"
+
+_Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
+
+/* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
+   record a slot, and the thread ids. */
+typedef struct thread_region {
+  onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread clocks[ONSTACK_MAX_SESSIONS];
+  onstack_thread process[ONSTACK_MAX_SESSIONS];
+  uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+} thread_region;
+
+static thread_region *thread_region_base; /* written once before the first handler is installed */
+
+void onstack_thread_region_set(void *memory) { onstack_publish(&thread_region_base, (thread_region *)memory); }
+
+size_t onstack_thread_region_bytes(void) { return sizeof(thread_region); }
+
+void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
+  table->records = thread_region_base->records[slot];
+  table->process = &thread_region_base->process[slot];
+  table->tids = thread_region_base->tids[slot];
+}
+
+onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
+
+ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
+  const thread_region *region = onstack_observe(&thread_region_base);
+  const uint64_t records = (uint64_t)ONSTACK_MAX_SESSIONS * ONSTACK_THREAD_RECORDS;
+  onstack_thread_tick tick = {NULL, 0, 0};
+  if (!region) return tick;
+  uint64_t offset = value - (uint64_t)(uintptr_t)region; /* wraps to a huge number below the region */
+  if (offset >= (records + ONSTACK_MAX_SESSIONS) * sizeof(onstack_thread)) return tick;
+  uint64_t index = offset / sizeof(onstack_thread);
+  tick.record = (onstack_thread *)(uintptr_t)(value & ~(ONSTACK_THREAD_GENERATIONS - 1));
+  tick.generation = (uint32_t)(value & (ONSTACK_THREAD_GENERATIONS - 1));
+  tick.slot = (uint32_t)(index < records ? index / ONSTACK_THREAD_RECORDS : ONSTACK_MAX_SESSIONS + (index - records));
+  return tick;
+}
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
+  uint64_t value = 0;
+#if defined(__x86_64__)
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+#elif defined(__aarch64__)
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+#endif
+  return value;
+}
+
+static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
+  /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
+     short-lived threads use the same few pages again. */
+  return tid / ONSTACK_THREAD_BUCKET % (ONSTACK_THREAD_RECORDS / ONSTACK_THREAD_BUCKET) * ONSTACK_THREAD_BUCKET;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    if (onstack_observe(&table->tids[index]) == tid) return &table->records[index];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid) {
+  uint32_t home = thread_home(tid);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_BUCKET * ONSTACK_THREAD_WINDOW; i++) {
+    uint32_t index = (home + i) % ONSTACK_THREAD_RECORDS;
+    uint32_t expected = 0;
+    if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
+    if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
+    onstack_thread *record = &table->records[index];
+    onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
+    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+    onstack_store_relaxed(&record->ticks, 0u);
+    onstack_store_relaxed(&record->first_us, 0u);
+    return record;
+  }
+  return NULL;
+}
+
+void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
+  onstack_thread_write_begin(record);
+  for (uint32_t i = 0; i < 2; i++) {
+    onstack_store_relaxed(&record->name[i], (uint64_t)0);
+    onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
+  }
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
+    onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
+  }
+  record->looked = 0;
+  onstack_store_relaxed(&record->refused.low, (uint64_t)0);
+  onstack_store_relaxed(&record->refused.high, (uint64_t)0);
+  onstack_thread_write_end(record);
+  onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
+  onstack_publish(&table->tids[record - table->records], 0u);
+}
+
+ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
+  if (record == table->process) return 0;
+  return onstack_load_relaxed(&table->tids[record - table->records]);
+}
+
+ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                             onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
+  uint32_t turn = onstack_observe(&record->turn); /* pairs with write_end */
+  for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
+    ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
+  }
+  onstack_fence_observe();
+  if (!(turn & 1) && onstack_load_relaxed(&record->turn) == turn) return true;
+  for (uint32_t i = 0; i < 2; i++) name[i] = 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_thread_write_begin(onstack_thread *record) {
+  onstack_store_relaxed(&record->turn, onstack_load_relaxed(&record->turn) + 1);
+  onstack_fence_publish();
+}
+
+ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
+  onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
+}
+
+ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&record->refused.low);
+  return address - low < onstack_load_relaxed(&record->refused.high) - low;
+}
+
+ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
+  if (onstack_thread_is_refused(record, address)) return false;
+  onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
+    uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
+    if (wanted == address) return false;
+    if (wanted == 0) {
+      onstack_store_relaxed(&record->wanted[i], address);
+      return true;
+    }
+  }
+  return false;
+}

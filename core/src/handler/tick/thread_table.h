@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Thread records: what a session knows of each thread that it samples.
+ *
+ * One region for all slots, mapped once by the first start and never unmapped: its addresses are the cookies in our
+ * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
+ *
+ * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
+ * the record of a process clock, process_clock.h). The ids stand
+ * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
+ * tombstones and nothing is ever moved, so the look-up needs no lock.
+ *
+ * Who writes: a record is claimed by its own thread in the handler, or by start (before ticks exist), or by a scan for
+ * new threads, during which handlers do not claim (`scanning` in slot.h). It is freed by housekeeping when its thread is
+ * gone. So two claims for one thread id cannot meet.
+ */
+#ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+#define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+
+#include "base/atomics.h"
+#include "base/defs.h"
+
+#define ONSTACK_THREAD_RECORDS 16384u /* per slot */
+#define ONSTACK_THREAD_BUCKET 16u
+#define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
+#define ONSTACK_THREAD_RANGES 3u
+#define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
+#define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
+#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/tick/ticker.h sends the ticks */
+#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
+#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
+
+/* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
+typedef struct onstack_stack_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_stack_range;
+
+typedef struct onstack_thread {
+  uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
+  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
+  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
+  uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  uint64_t name[2];    /* 16 bytes, NUL-padded */
+  uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
+  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
+  union {              /* one after the other: */
+    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
+    uint32_t due;       /* `timer` says SETTLED: how many have been due */
+    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
+  };
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+  uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
+  onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
+} onstack_thread;
+
+/* Low bits of a record's address that are free for a generation in the cookie. */
+#define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
+
+typedef struct onstack_thread_table {
+  onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
+  uint32_t *tids;          /* 0: free */
+  onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
+} onstack_thread_table;
+
+/* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
+   publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
+ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
+ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
+
+/* The part of a slot. Start only. */
+ONSTACK_INTERNAL void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot);
+
+/* The record of a process clock, below ONSTACK_MAX_SESSIONS. Start only. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_of_process_clock(uint32_t clock);
+
+/* What a cookie says. By value, in registers: the handler's entry keeps nothing on the signal stack. */
+typedef struct onstack_thread_tick {
+  onstack_thread *record; /* NULL: the number is no cookie of this copy */
+  uint32_t slot;          /* from ONSTACK_MAX_SESSIONS on: a process clock's record */
+  uint32_t generation;
+} onstack_thread_tick;
+
+/* Signal-safe. */
+ONSTACK_INTERNAL onstack_thread_tick onstack_thread_from_cookie(uint64_t value);
+
+static inline uint64_t onstack_thread_cookie(const onstack_thread *record, uint32_t generation) {
+  return (uint64_t)(uintptr_t)record | (generation & (ONSTACK_THREAD_GENERATIONS - 1));
+}
+
+/* The record of a thread id, or NULL. Signal-safe. */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table *table, uint32_t tid);
+
+/* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
+ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
+
+/* Gives a record back. Its thread must be gone and its timer deleted. Housekeeping only. */
+ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
+
+/* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
+
+/* True if the last wish near `address` had no answer. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address);
+
+/* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
+   Signal-safe, never waits. */
+ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
+                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
+
+/* Begin and end of a change of name or ranges. One writer at a time: the claimer while `timer` says CLAIMED, after that
+   housekeeping. */
+ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
+ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
+
+/* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
+
+/* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);
+
+#endif

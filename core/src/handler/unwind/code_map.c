@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/unwind/code_map.h"
+
+ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
+
+static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
+  return address - range->low < range->high - range->low;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (address - last->low < last->high - last->low) return true;
+  uint32_t turn = onstack_observe(&onstack_code.turn); /* pairs with the publish at the end of the rewrite */
+  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
+  if (turn & 1 || high > ONSTACK_CODE_RANGES) return true;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  onstack_code_range found = {0, 0};
+  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
+    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
+    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
+  }
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&onstack_code.turn) != turn) return true;
+  if (address - found.low < found.high - found.low) {
+    *last = found;
+    return true;
+  }
+  onstack_store_relaxed(&onstack_code.stale, 1u);
+  return false;
+}
+
+ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_code_range *text = &onstack_code.go[i].text;
+    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
+    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return NULL;
+  for (uint32_t special = 0; special < go->special_count; special++)
+    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
+  return NULL;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+  const onstack_go_special *special = onstack_code_go_special(go, address);
+  return special ? special->treatment : ONSTACK_GO_PLAIN;
+}

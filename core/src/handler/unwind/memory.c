@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/unwind/memory.h"
+
+#include "base/address.h"
+
+ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  if (address & 7 || !onstack_address_plausible(address)) return false;
+  /* The common case: the same page as the frame before. */
+  if (address >= memory->page_low && address + 16 <= memory->page_high) {
+    words[0] = *(const volatile uint64_t *)(uintptr_t)address;
+    words[1] = *(const volatile uint64_t *)(uintptr_t)(address + 8);
+    return true;
+  }
+  return memory->reader->read_pair(memory, address, words);
+}
+
+ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
+  memory->low = memory->high = 0;
+  if (!onstack_address_plausible(sp)) return;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
+    if (sp < memory->ranges[i].low || sp >= memory->ranges[i].high) continue;
+    memory->low = memory->ranges[i].low;
+    memory->high = memory->ranges[i].high;
+    return;
+  }
+  if (onstack_thread_want(memory->thread, sp)) memory->asked = true;
+}
+
+static bool reader_none_test(const void *good, const void *bad) {
+  (void)good;
+  (void)bad;
+  return true;
+}
+
+static ONSTACK_HANDLER bool reader_none_read(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  (void)address;
+  (void)words;
+  return false;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_none = {"none", reader_none_test, reader_none_read};

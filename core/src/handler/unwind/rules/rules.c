@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/unwind/rules/rules.h"
+
+#include "handler/unwind/pc_cache.h"
+
+ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
+ONSTACK_INTERNAL_DEFINE onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DEFINE uint64_t onstack_pc_epoch = 1; /* not 0: an empty entry must not check for PC 0 */
+
+ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset) {
+  uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
+  uint16_t within = (uint16_t)offset;
+  if (chunk >= table->chunk_count) return NULL;
+  uint32_t low = table->first_row[chunk], high = table->first_row[chunk + 1];
+  /* The first row behind `within`; the one before it holds, be it in an earlier chunk. */
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (table->rows[middle].offset <= within)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == 0) return NULL;
+  const onstack_rule *rule = &table->rules[table->rows[low - 1].rule];
+  return rule->cfa == ONSTACK_CFA_NONE ? NULL : rule;
+}
+
+/* Copies the module that holds `address` to *out. */
+static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
+  uint32_t turn = onstack_observe(&onstack_modules.turn); /* pairs with the publish at the end of the rewrite */
+  uint32_t count = onstack_load_relaxed(&onstack_modules.count);
+  uint32_t low = 0, high = count;
+  if (turn & 1 || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const onstack_module *module = &onstack_modules.modules[low < ONSTACK_MODULES ? low : 0];
+  onstack_module copy;
+  copy.low = onstack_load_relaxed(&module->low);
+  copy.high = onstack_load_relaxed(&module->high);
+  copy.base = onstack_load_relaxed(&module->base);
+  copy.table = onstack_load_relaxed(&module->table);
+  copy.since = onstack_load_relaxed(&module->since);
+  copy.number = onstack_load_relaxed(&module->number);
+  copy.pending = onstack_load_relaxed(&module->pending);
+  onstack_fence_observe();
+  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return ONSTACK_MODULES_CHANGING;
+  if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
+  *out = copy;
+  return ONSTACK_MODULE_HERE;
+}
+
+ONSTACK_HANDLER onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last) {
+  return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
+}
+
+ONSTACK_HANDLER const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last) {
+  if (onstack_modules_find(address, last) != ONSTACK_MODULE_HERE) return NULL;
+  return last->table ? onstack_rules_lookup(last->table, address - last->base) : NULL;
+}

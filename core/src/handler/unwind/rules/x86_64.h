@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The part of unwinder_rules.c that only x86_64 has: native code that no rule describes. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
+
+#include "handler/unwind/rules/cursor.h"
+
+/*
+ * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
+ *   entry   [endbr64] [bnd] jmp *slot(%rip)          (ff 25): none
+ *           push $index (68)                         : none yet
+ *           [bnd] jmp first (e9) behind the push     : one
+ *   first   push link_map(%rip) (ff 35)              : one
+ *           [bnd] jmp *resolver(%rip) behind it      : two
+ */
+static ONSTACK_HANDLER int rules_plt_pushed(const uint8_t *code) {
+  const uint8_t *before = code;
+  bool jump_of_first = before[-6] == 0xff && before[-5] == 0x35;
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0x68 && (code[5] == 0xe9 || (code[5] == 0xf2 && code[6] == 0xe9))) return 0;
+  if (code[0] == 0xff && code[1] == 0x35) return 1;
+  if (code[0] == 0xf2) code++;
+  if (code[0] == 0xff && code[1] == 0x25) return jump_of_first ? 2 : 0;
+  return code[0] == 0xe9 && before[-5] == 0x68 ? 1 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint64_t code[3];
+  uint64_t pair[2];
+  if (!cursor->exact || !cursor->memory->copy_works) return false;
+  const uint64_t at[3] = {cursor->pc - 8, cursor->pc, cursor->pc + 8};
+  if (onstack_memory_copy_many(at, 3, code) < 3) return false;
+  int pushed = rules_plt_pushed((const uint8_t *)&code[1]);
+  if (pushed < 0) return false;
+  uint64_t cfa = cursor->sp + 8 * (uint64_t)pushed + 8;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return false;
+  cursor->sp = cfa;
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return true;
+}
+
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
+  /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
+  if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
+  return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/unwind/traceback_walk.h"
+
+#include "base/address.h"
+#include "handler/unwind/code_map.h"
+#include "handler/unwind/proof.h"
+#include "handler/unwind/rules/rules.h"
+#include "handler/unwind/unwinder.h"
+
+ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
+
+/* Before any table is looked up; see control/unwind/modules.c. */
+ONSTACK_HANDLER void onstack_traceback_enter(void) { onstack_dekker_add(&onstack_traceback.inside, 1u); }
+
+/* Not below 0: a handler that interrupts a walk may fork, and the walk goes on in the child. */
+ONSTACK_HANDLER void onstack_traceback_leave(void) {
+  uint32_t inside = onstack_dekker_load(&onstack_traceback.inside);
+  while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
+}
+
+void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceback.inside, 0u); }
+
+/* A thread pointer further up than this is not taken for the top of this stack. */
+#define TRACEBACK_STACK ((uint64_t)256 << 20)
+
+/* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
+#define TRACEBACK_DEPTH 64u
+
+/* Asked for bounds where none are known; nobody answers, and the walk reads by copy there. */
+static onstack_thread traceback_nobody;
+
+static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
+  uint64_t top = onstack_thread_pointer();
+  uint64_t last = onstack_traceback.main_stack_high;
+  if (last > sp && last - sp < TRACEBACK_STACK && (top <= sp || last < top)) top = last;
+  if (top <= sp || top - sp >= TRACEBACK_STACK) return (onstack_stack_range){0, 0};
+  return (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), top};
+}
+
+static ONSTACK_HANDLER void traceback_memory(onstack_memory *memory, uint64_t sp) {
+  memory->reader = onstack_traceback.reader;
+  memory->thread = &traceback_nobody;
+  memory->asked = false;
+  memory->copy_works = onstack_traceback.copy_works;
+  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->low = memory->high = 0;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+  memory->ranges[0] = traceback_bounds(sp);
+  onstack_memory_enter_stack(memory, sp);
+}
+
+/* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
+static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) frames[i]--;
+    if (onstack_code_find_go(frames[i])) return i;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  onstack_memory memory;
+  uint32_t taken = 0;
+  if (capacity == 0) return 0;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    traceback_memory(&memory, from->sp);
+    uint8_t found[TRACEBACK_DEPTH];
+    if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+    onstack_walk walk = {
+        .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+    onstack_walk_result result = onstack_unwinder_rules.run(&walk);
+    uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
+    taken = traceback_take(frames, believed);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
+      onstack_store_relaxed(&onstack_traceback.stale, 1u);
+  }
+  onstack_traceback_leave();
+  return taken;
+}
+
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) {
+  return *(const volatile uint64_t *)(uintptr_t)address;
+}
+
+/*
+ * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
+ * the simple rules; functions that realign their stack have others.
+ */
+static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_registers *registers) {
+  uint64_t cfa;
+  if (rule->cfa == ONSTACK_CFA_SP)
+    cfa = registers->sp + (uint64_t)(int64_t)rule->cfa_offset;
+  else if (rule->cfa == ONSTACK_CFA_FP)
+    cfa = registers->fp + (uint64_t)(int64_t)rule->cfa_offset;
+  else
+    return false;
+  if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP || cfa <= registers->sp || cfa & 7) return false;
+  registers->pc = onstack_address_strip(traceback_word(cfa + (uint64_t)((int64_t)rule->ra * 8))) - 1;
+  if (rule->fp != ONSTACK_AT_SAME) registers->fp = traceback_word(cfa + (uint64_t)((int64_t)rule->fp * 8));
+  registers->sp = cfa;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
+  onstack_module module = {.low = 0};
+  bool climbed = false;
+  onstack_traceback_enter();
+  if (onstack_observe(&onstack_traceback.ready)) {
+    const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
+    if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    climbed = rule && traceback_apply(rule, registers);
+  }
+  onstack_traceback_leave();
+  return climbed;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Unwinder `rules`: each frame by the best description of its code.
+ *
+ *   native code      the module's rule table, derived from .eh_frame (handler/unwind/rules/rules.h)
+ *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
+ *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
+ *                    (handler/unwind/go_stack.h, the treatments in handler/unwind/code_map.h)
+ *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
+ *                    there is more above (handler/unwind/rules/generated.h)
+ *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
+ *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
+ *
+ * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
+ * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
+ * proven later (handler/unwind/proof.h); here its frame is marked when it is new.
+ *
+ * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
+ * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
+ * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
+ */
+#include "handler/unwind/pc_cache.h"
+#include "handler/unwind/proof.h"
+#include "handler/unwind/rules/generated.h"
+#include "handler/unwind/rules/go.h"
+#include "handler/unwind/rules/hot.h"
+
+/* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
+static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
+  if (cursor->go) return cursor->treatment == ONSTACK_GO_ROOT;
+  return cursor->rule && (cursor->rule->cfa == ONSTACK_CFA_ROOT || cursor->rule->cfa == ONSTACK_CFA_SIGNAL);
+}
+
+/* Looks up what describes an address, and returns what the cache is to hold; 0: it is not code. */
+static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t address) {
+  rules_unpack(cursor, 0); /* nothing */
+  cursor->go = onstack_code_find_go(address);
+  if (cursor->go) {
+    cursor->treatment = onstack_code_go_treatment(cursor->go, address);
+    return rules_pack_go(cursor);
+  }
+  const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
+  const bool held = answer == ONSTACK_MODULE_HERE;
+  if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
+  if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
+  if (!onstack_code_is_executable(address, &cursor->code)) return 0;
+  cursor->described = held && cursor->module.table;
+  cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
+  if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
+  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
+}
+
+/* Finds out what describes the cursor's PC. False: it is not code at all. */
+static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
+  uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
+  uint64_t value = onstack_pc_recall(address, cursor->seal);
+  if (value) {
+    rules_unpack(cursor, value);
+  } else {
+    value = rules_find_out(cursor, address);
+    if (!value) return false;
+    /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
+    if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
+    /* What is so only because a map is being written at this moment is not remembered. */
+    if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
+      onstack_pc_remember(address, value, cursor->seal);
+  }
+  cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
+  return true;
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
+  bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
+  if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
+#if defined(__aarch64__)
+  if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
+#else
+  if (interrupts) cursor->exact = true;
+#endif
+  return why;
+}
+
+/* One frame up; *how: by what (ONSTACK_BY_*). */
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const onstack_walk *walk, uint8_t *how) {
+  if (cursor->go) {
+    *how = ONSTACK_BY_GO;
+    return rules_step_go(cursor);
+  }
+  *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
+  if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
+  if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
+  return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
+}
+
+static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk *walk) {
+  const onstack_registers *registers = walk->registers;
+  cursor->memory = walk->memory;
+  cursor->pc = registers->pc;
+  cursor->sp = registers->sp;
+  cursor->fp = registers->fp;
+  cursor->bx = registers->bx;
+  cursor->lr = onstack_address_strip(registers->lr);
+  cursor->exact = true;
+  cursor->switches = 0;
+  cursor->scheduled = false;
+  cursor->by_table = false;
+  cursor->fp_unknown = false;
+  /* Before any rule is looked up; pairs with control/unwind/modules.c. */
+  cursor->seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
+  cursor->module.low = cursor->module.high = 0;
+  cursor->module.table = NULL;
+  cursor->code.low = cursor->code.high = 0;
+  cursor->context = walk->ucontext;
+  cursor->unproven = false;
+}
+
+static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
+  rules_cursor cursor;
+  uint32_t count = 1;
+  uint8_t how;
+  onstack_truncation why;
+  rules_begin(&cursor, walk);
+  walk->frames[0] = cursor.pc;
+  rules_locate(&cursor); /* wherever the PC is, it is recorded */
+  for (;;) {
+    count = rules_run_hot(&cursor, walk, count);
+    why = rules_step(&cursor, walk, &how);
+    if (why != RULES_STEP_OK || cursor.pc == 0) break;
+    cursor.context = NULL;
+    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
+      why = ONSTACK_TRUNCATED_BAD_RETURN;
+      break;
+    }
+    if (count == walk->capacity) {
+      why = ONSTACK_TRUNCATED_DEPTH;
+      break;
+    }
+    if (walk->found) walk->found[count - 1] = cursor.unproven ? how | ONSTACK_BY_UNPROVEN : how;
+    /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
+    if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
+  }
+  return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};

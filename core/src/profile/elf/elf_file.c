@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/elf/elf_file.h"
+
+#include "base/regular_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/uio.h>
+#endif
+
+/* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
+#define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
+
+static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t length) {
+  char *next = bytes;
+  while (length > 0) {
+    ssize_t got = pread(descriptor, next, length, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false; /* 0: the file has shrunk since it was opened */
+    next += got;
+    offset += (uint64_t)got;
+    length -= (size_t)got;
+  }
+  return true;
+}
+
+static bool elf_read_memory(uint64_t address, void *bytes, size_t length) {
+#ifdef __linux__
+  struct iovec to = {.iov_base = bytes, .iov_len = length};
+  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
+#else
+  (void)address, (void)bytes, (void)length;
+  return false;
+#endif
+}
+
+bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length) {
+  if (offset > file->size || length > file->size - offset) return false;
+  if (length == 0) return true;
+  if (file->descriptor >= 0) return elf_read_file(file->descriptor, offset, bytes, length);
+  return elf_read_memory(file->address + offset, bytes, length);
+}
+
+/* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
+static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes,
+                            int *error) {
+  if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
+  void *table = malloc((size_t)count * item_bytes);
+  if (table == NULL) {
+    *error = -ENOMEM;
+    return NULL;
+  }
+  if (onstack_elf_read(file, offset, table, (size_t)count * item_bytes)) return table;
+  free(table);
+  return NULL;
+}
+
+/* The number of sections; where 16 bits are too few it stands in section 0. */
+static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_elf_header *header) {
+  if (header->sections_offset == 0 || header->section_bytes != sizeof(onstack_elf_section)) return 0;
+  if (header->section_count != 0) return header->section_count;
+  onstack_elf_section first;
+  if (!onstack_elf_read(file, header->sections_offset, &first, sizeof(first))) return 0;
+  return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
+}
+
+static int elf_read_tables(onstack_elf_file *file) {
+  static const uint8_t magic[4] = {0x7f, 'E', 'L', 'F'};
+  onstack_elf_header header;
+  if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
+  if (memcmp(header.ident, magic, sizeof(magic)) != 0 || header.ident[4] != ONSTACK_ELF_CLASS_64 ||
+      header.ident[5] != ONSTACK_ELF_LITTLE_ENDIAN ||
+      (header.type != ONSTACK_ELF_TYPE_EXEC && header.type != ONSTACK_ELF_TYPE_DYN)) {
+    return -ENOEXEC;
+  }
+  int error = 0;
+  if (header.segment_bytes == sizeof(onstack_elf_segment)) {
+    file->segments =
+        elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
+    if (file->segments != NULL) file->segment_count = header.segment_count;
+  }
+  uint64_t sections = elf_count_sections(file, &header);
+  file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
+  if (file->sections != NULL) file->section_count = (uint32_t)sections;
+  return error;
+}
+
+static int elf_open_tables(onstack_elf_file *file) {
+  int error = elf_read_tables(file);
+  if (error != 0) onstack_elf_close(file);
+  return error;
+}
+
+int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
+  *file = (onstack_elf_file){.descriptor = -1};
+  file->descriptor = onstack_regular_file_open(path, &file->size);
+  if (file->descriptor < 0) return file->descriptor;
+  return elf_open_tables(file);
+}
+
+int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
+  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
+  return elf_open_tables(file);
+}
+
+void onstack_elf_close(onstack_elf_file *file) {
+  if (file->descriptor >= 0) close(file->descriptor);
+  free(file->segments);
+  free(file->sections);
+  *file = (onstack_elf_file){.descriptor = -1};
+}
+
+static bool elf_segment_meets(const onstack_elf_segment *segment, uint64_t offset, uint64_t length) {
+  if (segment->type != ONSTACK_ELF_SEGMENT_LOAD) return false;
+  return offset < segment->offset ? segment->offset - offset < length : offset - segment->offset < segment->file_bytes;
+}
+
+bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, uint64_t length, uint64_t *difference) {
+  const onstack_elf_segment *found = NULL;
+  for (uint32_t i = 0; i < file->segment_count; i++) {
+    const onstack_elf_segment *segment = &file->segments[i];
+    if (!elf_segment_meets(segment, offset, length)) continue;
+    if (found == NULL || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
+  }
+  if (found == NULL) return false;
+  *difference = found->vaddr - found->offset;
+  return true;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/elf/symbol_index.h"
+
+#include "profile/elf/elf_module.h"
+#include "profile/elf/symbol_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
+#define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
+#define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
+
+static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
+static size_t symbol_file_count;
+
+typedef struct symbol_reader {
+  const onstack_elf_file *file;
+  onstack_symbol_entry *entries; /* until their names are copied, `name` is the offset in the file's table */
+  size_t count, capacity;
+} symbol_reader;
+
+static bool symbol_section_inside(const onstack_elf_file *file, const onstack_elf_section *section) {
+  return section->offset <= file->size && section->bytes <= file->size - section->offset && section->bytes > 0;
+}
+
+static const onstack_elf_section *symbol_find_table(const onstack_elf_file *file, uint32_t type) {
+  for (uint32_t i = 0; i < file->section_count; i++) {
+    const onstack_elf_section *table = &file->sections[i];
+    if (table->type == type && table->entry_bytes == sizeof(onstack_elf_symbol) && table->link < file->section_count &&
+        symbol_section_inside(file, table) && symbol_section_inside(file, &file->sections[table->link]))
+      return table;
+  }
+  return NULL;
+}
+
+static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
+  symbol_reader *reader = data;
+  uint32_t rank = onstack_elf_symbol_rank(reader->file, symbol);
+  /* The rank waits in the low bits of the size until all are sorted; functions of 256 MiB have no name. */
+  if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
+  if (reader->count == SYMBOL_INDEX_MOST) return false;
+  void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
+  if (entries == NULL) return false;
+  reader->entries = entries;
+  reader->entries[reader->count++] =
+      (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
+  return true;
+}
+
+static int symbol_order(uint32_t left, uint32_t right) { return left < right ? -1 : left > right; }
+
+static int symbol_compare_rank(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  int order = symbol_order(left->bytes & 15, right->bytes & 15);
+  return order != 0 ? order : symbol_order(left->bytes, right->bytes);
+}
+
+static int symbol_compare_name(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  return symbol_order(left->name, right->name);
+}
+
+/* After symbol_drop_hidden: of those that begin at one address the shorter one has the better name. */
+static int symbol_compare_place(const void *a, const void *b) {
+  const onstack_symbol_entry *left = a, *right = b;
+  if (left->start != right->start) return symbol_order(left->start, right->start);
+  return symbol_order(right->bytes, left->bytes);
+}
+
+/* Those that no address leads to, as a better one covers all of them: aliases, for the most part. Their names are not
+   copied then. */
+static void symbol_drop_hidden(symbol_reader *reader) {
+  onstack_symbol_entry *kept = reader->entries;
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.bytes >>= 4;
+    while (count > 0 && kept[count - 1].start == entry.start && kept[count - 1].bytes <= entry.bytes) count--;
+    kept[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* Entries by rising name offset. Those without a name go. */
+static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names) {
+  size_t count = 0;
+  for (size_t i = 0; i < reader->count; i++) {
+    onstack_symbol_entry entry = reader->entries[i];
+    entry.name = onstack_symbol_names_copy(names, entry.name);
+    if (entry.name != 0) reader->entries[count++] = entry;
+  }
+  reader->count = count;
+}
+
+/* What grew by doubling is cut to what is used; as it was when that fails. */
+static void *symbol_fit(void *items, size_t bytes) {
+  void *fitted = realloc(items, bytes);
+  if (fitted == NULL) return items;
+  return fitted;
+}
+
+static void symbol_sort(symbol_reader *reader, int (*compare)(const void *, const void *)) {
+  if (reader->count > 1) qsort(reader->entries, reader->count, sizeof(*reader->entries), compare);
+}
+
+static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *file) {
+  symbol_reader reader = {.file = file};
+  onstack_symbol_names names;
+  const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
+  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
+  onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
+  symbol_sort(&reader, symbol_compare_rank);
+  symbol_drop_hidden(&reader);
+  symbol_sort(&reader, symbol_compare_name);
+  symbol_take_names(&reader, &names);
+  symbol_sort(&reader, symbol_compare_place);
+  onstack_symbol_names_end(&names);
+  if (reader.count == 0) {
+    free(reader.entries);
+    free(names.text);
+    return;
+  }
+  to->entries = symbol_fit(reader.entries, reader.count * sizeof(*reader.entries));
+  to->count = reader.count;
+  to->names = symbol_fit(names.text, names.used);
+}
+
+static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
+  return file->device == mapping->device && file->inode == mapping->inode &&
+         file->build_id.length == mapping->build_id.length &&
+         memcmp(file->build_id.bytes, mapping->build_id.bytes, mapping->build_id.length) == 0;
+}
+
+const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping *mapping) {
+  onstack_elf_file elf;
+  for (size_t i = 0; i < symbol_file_count; i++)
+    if (symbol_file_is(symbol_files[i], mapping)) return symbol_files[i];
+  if (symbol_file_count == SYMBOL_INDEX_FILES) return NULL;
+  onstack_symbol_file *file = calloc(1, sizeof(*file));
+  if (file == NULL) return NULL;
+  file->device = mapping->device;
+  file->inode = mapping->inode;
+  file->build_id = mapping->build_id;
+  if (onstack_elf_module_open_best(&elf, mapping) == 0) {
+    symbol_file_fill(file, &elf);
+    onstack_elf_close(&elf);
+  }
+  symbol_files[symbol_file_count++] = file;
+  return file;
+}
+
+onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps) {
+  onstack_symbol_set *set = calloc(1, sizeof(*set) + maps->count * sizeof(set->modules[0]));
+  if (set == NULL) return NULL;
+  for (size_t i = 0; i < maps->count; i++) {
+    const onstack_profile_mapping *mapping = &maps->items[i];
+    if (mapping->path[0] == '\0') continue; /* generated code */
+    const onstack_symbol_file *file = onstack_symbol_file_get(mapping);
+    if (file == NULL || file->count == 0) continue;
+    set->modules[set->count++] = (onstack_symbol_module){
+        mapping->start, mapping->limit, onstack_profile_mapping_vaddr(mapping, mapping->start) - mapping->start, file};
+  }
+  return set;
+}
+
+/* The entries of one file: the last that begins at or before the address and covers it, of those right before it. */
+static ONSTACK_HANDLER const char *symbol_file_find(const onstack_symbol_file *file, uint64_t address, uint64_t *start) {
+  size_t low = 0, high = file->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (file->entries[middle].start <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (size_t i = low; i > 0 && low - i < SYMBOL_INDEX_BACK; i--) {
+    const onstack_symbol_entry *entry = &file->entries[i - 1];
+    if (address - entry->start >= entry->bytes) continue;
+    *start = entry->start;
+    return file->names + entry->name;
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *set, uint64_t address, uint64_t *entry) {
+  for (size_t i = 0; i < set->count; i++) {
+    const onstack_symbol_module *module = &set->modules[i];
+    if (address < module->start || address >= module->limit) continue;
+    uint64_t start = 0;
+    const char *name = symbol_file_find(module->file, address + module->difference, &start);
+    *entry = name == NULL ? 0 : start - module->difference;
+    return name;
+  }
+  return NULL;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/maps/sight.h"
+
+#include "base/clock_ns.h"
+#include "base/loader.h"
+
+#include <errno.h>
+
+/* Objects that come while the text is read: the text may have half of them. */
+#define ONSTACK_SIGHT_TRIES 3
+
+int onstack_profile_sight_open(onstack_profile_sight *sight) {
+  *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
+  sight->until_ns = sight->since_ns;
+  sight->maps = onstack_profile_maps_read(NULL, false, false);
+  return sight->maps == NULL ? -ENOMEM : 0;
+}
+
+static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
+  return maps != NULL && onstack_profile_maps_drop(maps) ? maps : NULL;
+}
+
+void onstack_profile_sight_close(onstack_profile_sight *sight) {
+  onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
+  for (int i = 0; i < 2; i++) {
+    if (sets[i] != NULL) onstack_profile_maps_free(sets[i]);
+  }
+}
+
+onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
+  uint64_t before, after = onstack_loader_changes();
+  onstack_profile_maps *now = NULL;
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
+    if (now != NULL) onstack_profile_maps_free(now);
+    before = after;
+    now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
+    after = onstack_loader_changes();
+    if (now == NULL || before == after) break;
+  }
+  uint64_t read_ns = onstack_monotonic_ns();
+  if (now == NULL) return NULL;
+  /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
+  onstack_profile_maps *old = sight->earlier;
+  sight->earlier = sight->maps;
+  sight->earlier_until_ns = sight->until_ns;
+  sight->maps = now;
+  sight->changes = before;
+  sight->since_ns = before == after ? read_ns : UINT64_MAX;
+  sight->until_ns = before == after ? read_ns : 0;
+  return sight_drop(old);
+}
+
+bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
+  uint64_t now = onstack_monotonic_ns();
+  if (onstack_loader_changes() != sight->changes) return true;
+  if (sight->until_ns != 0) sight->until_ns = now;
+  return false;
+}
+
+uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
+  const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
+  if (maps->alias_count == 0 && (earlier == NULL || earlier->alias_count == 0)) return address;
+  if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
+  uint64_t now = onstack_profile_maps_place(maps, address);
+  if (earlier == NULL || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  uint64_t then = onstack_profile_maps_place(earlier, address);
+  return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
+}

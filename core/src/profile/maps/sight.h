@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What a profile knows of the mappings over time: the set of now, the one before, and since when and until when each was
+ * true. A sample arrives after it was taken, and in between a library may have taken the place of another. The profile's
+ * lock covers every call.
+ */
+#ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
+#define ONSTACK_PROFILE_MAPS_SIGHT_H
+
+#include "profile/maps/maps.h"
+
+typedef struct onstack_profile_sight {
+  onstack_profile_maps *maps;    /* never NULL */
+  onstack_profile_maps *earlier; /* NULL: none */
+  uint64_t changes;              /* the loader's count when `maps` was read */
+  uint64_t since_ns, until_ns;   /* when `maps` was found true first and last; monotonic */
+  uint64_t earlier_until_ns;     /* the last of `earlier` */
+} onstack_profile_sight;
+
+/* Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
+ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
+
+/* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
+   forgotten. Returns a set that the caller frees without the lock, or NULL. */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired);
+
+/* Whether objects were loaded or unloaded since the set of now was read; no: it is true until this moment. */
+ONSTACK_INTERNAL bool onstack_profile_sight_has_changed(onstack_profile_sight *sight);
+
+/* The set's address for an address at a time (0: now), ONSTACK_MAPS_UNKNOWN where it cannot be told. */
+ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address,
+                                                      uint64_t time_ns);
+
+#endif

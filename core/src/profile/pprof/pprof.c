@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/pprof/pprof_writer.h"
+
+#include "profile/truncation.h"
+
+#include <errno.h>
+#include <string.h>
+#include <stdlib.h>
+
+/* Field numbers of profile.proto. */
+enum {
+  pprof_profile_sample_type = 1,
+  pprof_profile_sample = 2,
+  pprof_profile_strings = 6,
+  pprof_profile_time_nanos = 9,
+  pprof_profile_duration_nanos = 10,
+  pprof_profile_period_type = 11,
+  pprof_profile_period = 12,
+  pprof_profile_comment = 13
+};
+
+/* Sessions that share a profile may have periods of their own. */
+#define ONSTACK_PPROF_PERIODS 8u
+
+int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
+  if (writer->message.failed) return -ENOMEM;
+  onstack_pprof_add_part(&writer->part, field, &writer->message);
+  if (writer->part.failed) return -ENOMEM;
+  int error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
+  writer->part.used = 0;
+  return error;
+}
+
+static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const char *type, const char *unit) {
+  uint32_t type_number, unit_number;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, type, &type_number);
+  if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, unit, &unit_number);
+  if (error != 0) return error;
+  onstack_pprof_add_number(&writer->message, 1, type_number);
+  onstack_pprof_add_number(&writer->message, 2, unit_number);
+  return onstack_pprof_send(writer, field);
+}
+
+/* The period under which most of the time was sampled; the samples' times are exact in any case. */
+static uint64_t pprof_main_period(const onstack_profile_view *view) {
+  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, times[ONSTACK_PPROF_PERIODS] = {0};
+  size_t known = 0, best = 0;
+  for (size_t i = 0; i < view->count; i++) {
+    size_t at = 0;
+    while (at < known && periods[at] != view->items[i].period_ns) at++;
+    if (at == ONSTACK_PPROF_PERIODS) continue;
+    if (at == known) periods[known++] = view->items[i].period_ns;
+    times[at] += view->items[i].time_ns;
+    if (times[at] > times[best]) best = at;
+  }
+  return periods[best];
+}
+
+static int pprof_write_head(onstack_pprof_writer *writer) {
+  const onstack_profile_report *report = writer->report;
+  const char *clock = report->view.wall ? "wall" : "cpu";
+  int error = pprof_write_value_type(writer, pprof_profile_sample_type, "samples", "count");
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, clock, "nanoseconds");
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, clock, "nanoseconds");
+  if (error != 0) return error;
+  onstack_pprof_message *part = &writer->part;
+  onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
+  onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
+  onstack_pprof_add_number(part, pprof_profile_period, pprof_main_period(&report->view));
+  if (part->failed) return -ENOMEM;
+  error = onstack_profile_output_put(writer->output, part->bytes, part->used);
+  part->used = 0;
+  return error;
+}
+
+/* Whether the sample has this key already. Keys that were no text may have become the same: numbers are compared. */
+static bool pprof_has_key(onstack_pprof_writer *writer, uint32_t key) {
+  for (uint32_t i = 0; i < writer->key_count; i++) {
+    if (writer->keys[i] == key) return true;
+  }
+  writer->keys[writer->key_count++] = key;
+  return false;
+}
+
+/* Servers refuse the whole profile for a label without a key, and for two with one key: Go's labels may be either. */
+static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const char *text, int64_t number) {
+  onstack_profile_strings *strings = &writer->report->symbols.strings;
+  uint32_t key_number, text_number;
+  int error = onstack_profile_strings_add_text(strings, key, &key_number);
+  if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
+  error = onstack_profile_strings_add_text(strings, text, &text_number);
+  if (error != 0) return error;
+  onstack_pprof_add_number(&writer->part, 1, key_number);
+  onstack_pprof_add_number(&writer->part, 2, text_number);
+  onstack_pprof_add_number(&writer->part, 3, (uint64_t)number);
+  onstack_pprof_add_part(&writer->message, 3, &writer->part);
+  return 0;
+}
+
+static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    uint32_t number = onstack_profile_symbols_number(&writer->report->symbols, stack->frames[i]);
+    onstack_pprof_add_varint(&writer->part, (uint64_t)number + 1);
+  }
+  if (stack->frame_count == 0) {
+    onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, ONSTACK_PPROF_SPECIAL_OVERFLOW));
+  } else if (onstack_profile_truncation_frame(stack->truncation) != NULL) {
+    uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
+    onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
+  }
+  onstack_pprof_add_part(&writer->message, 1, &writer->part);
+}
+
+/* The sink has seen to it that there are pairs, and that each string ends. */
+static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  int error = 0;
+  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
+    const char *key = stack->labels + at, *value = key + strlen(key) + 1;
+    error = pprof_add_label(writer, key, value, 0);
+    at = (uint32_t)(value + strlen(value) + 1 - stack->labels);
+  }
+  return error;
+}
+
+static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  pprof_add_locations(writer, stack);
+  /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+  onstack_pprof_add_varint(&writer->part, stack->ticks);
+  onstack_pprof_add_varint(&writer->part, stack->time_ns);
+  onstack_pprof_add_part(&writer->message, 2, &writer->part);
+  int error = 0;
+  writer->key_count = 0;
+  if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
+  if (error == 0 && stack->tid != 0) error = pprof_add_label(writer, "thread_id", NULL, stack->tid);
+  if (error == 0) error = pprof_add_labels(writer, stack);
+  return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_sample);
+}
+
+static int pprof_write_samples(onstack_pprof_writer *writer) {
+  const onstack_profile_view *view = &writer->report->view;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
+  if (error == 0 && view->overflow.samples > 0) error = pprof_write_sample(writer, &view->overflow);
+  return error;
+}
+
+/* A line each; empty ones say nothing. */
+static int pprof_write_remarks(onstack_pprof_writer *writer) {
+  const char *line = writer->report->remarks;
+  int error = 0;
+  while (error == 0 && line != NULL && *line != '\0') {
+    size_t length = strcspn(line, "\n");
+    uint32_t number;
+    error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
+    if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_comment, number);
+    line += length + (line[length] == '\n');
+  }
+  if (error == 0 && writer->part.failed) error = -ENOMEM;
+  if (error == 0 && writer->part.used > 0) {
+    error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
+  }
+  writer->part.used = 0;
+  return error;
+}
+
+static int pprof_write_strings(onstack_pprof_writer *writer) {
+  const onstack_profile_strings *strings = &writer->report->symbols.strings;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < strings->count; i++) {
+    onstack_pprof_add_bytes(&writer->part, pprof_profile_strings, strings->items[i].text, strings->items[i].length);
+    if (writer->part.failed) return -ENOMEM;
+    error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
+    writer->part.used = 0;
+  }
+  return error;
+}
+
+static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
+  onstack_pprof_writer writer = {.report = report, .output = output};
+  int error = pprof_write_head(&writer);
+  if (error == 0) error = pprof_write_samples(&writer);
+  if (error == 0) error = onstack_pprof_write_tables(&writer);
+  if (error == 0) error = pprof_write_remarks(&writer);
+  if (error == 0) error = pprof_write_strings(&writer);
+  onstack_pprof_message_release(&writer.message);
+  onstack_pprof_message_release(&writer.part);
+  onstack_profile_hash_release(&writer.function_index);
+  free(writer.functions);
+  free(writer.mappings);
+  return error;
+}
+
+ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onstack_write_options *options,
+                                            onstack_writer writer, void *writer_data) {
+  onstack_profile_report report;
+  onstack_profile_output output;
+  if (writer == NULL) return ONSTACK_E_OPTIONS;
+  int error = onstack_profile_report_open(&report, profile, options, false);
+  if (error != 0) return error;
+  error = onstack_profile_output_open(&output, writer, writer_data);
+  if (error == 0) error = onstack_profile_output_close(&output, pprof_write_all(&report, &output));
+  onstack_profile_report_close(&report);
+  return error;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+#include "session/session.h"
+
+#include "base/exceptions.h"
+#include "control/signal/action.h"
+#include "control/unwind/code_map_update.h"
+#include "control/fork.h"
+#include "control/unwind/modules.h"
+#include "control/tick/slots.h"
+#include "control/tick/threads.h"
+#include "handler/unwind/code_map.h"
+#include "handler/tick/own_threads.h"
+
+#define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
+#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
+#define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
+                                        ten thousand stacks are 30 ms */
+
+#define SESSION_SCAN_NS 10000000u      /* for new threads */
+#define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
+#define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
+#define SESSION_SCAN_PERIODS 3u        /* of CPU time, after which it takes a thread that the process tick has not met */
+#define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
+#define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
+#define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
+
+/* Bytes of .eh_frame that are derived between two looks at the ring. */
+#define SESSION_RULES_BUDGET ((size_t)1 << 20)
+
+/*
+ * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
+ * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
+ * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
+ * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
+ * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
+ *
+ * No thread can have come to that age before the process as a whole has used as much. (Their number would not tell: one
+ * that ends while another begins leaves it as it was.) An unknown CPU time is no reason to leave threads out.
+ */
+static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  if (cpu != 0 && cpu - session->scanned_cpu_ns < age_ns) return false;
+  session->scanned_cpu_ns = cpu;
+  return true;
+}
+
+/* A scan reads /proc/self/task: some two microseconds a thread; the kernel adds up all threads for the process's CPU time.
+   At most a part in `share` of a processor goes into both; time spent in waiting for a processor or a handler is none, or a
+   busy machine would let threads come and go between two scans. */
+static void session_scan(onstack_session *session, uint64_t now) {
+  if (now < session->next_scan_ns) return;
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
+  const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  uint64_t waited = 0;
+  if (alone || session_wants_scan(session, age_ns))
+    waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
+  const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
+  const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
+  session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
+}
+
+/*
+ * Which objects are loaded, and more of their rules. A sample was walked by what was known then: one of these objects may
+ * have been another for some milliseconds, and only a look that comes after the sample can tell (drain/deliver.c).
+ */
+static void session_look(onstack_session *session) {
+  const bool wants_rules = session->settings.unwinder->needs_rules;
+  session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
+}
+
+/* What the handler may not do itself. Under the consumer lock. */
+static void session_tend(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  uint64_t now = onstack_monotonic_ns();
+  const bool armed = onstack_observe(&session->armed);
+  if (armed) session_scan(session, now);
+  bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
+  if (onstack_control_try_lock()) {
+    onstack_action_tend(session->settings.signal);
+    if (due) onstack_action_calm(session->settings.signal);
+    onstack_control_unlock();
+  }
+  if (due) {
+    session->tended_ns = now;
+    onstack_threads_tend(slot);
+  }
+  bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
+  bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
+  due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
+  if (!due && !stale && !wanted) return;
+  now = onstack_monotonic_ns();
+  onstack_code_map_refresh(slot);
+  session->refreshed_ns = onstack_monotonic_ns();
+  session->look_ns = session->refreshed_ns - now;
+}
+
+/* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
+static int session_sink(void *data, const onstack_sample *sample) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_session *session = data;
+  int result = session->settings.sink(session->settings.sink_data, sample);
+  onstack_fork_mend();
+  return result;
+}
+
+/* The first turn of a child that follows. Under the consumer lock, as a sink call. */
+static void session_ask_child(onstack_session *session) {
+  ONSTACK_STOP_EXCEPTIONS;
+  session->child_is_new = false;
+  if (!session->settings.fork_sink_data) return;
+  onstack_own_close();
+  onstack_store_relaxed(&session->slot->sink_tid, onstack_sys_gettid());
+  session->settings.sink_data = session->settings.fork_sink_data(session->settings.sink_data);
+  onstack_store_relaxed(&session->slot->sink_tid, 0);
+}
+
+/* On a thread of ours: no function of the host's is called from here to onstack_own_close. A thread filter is called in
+   the middle of a scan. */
+static void session_open_own(const onstack_session *session) {
+  const onstack_settings *settings = &session->settings;
+  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
+}
+
+static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
+  const onstack_sink sink = session->settings.sink;
+  if (sink && sink != onstack_profile_sink) onstack_own_close();
+  if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
+  const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
+  return onstack_deliver(session->slot, &to, &session->delivered, &session->tally);
+}
+
+uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
+  const uint64_t end = onstack_ring_filled(&session->slot->ring);
+  session_look(session);
+  uint32_t handed = session_deliver(session, max, end);
+  /* A sink that forked and returned in the child: nothing here is ours any more. */
+  if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
+  session_open_own(session);
+  session_tend(session);
+  return handed;
+}
+
+/* Our threads end without a word, so that libc sees the process's last thread end, and calls exit(). What an exit handler
+   then does with the session, it does on one of them. */
+static void session_let_go(onstack_session *session) {
+  onstack_drain_thread_dismiss(&session->drain);
+  if (onstack_load_relaxed(&session->slot->ticker)) onstack_drain_thread_dismiss(&session->ticking);
+}
+
+/* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
+   an idle process is left asleep. */
+static uint64_t session_next_look(onstack_session *session) {
+  uint64_t now = onstack_monotonic_ns();
+  if (session->needs_rules) return 0;
+  /* A round that a sample's wish brought early saw too little time to judge by. */
+  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
+  uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  session->process_cpu_ns = cpu;
+  session->judged_ns = now;
+  if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
+  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+}
+
+uint64_t onstack_session_drain_work(void *data) {
+  onstack_session *session = data;
+  if (!session_is_here(session)) {
+    onstack_publish(&session->drain.quit, 1u);
+    return SESSION_LOOK_IDLE_NS;
+  }
+  session_open_own(session);
+  pthread_mutex_lock(&session->consumer_lock);
+  while (onstack_session_consume(session, 0) > 0 && onstack_ring_front(&session->slot->ring)) continue;
+  uint64_t pause = session_next_look(session);
+  pthread_mutex_unlock(&session->consumer_lock);
+  onstack_own_close();
+  return pause;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
+#include "session/session.h"
+
+#include "base/exceptions.h"
+#include "base/sys.h"
+#include "control/fork.h"
+#include "control/unwind/modules.h"
+#include "control/tick/slots.h"
+#include "control/tick/threads.h"
+#include "session/start.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of .eh_frame that are derived at start, where somebody waits (some 10 ms a MiB, once a process; most programs
+   have well under one). The consumer does the rest. Without its table a large program would begin every profile with
+   stacks that are cut. */
+#define SESSION_RULES_AT_START ((size_t)1 << 22)
+
+/* Sessions that children of fork() go on with, by slot. Written under the control lock, read in the child. */
+static onstack_session *session_followers[ONSTACK_MAX_SESSIONS];
+
+/* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
+bool onstack_session_is_inside(void) {
+  int32_t self = onstack_sys_gettid();
+  return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
+}
+
+static int session_start_ticker(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  int result = slot->ticker ? onstack_ticker_prepare(&session->ticker, slot) : 0;
+  if (result < 0 || !slot->ticker) return result;
+  session->ticking = (onstack_drain_thread){
+      .name = "onstack-ticker",
+      .wake = &session->ticker_wake,
+      .work = onstack_ticker_work,
+      .data = &session->ticker,
+  };
+  result = onstack_drain_thread_start(&session->ticking);
+  if (result < 0) onstack_ticker_release(&session->ticker);
+  return result;
+}
+
+/* Before the slot is made quiet: it must not send a tick behind the last wait for handlers. */
+static void session_stop_ticker(onstack_session *session) {
+  if (!session->slot->ticker) return;
+  onstack_drain_thread_stop(&session->ticking);
+  onstack_ticker_release(&session->ticker);
+}
+
+/* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
+static void session_look_around(onstack_session *session) {
+  session->tended_ns = session->refreshed_ns = 0;
+  if (session->settings.resumed) return;
+  bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
+  onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
+  session->refreshed_ns = onstack_monotonic_ns();
+  session->tended_ns = session->refreshed_ns - (SESSION_TEND_NS - SESSION_SETTLE_NS);
+}
+
+/* Drain thread and ticks. On failure the slot is given back. */
+static int session_tick(onstack_session *session) {
+  onstack_slot *slot = session->slot;
+  int result;
+  session->drain = (onstack_drain_thread){
+      .name = "onstack-drain",
+      .wake = &slot->wake,
+      .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
+      .work = onstack_session_drain_work,
+      .data = session,
+  };
+  session->running = 1;
+  session->armed = 0;
+  session->needs_scan = onstack_threads_need_scan(&session->settings);
+  if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
+    onstack_slot_give_back(slot);
+    return result;
+  }
+  result = onstack_slot_run(slot, &session->settings);
+  if (result == 0) {
+    onstack_publish(&session->armed, 1u);
+    result = session_start_ticker(session);
+    if (result == 0) return 0;
+    onstack_slot_quiet(slot, &session->settings);
+  }
+  if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
+  onstack_slot_give_back(slot);
+  return result;
+}
+
+/* Under the control lock. On failure the caller frees the session; nothing else is left. */
+static int session_begin(onstack_session *session) {
+  int result = onstack_slot_take(&session->settings, &session->slot);
+  if (result < 0) return result;
+  session->generation = session->slot->generation;
+  session_look_around(session);
+  result = session_tick(session);
+  if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
+    onstack_publish(&session_followers[session->slot->index], session);
+  return result;
+}
+
+/*
+ * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the tally's rows)
+ * is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have
+ * put their allocator and loader in order before child handlers run.
+ */
+static void session_follow_one(onstack_session *session) {
+  session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  session->tally = (onstack_tally){0};
+  session->delivered = (onstack_deliver_counters){0};
+  session->settings.resumed = session->child_is_new = true;
+  if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
+    onstack_profile_after_fork(session->settings.sink_data);
+  if (session_begin(session) < 0) session->running = 0;
+}
+
+static void session_follow(void) {
+  onstack_session *sessions[ONSTACK_MAX_SESSIONS];
+  memcpy(sessions, session_followers, sizeof(sessions));
+  memset(session_followers, 0, sizeof(session_followers));
+  onstack_control_lock(); /* made new by onstack_slots_after_fork; against the drain threads that begin here */
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) /* not those that another thread was just stopping */
+    if (sessions[i] && sessions[i]->running) session_follow_one(sessions[i]);
+  onstack_control_unlock();
+}
+
+static int session_init_unwinder(const onstack_unwinder *custom) {
+  ONSTACK_STOP_EXCEPTIONS;
+  int result = custom && custom->init ? custom->init(custom->data) : 0;
+  if (result == 0) return 0;
+  return result < 0 ? result : ONSTACK_E_UNWINDER;
+}
+
+static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
+  onstack_settings settings;
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  int result = onstack_options_settle(options, &settings);
+  if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
+  settings.at_once = at_once;
+  onstack_session *session = calloc(1, sizeof(*session));
+  if (!session) return -ENOMEM;
+  session->settings = settings;
+  pthread_mutex_init(&session->consumer_lock, NULL);
+  if (!onstack_control_lock()) {
+    result = ONSTACK_E_CONTEXT;
+  } else {
+    result = onstack_fork_prepare();
+    onstack_fork_set_follow(session_follow);
+    if (result == 0) result = session_begin(session);
+    onstack_control_unlock();
+  }
+  if (result < 0) {
+    pthread_mutex_destroy(&session->consumer_lock);
+    free(session);
+    return result;
+  }
+  *out = session;
+  return 0;
+}
+
+int onstack_session_start(const onstack_options *options, onstack_session **out) {
+  return session_start(options, false, out);
+}
+
+int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
+  return session_start(options, true, out);
+}
+
+/* The last samples go to the sink, then the slot is somebody else's. */
+static void session_finish(onstack_session *session) {
+  if (session->settings.threads)
+    onstack_drain_thread_stop(&session->drain);
+  else
+    onstack_session_drain_work(session);
+  session->last.size = sizeof(session->last);
+  onstack_session_fill_stats(session, &session->last);
+  onstack_publish(&session->finished, 1u);
+}
+
+int onstack_session_stop(onstack_session *session) {
+  uint32_t expected = 1;
+  if (!session) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  if (!session_is_here(session)) onstack_store_relaxed(&session->running, 0u);
+  if (!onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
+  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
+  if (!onstack_cas(&session->running, &expected, 0u)) {
+    onstack_control_unlock();
+    return ONSTACK_E_STOPPED;
+  }
+  onstack_publish(&session_followers[session->slot->index], NULL);
+  session_stop_ticker(session);
+  onstack_slot_quiet(session->slot, &session->settings);
+  onstack_control_unlock();
+  /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
+  session_finish(session);
+  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT; /* cannot be: we just gave it back */
+  onstack_slot_give_back(session->slot);
+  onstack_control_unlock();
+  return 0;
+}
+
+int onstack_session_free(onstack_session *session) {
+  if (!session) return 0;
+  int result = onstack_session_stop(session);
+  if (result < 0 && result != ONSTACK_E_STOPPED) return result;
+  /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
+  if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
+  onstack_tally_release(&session->tally);
+  free(session);
+  return 0;
+}
+
+int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
+  if (!session) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
+  pthread_mutex_lock(&session->consumer_lock);
+  uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
+  pthread_mutex_unlock(&session->consumer_lock);
+  return (int)handed;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What a session says about itself: counters, and how the frames in each module were walked. */
+#include "session/session.h"
+
+#include "base/exceptions.h"
+#include "control/fork.h"
+#include "control/unwind/modules.h"
+#include "control/tick/threads.h"
+#include "handler/signal/forward.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *session_clock_name(const onstack_session *session) {
+  static const char *const names[2][2] = {{"cpu", "cpu-ticker"}, {"wall", "wall-ticker"}};
+  return names[session->settings.clock == ONSTACK_CLOCK_WALL][session->slot->ticker];
+}
+
+void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
+  const onstack_slot *slot = session->slot;
+  const onstack_counters *counters = &slot->counters;
+  const onstack_action *action = &onstack_actions[session->settings.signal];
+  stats->period_ns = session->settings.period_ns;
+  stats->ticks = onstack_load_relaxed(&counters->ticks);
+  stats->recorded = onstack_load_relaxed(&session->delivered.recorded);
+  stats->samples = onstack_load_relaxed(&session->delivered.samples);
+  stats->delivered = onstack_load_relaxed(&session->delivered.delivered);
+  stats->unattributed = onstack_load_relaxed(&counters->unattributed);
+  stats->dropped_ring_full = onstack_load_relaxed(&counters->dropped_ring_full);
+  stats->dropped_no_stack = onstack_load_relaxed(&counters->dropped_no_stack);
+  stats->dropped_unwinder = onstack_load_relaxed(&counters->dropped_unwinder);
+  stats->dropped_stopping = onstack_load_relaxed(&counters->dropped_stopping);
+  stats->dropped_sink = onstack_load_relaxed(&session->delivered.refused);
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
+    stats->truncated_by[i] = onstack_load_relaxed(&session->delivered.truncated_by[i]);
+    if (i != ONSTACK_TRUNCATED_NOT) stats->truncated += stats->truncated_by[i];
+  }
+  stats->threads_seen = onstack_load_relaxed(&counters->threads_seen);
+  stats->threads_armed = onstack_threads_count(slot);
+  stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
+  stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
+  stats->forwarded = onstack_load_relaxed(&action->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&action->swallowed);
+  stats->late = onstack_load_relaxed(&action->late);
+  stats->looped = onstack_load_relaxed(&action->looped);
+  stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
+  stats->reader = slot->reader->name;
+  stats->clock = session_clock_name(session);
+  stats->blocked = onstack_load_relaxed(&counters->blocked);
+}
+
+#define SESSION_STATS_SIZE_0_1 ((size_t)320)
+_Static_assert(offsetof(onstack_stats, clock) == SESSION_STATS_SIZE_0_1, "statistics grow at the end");
+
+int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {
+  onstack_stats now;
+  if (!session || !stats) return ONSTACK_E_OPTIONS;
+  if (stats->size < SESSION_STATS_SIZE_0_1 || stats->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  memset(&now, 0, sizeof(now));
+  if (onstack_observe(&session->finished))
+    now = session->last;
+  else if (session_is_here(session))
+    onstack_session_fill_stats(session, &now);
+  now.running = session_is_here(session) && onstack_observe(&session->running);
+  /* A caller with a newer header gets zeros for what this library does not know. */
+  uint32_t size = stats->size;
+  memset(stats, 0, size);
+  memcpy(stats, &now, size < sizeof(now) ? size : sizeof(now));
+  stats->size = (uint32_t)(size < sizeof(now) ? size : sizeof(now));
+  return 0;
+}
+
+static int session_compare_modules(const void *left, const void *right) {
+  const onstack_module_stats *a = left, *b = right;
+  if (a->lost != b->lost) return a->lost > b->lost ? -1 : 1;
+  return strcmp(a->path, b->path);
+}
+
+static onstack_module_stats session_module(const onstack_tally_row *row, uint32_t number) {
+  onstack_module_stats module = {.size = sizeof(module), .path = onstack_modules_path(number)};
+  module.rules = row->by[ONSTACK_BY_RULES];
+  module.go = row->by[ONSTACK_BY_GO];
+  module.frame_pointer = row->by[ONSTACK_BY_RECORD];
+  module.unwinder = row->by[ONSTACK_BY_UNWINDER];
+  module.ended = row->by[ONSTACK_BY_NOTHING];
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) module.lost += module.lost_by[i] = row->lost_by[i];
+  return module;
+}
+
+/* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
+static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
+  pthread_mutex_lock(&session->consumer_lock);
+  onstack_module_stats *modules = calloc(session->tally.count + 1, sizeof(*modules));
+  *count = modules ? 0 : 1;
+  for (uint32_t i = 0; modules && i < session->tally.count; i++) {
+    onstack_module_stats module = session_module(&session->tally.rows[i], i);
+    if (module.rules + module.go + module.frame_pointer + module.unwinder + module.ended + module.lost > 0)
+      modules[(*count)++] = module;
+  }
+  pthread_mutex_unlock(&session->consumer_lock);
+  if (modules) qsort(modules, *count, sizeof(*modules), session_compare_modules);
+  return modules;
+}
+
+int onstack_session_modules(onstack_session *session, int (*visit)(void *data, const onstack_module_stats *module),
+                            void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
+  uint32_t count;
+  int result = 0;
+  if (!session || !visit) return ONSTACK_E_OPTIONS;
+  onstack_fork_mend();
+  if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  /* The lock of a parent's session may look taken in the child of a fork. */
+  if (!session_is_here(session) && !onstack_observe(&session->finished)) return ONSTACK_E_CONTEXT;
+  onstack_module_stats *modules = session_list_modules(session, &count);
+  if (!modules) return -ENOMEM;
+  for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
+  free(modules);
+  return result;
+}

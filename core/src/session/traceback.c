@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
+ * (handler/unwind/traceback_walk.h), the tables (control/) and the names (profile/elf/symbol_index.h). No session is needed.
+ */
+#include "base/address.h"
+#include "base/sys.h"
+#include "control/choose.h"
+#include "control/unwind/code_map_update.h"
+#include "control/fork.h"
+#include "base/loader.h"
+#include "control/unwind/modules.h"
+#include "control/tick/slots.h"
+#include "handler/unwind/registers.h"
+#include "handler/unwind/traceback_walk.h"
+#include "profile/elf/symbol_index.h"
+
+#include <errno.h>
+#include <link.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+
+#define TRACEBACK_RETIRED 64u
+
+static const onstack_symbol_set *traceback_names; /* publish / observe */
+static onstack_symbol_set *traceback_retired[TRACEBACK_RETIRED];
+static size_t traceback_retired_count;
+
+/* Process id of the preparation in progress; 0: none. The child of a fork sees its parent's and goes ahead. */
+static int32_t traceback_preparing;
+
+static bool traceback_enter(void) {
+  int32_t self = onstack_sys_getpid(), holder = onstack_load_relaxed(&traceback_preparing);
+  return holder != self && onstack_cas(&traceback_preparing, &holder, self);
+}
+
+/* Once: how memory is read, and the handlers for fork. */
+static int traceback_begin(void) {
+  if (onstack_observe(&onstack_traceback.ready)) return 0;
+  if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
+  int result = onstack_fork_prepare();
+  onstack_control_unlock();
+  onstack_traceback.reader = onstack_reader_choose(&onstack_traceback.copy_works);
+  /* The kernel puts the program's name at the very top of the main thread's stack. */
+  onstack_traceback.main_stack_high = getauxval(AT_EXECFN) & ~(uint64_t)7;
+  return result;
+}
+
+static void traceback_retire(const onstack_symbol_set *set) {
+  /* With no room left it stays: a few KiB. */
+  if (set && traceback_retired_count < TRACEBACK_RETIRED)
+    traceback_retired[traceback_retired_count++] = (onstack_symbol_set *)(uintptr_t)set;
+  if (onstack_traceback_is_busy()) return;
+  while (traceback_retired_count > 0) free(traceback_retired[--traceback_retired_count]);
+}
+
+/* The loader's counters of objects that came and went. */
+typedef struct traceback_loads {
+  uint64_t adds, subs;
+} traceback_loads;
+
+static int traceback_count_loads(struct dl_phdr_info *info, size_t size, void *data) {
+  traceback_loads *loads = data;
+  (void)size;
+  *loads = (traceback_loads){info->dlpi_adds, info->dlpi_subs};
+  return 1; /* the first object knows */
+}
+
+static traceback_loads traceback_named; /* when the names were read */
+
+/* Generated code comes without the loader, and has no names: only its addresses are new then. */
+static int traceback_read_names(void) {
+  traceback_loads loads = {0, 0};
+  if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
+  if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
+  onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
+  onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
+  if (maps) onstack_profile_maps_free(maps);
+  if (!set) return -ENOMEM;
+  const onstack_symbol_set *old = traceback_names;
+  onstack_publish(&traceback_names, set);
+  traceback_retire(old);
+  traceback_named = loads;
+  return 0;
+}
+
+int onstack_traceback_prepare(void) {
+  if (!traceback_enter()) return 0;
+  int result = traceback_begin();
+  onstack_store_relaxed(&onstack_traceback.stale, 0u); /* first: what a walk meets from now on counts again */
+  if (result == 0) result = onstack_code_map_refresh(NULL);
+  while (result == 0 && onstack_modules_refresh(SIZE_MAX / 2)) continue;
+  if (result == 0) result = traceback_read_names();
+  if (result == 0) onstack_publish(&onstack_traceback.ready, 1u);
+  onstack_store_relaxed(&traceback_preparing, 0);
+  return result;
+}
+
+int onstack_traceback_is_stale(void) { return (int)onstack_load_relaxed(&onstack_traceback.stale); }
+
+ONSTACK_HANDLER void onstack_traceback_interrupted(const void *ucontext, onstack_registers *out) {
+  onstack_registers_from(out, ucontext);
+}
+
+ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t climb, onstack_registers *out) {
+  const uint64_t *record = __builtin_frame_address(0);
+  out->pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
+  out->sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa();
+  out->fp = record[0];
+  out->lr = out->bx = 0;
+  for (uint32_t i = 0; i < climb; i++)
+    if (!onstack_traceback_climb(out)) return ONSTACK_E_UNSUPPORTED;
+  return 0;
+}
+
+ONSTACK_HANDLER uint32_t onstack_traceback_walk(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
+  return onstack_traceback_run(from, frames, capacity);
+}
+
+ONSTACK_HANDLER const char *onstack_traceback_symbol(uint64_t address, uint64_t *entry) {
+  const char *name = NULL;
+  *entry = 0;
+  onstack_traceback_enter();
+  const onstack_symbol_set *set = onstack_observe(&traceback_names); /* pairs with the publish after a read */
+  if (set) name = onstack_symbol_set_find(set, address, entry);
+  onstack_traceback_leave();
+  return name;
+}
