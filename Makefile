@@ -118,7 +118,8 @@ bench: deps lib ## onstack beside its neighbours: a table and build/bench.json
 	@python3 tests/bench/run.py
 
 .PHONY: fmt
-fmt: ## format Rust and Go
+fmt: ## format C (clang-format 14), Rust and Go
+	@ci/c-files.sh | xargs clang-format-14 -i
 	@cd bindings/rust && cargo fmt --all
 	@gofmt -w bindings/go examples
 

@@ -9,7 +9,7 @@
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
 # ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms; what is missing is skipped there.
 # ONSTACK_DEPS=aarch64 adds an emulator of arm64, and ONSTACK_DEPS=aarch64-vm one of a whole machine.
-# ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs, and abidiff.
+# ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs, abidiff and clang-format.
 set -euo pipefail
 
 bindgen_version=0.73.2
@@ -80,6 +80,7 @@ if [ "${ONSTACK_DEPS:-}" = sanitize ]; then # the sanitizers are gcc's own
 fi
 if [ "${ONSTACK_DEPS:-}" = check ]; then
   want_tool abigail-tools abidiff
+  want_tool clang-format-14 clang-format-14
   ls /usr/lib/llvm-*/lib/libclang.so* /usr/lib/*/libclang*.so* >/dev/null 2>&1 || packages+=(libclang-dev)
 fi
 

@@ -26,8 +26,7 @@ static int onstackgo_on_addresses(void *handle, const uint64_t *addresses, size_
   return onstackgoSymbolize((uint64_t *)addresses, count, table);
 }
 
-int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns,
-                    uintptr_t handle) {
+int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns, uintptr_t handle) {
   onstack_write_options options = {
       .size = sizeof options,
       .symbolizer = onstackgo_on_addresses,

@@ -21,8 +21,7 @@ int onstackgo_options(onstack_options *options, onstack_profile *profile);
  * Writes the profile; the bytes and the questions for names go to the exported Go functions with `handle`.
  * Errors: those of onstack_profile_write_pprof.
  */
-int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns,
-                    uintptr_t handle);
+int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns, uintptr_t handle);
 
 /* Calls onstackgoModule with `handle` for each module that samples of the session were in. */
 int onstackgo_modules(onstack_session *session, uintptr_t handle);

@@ -71,8 +71,9 @@ extern "C" {
 #define ONSTACK_E_UNSUPPORTED (-4103) /* not available on this system or in this build */
 #define ONSTACK_E_VERSION (-4104)     /* header and library do not fit together */
 #define ONSTACK_E_CONTEXT (-4105)     /* called from a sink, an unwinder, or a forked child that may not */
-#define ONSTACK_E_CLOCK (-4106)       /* nothing here can tick: the kernel or a filter refuses timers, and signals sent
-                                         by a thread of ours do not arrive either */
+/* nothing here can tick: the kernel or a filter refuses timers, and signals sent by a thread of ours do not arrive
+   either */
+#define ONSTACK_E_CLOCK (-4106)
 
 /*
  * A sentence that says what an error code means and what can be done.
@@ -88,17 +89,18 @@ ONSTACK_API const char *onstack_version(void);
 
 /* Why a stack could not be followed to its root. The frames that are there are right; what is missing is above. */
 typedef uint32_t onstack_truncation;
-#define ONSTACK_TRUNCATED_NOT 0         /* followed to its root */
-#define ONSTACK_TRUNCATED_DEPTH 1       /* more frames than the session's maximal depth */
-#define ONSTACK_TRUNCATED_UNREADABLE 2  /* the next frame lies in memory that cannot be read */
-#define ONSTACK_TRUNCATED_MISALIGNED 3  /* the frame pointer is not aligned: no frame pointers in that code */
-#define ONSTACK_TRUNCATED_NOT_RISING 4  /* the frame pointer points below the stack pointer or in a circle */
-#define ONSTACK_TRUNCATED_BAD_RETURN 5  /* the return address is not in executable memory, or follows no call */
+#define ONSTACK_TRUNCATED_NOT 0          /* followed to its root */
+#define ONSTACK_TRUNCATED_DEPTH 1        /* more frames than the session's maximal depth */
+#define ONSTACK_TRUNCATED_UNREADABLE 2   /* the next frame lies in memory that cannot be read */
+#define ONSTACK_TRUNCATED_MISALIGNED 3   /* the frame pointer is not aligned: no frame pointers in that code */
+#define ONSTACK_TRUNCATED_NOT_RISING 4   /* the frame pointer points below the stack pointer or in a circle */
+#define ONSTACK_TRUNCATED_BAD_RETURN 5   /* the return address is not in executable memory, or follows no call */
 #define ONSTACK_TRUNCATED_STACK_SWITCH 6 /* a switch of stacks (Go) that could not be followed */
-#define ONSTACK_TRUNCATED_BY_DESIGN 7   /* the unwinder records no callers (pc_only) */
-#define ONSTACK_TRUNCATED_UNWINDER 8    /* the user's unwinder said so */
-#define ONSTACK_TRUNCATED_NO_RULE 9     /* code without unwind information in a module that has some for the rest */
-#define ONSTACK_TRUNCATED_PENDING 10    /* code that was loaded or noticed so lately that its unwind information is still being read */
+#define ONSTACK_TRUNCATED_BY_DESIGN 7    /* the unwinder records no callers (pc_only) */
+#define ONSTACK_TRUNCATED_UNWINDER 8     /* the user's unwinder said so */
+#define ONSTACK_TRUNCATED_NO_RULE 9      /* code without unwind information in a module that has some for the rest */
+/* code that was loaded or noticed so lately that its unwind information is still being read */
+#define ONSTACK_TRUNCATED_PENDING 10
 #define ONSTACK_TRUNCATION_COUNT 11
 
 /* One sample, valid only during the sink call that receives it. */
@@ -208,28 +210,28 @@ typedef uint8_t onstack_fork;
 #define ONSTACK_FORK_FOLLOW 2
 
 typedef struct onstack_options {
-  uint32_t size;           /* sizeof(onstack_options) as the caller's header has it */
-  uint32_t frequency;      /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99. On the CPU clock the kernel
+  uint32_t size;              /* sizeof(onstack_options) as the caller's header has it */
+  uint32_t frequency;         /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99. On the CPU clock the kernel
                               ticks at most CONFIG_HZ times a second; above that the weight grows instead */
-  onstack_clock clock;     /* ONSTACK_CLOCK_* */
-  onstack_switch on_stack; /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process, and ends
+  onstack_clock clock;        /* ONSTACK_CLOCK_* */
+  onstack_switch on_stack;    /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process, and ends
                               when one is loaded */
-  onstack_restore restore; /* ONSTACK_RESTORE_*; only the session that installs the action has a say */
-  onstack_fork fork;       /* ONSTACK_FORK_* */
-  onstack_switch threads;  /* default on: a drain thread "onstack-drain". Off: no thread is made, the host calls
+  onstack_restore restore;    /* ONSTACK_RESTORE_*; only the session that installs the action has a say */
+  onstack_fork fork;          /* ONSTACK_FORK_* */
+  onstack_switch threads;     /* default on: a drain thread "onstack-drain". Off: no thread is made, the host calls
                               onstack_session_poll */
   onstack_switch own_threads; /* sample the library's own threads too; default off */
-  uint8_t reserved0[2];    /* 0 */
-  int32_t signal;          /* 0: SIGPROF, and with a Go runtime no other. Not those that report faults, or end, stop or
+  uint8_t reserved0[2];       /* 0 */
+  int32_t signal;             /* 0: SIGPROF, and with a Go runtime no other. Not those that report faults, or end, stop or
                               continue processes; see docs/SIGNALS.md, best is an unused real-time signal */
-  uint32_t max_depth;      /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
-  uint32_t buffer_bytes;   /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
-  uint32_t label_bytes;    /* room for labels in each sample, 0 .. ONSTACK_MAX_LABEL_BYTES; 0: samples carry none */
-  const char *unwinder;    /* by name: "rules" (default: .eh_frame and Go's tables, frame pointers where there are none),
+  uint32_t max_depth;         /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
+  uint32_t buffer_bytes;      /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
+  uint32_t label_bytes;       /* room for labels in each sample, 0 .. ONSTACK_MAX_LABEL_BYTES; 0: samples carry none */
+  const char *unwinder;       /* by name: "rules" (default: .eh_frame and Go's tables, frame pointers where there are none),
                               "frame_pointer", "pc_only". NULL: default. Not kept */
   const onstack_unwinder *custom_unwinder; /* the user's own; then `unwinder` must be NULL. Not copied */
-  onstack_sink sink;       /* where samples go; NULL: they are read and thrown away (statistics only) */
-  void *sink_data;         /* handed to the sink */
+  onstack_sink sink;                       /* where samples go; NULL: they are read and thrown away (statistics only) */
+  void *sink_data;                         /* handed to the sink */
   /* With ONSTACK_FORK_FOLLOW, in each child: makes the child's own sink_data out of the parent's (another file, say).
      Called where the sink is called, before the child's first sample; never, if it has none. Locks of the host may look
      taken by threads that are not there. NULL: it stays as it was */
@@ -289,13 +291,13 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
  * in ticks (a sample with 3 overruns counts 4), exact once the session is stopped.
  */
 typedef struct onstack_stats {
-  uint32_t size;      /* in: what the caller has; out: what was filled in */
-  uint32_t running;   /* 1 while sampling */
-  uint64_t period_ns; /* as in the samples */
-  uint64_t ticks;     /* recognized as this session's */
-  uint64_t recorded;  /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
-  uint64_t samples;   /* samples taken out of the buffer (recorded / samples is the mean weight) */
-  uint64_t delivered; /* samples handed to the sink */
+  uint32_t size;              /* in: what the caller has; out: what was filled in */
+  uint32_t running;           /* 1 while sampling */
+  uint64_t period_ns;         /* as in the samples */
+  uint64_t ticks;             /* recognized as this session's */
+  uint64_t recorded;          /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
+  uint64_t samples;           /* samples taken out of the buffer (recorded / samples is the mean weight) */
+  uint64_t delivered;         /* samples handed to the sink */
   uint64_t unattributed;      /* overruns of more than 250 ms: they belong to no stack */
   uint64_t dropped_ring_full; /* the sink was slower than the ticks */
   uint64_t dropped_no_stack;  /* too little room on the signal stack for the unwinder */
@@ -311,16 +313,16 @@ typedef struct onstack_stats {
   uint64_t process_ticks;     /* expiries of the process-wide timer that finds new threads; in `ticks` is what of the
                                  process's CPU time was owed when they hit a thread without a timer */
   /* Of the signal action that this session shares with others, since it was installed: */
-  uint64_t forwarded;         /* foreign signals handed to the action that was found */
-  uint64_t forwarded_timer;   /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
-  uint64_t swallowed;         /* foreign signals that met SIG_DFL or SIG_IGN underneath */
-  uint64_t late;              /* ticks of sessions that were over already */
-  uint64_t looped;            /* foreign signals that came back from the action below while being forwarded; dropped */
-  const char *unwinder;       /* name in use; static, or the user's */
-  const char *reader;         /* memory reader in use: "probe", "copy", "pipe", "none"; static */
-  const char *clock;          /* who ticks: "cpu", "wall", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
+  uint64_t forwarded;       /* foreign signals handed to the action that was found */
+  uint64_t forwarded_timer; /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
+  uint64_t swallowed;       /* foreign signals that met SIG_DFL or SIG_IGN underneath */
+  uint64_t late;            /* ticks of sessions that were over already */
+  uint64_t looped;          /* foreign signals that came back from the action below while being forwarded; dropped */
+  const char *unwinder;     /* name in use; static, or the user's */
+  const char *reader;       /* memory reader in use: "probe", "copy", "pipe", "none"; static */
+  const char *clock;        /* who ticks: "cpu", "wall", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
                                  thread of ours looks at the others' clocks then, and sends the signals); static */
-  uint64_t blocked;           /* of dropped_stopping: of threads that block the signal. They have no samples; let them take
+  uint64_t blocked;         /* of dropped_stopping: of threads that block the signal. They have no samples; let them take
                                  it (pthread_sigmask). Libraries' own threads often block all signals, as jemalloc's do
                                  (background_thread:false). Known when the session has stopped */
 } onstack_stats;
@@ -432,8 +434,8 @@ typedef struct onstack_symbol_line {
   const char *name;        /* for people (demangled); NULL: the system name */
   const char *system_name; /* as in the symbol table; NULL: the name */
   const char *file;
-  int64_t line;            /* 0: unknown */
-  int64_t start_line;      /* of the function; 0: unknown */
+  int64_t line;       /* 0: unknown */
+  int64_t start_line; /* of the function; 0: unknown */
 } onstack_symbol_line;
 
 typedef struct onstack_symbol_table onstack_symbol_table; /* the answer that a symbolizer fills */
@@ -458,8 +460,8 @@ typedef int (*onstack_writer)(void *data, const void *bytes, size_t length);
 /* How a profile is written. */
 typedef struct onstack_write_options {
   uint32_t size;
-  onstack_switch symbolize; /* default on; off: addresses and mappings only (pprof), for servers that symbolize */
-  uint8_t reserved0[3];     /* 0 */
+  onstack_switch symbolize;      /* default on; off: addresses and mappings only (pprof), for servers that symbolize */
+  uint8_t reserved0[3];          /* 0 */
   onstack_symbolizer symbolizer; /* asked first; may be NULL */
   void *symbolizer_data;
   int64_t start_time_unix_ns; /* pprof time_nanos; 0: when the profile was made or cleared */

@@ -37,8 +37,8 @@
 
 #ifdef ONSTACK_SINGLE_FILE
 #define ONSTACK_INTERNAL static
-#define ONSTACK_INTERNAL_DATA static     /* declares an object */
-#define ONSTACK_INTERNAL_DEFINE static   /* defines it */
+#define ONSTACK_INTERNAL_DATA static   /* declares an object */
+#define ONSTACK_INTERNAL_DEFINE static /* defines it */
 #else
 #define ONSTACK_INTERNAL __attribute__((visibility("hidden")))
 #define ONSTACK_INTERNAL_DATA extern __attribute__((visibility("hidden")))
@@ -54,8 +54,7 @@
 #if defined(__clang__)
 #define ONSTACK_HANDLER __attribute__((no_stack_protector, no_sanitize("address", "thread", "undefined", "memory")))
 #elif defined(__GNUC__) && __GNUC__ >= 11
-#define ONSTACK_HANDLER                                                                                                \
-  __attribute__((no_stack_protector, no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#define ONSTACK_HANDLER __attribute__((no_stack_protector, no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #else
 #define ONSTACK_HANDLER __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #endif
@@ -90,8 +89,7 @@ ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t 
 #define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
 #define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
 
-__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception,
-                                                  void *context) {
+__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context) {
   (void)version, (void)kind, (void)exception, (void)context;
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
@@ -158,7 +156,7 @@ ONSTACK_INTERNAL uint64_t onstack_loader_changes(void);
 #define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
 
 /* Strong compare-and-swap; `expected` points to the value and receives what was found. */
-#define onstack_cas(pointer, expected, value)                                                                          \
+#define onstack_cas(pointer, expected, value)                                                                               \
   __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
 /* Full fence: a store before it is visible before a load behind it. */
@@ -327,9 +325,9 @@ typedef struct onstack_go_runtime {
 } onstack_go_runtime;
 
 typedef struct onstack_code_map {
-  uint32_t turn;  /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
+  uint32_t turn; /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
   uint32_t count;
-  uint32_t stale; /* a walk met a return address that no range holds: look again */
+  uint32_t stale;    /* a walk met a return address that no range holds: look again */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
@@ -399,10 +397,10 @@ ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go
 #define ONSTACK_THREAD_BUCKET 16u
 #define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
 #define ONSTACK_THREAD_RANGES 3u
-#define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
-#define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
+#define ONSTACK_THREAD_CLAIMED (-1)         /* `timer`: the record is being set up by its claimer; nobody else touches it */
+#define ONSTACK_THREAD_UNARMED (-2)         /* `timer`: none could be had; the process tick stands in */
 #define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/tick/ticker.h sends the ticks */
-#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
+#define ONSTACK_THREAD_UNWANTED (-3)        /* `timer`: the session's filter does not want this thread */
 #define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
@@ -412,16 +410,16 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
-  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
-  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
-  uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
-  uint64_t name[2];    /* 16 bytes, NUL-padded */
-  uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  union {              /* one after the other: */
+  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  int32_t timer;        /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
+  uint8_t unanswered;   /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t next_range;   /* the range that is replaced next; housekeeping only */
+  uint16_t looked;      /* `ticks` when housekeeping looked at the name last; housekeeping only */
+  uint32_t turn;        /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  uint64_t name[2];     /* 16 bytes, NUL-padded */
+  uint64_t wanted[2];   /* stack addresses that no range covers; housekeeping answers. 0: none */
+  uint32_t ticks;       /* of its timer since that was set, overruns too; written on the thread itself */
+  union {               /* one after the other: */
     uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
     uint32_t due;       /* `timer` says SETTLED: how many have been due */
     uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
@@ -616,8 +614,8 @@ static inline __attribute__((always_inline, unused)) uint64_t onstack_address_st
 #ifndef ONSTACK_BASE_SYS_X86_64_H
 #define ONSTACK_BASE_SYS_X86_64_H
 
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long
-onstack_sys_call6(long number, long a, long b, long c, long d, long e, long f) {
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
   long result;
   register long r10 __asm__("r10") = d;
   register long r8 __asm__("r8") = e;
@@ -637,8 +635,8 @@ onstack_sys_call6(long number, long a, long b, long c, long d, long e, long f) {
 #ifndef ONSTACK_BASE_SYS_AARCH64_H
 #define ONSTACK_BASE_SYS_AARCH64_H
 
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long
-onstack_sys_call6(long number, long a, long b, long c, long d, long e, long f) {
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
   register long x8 __asm__("x8") = number;
   register long x0 __asm__("x0") = a;
   register long x1 __asm__("x1") = b;
@@ -722,9 +720,7 @@ ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const
 ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
   return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
 }
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) {
-  return (int)onstack_sys_call1(SYS_timer_delete, timer);
-}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
 
 /* struct iovec of the kernel. */
 struct onstack_vector {
@@ -1013,12 +1009,12 @@ typedef struct onstack_below {
 
 /* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
 typedef struct onstack_action {
-  uint32_t running;         /* a session of this copy uses the signal (dekker) */
-  uint32_t current;         /* the trampoline that is installed, or was last */
-  uint32_t visited;         /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;            /* bits: trampolines that an owner may have found and not put back yet */
+  uint32_t running; /* a session of this copy uses the signal (dekker) */
+  uint32_t current; /* the trampoline that is installed, or was last */
+  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;    /* bits: trampolines that an owner may have found and not put back yet */
   uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours; /* while `running`: as it was installed last */
+  struct onstack_kernel_sigaction ours;      /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;
@@ -1248,8 +1244,8 @@ typedef struct action_delivery {
  * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
  * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
  */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_deliver(
-    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void
+action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
   onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
   if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
@@ -1307,8 +1303,8 @@ __asm__(".pushsection .text\n"
 #endif
         ".cfi_endproc\n.size onstack_action_switch_stack, . - onstack_action_switch_stack\n.popsection\n");
 
-static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found,
-                                                    int signal, siginfo_t *info, void *context) {
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found, int signal,
+                                                    siginfo_t *info, void *context) {
   const action_delivery to = {found, info, context, signal};
   /* A newer owner that chains to us may have left open every signal but its own. */
   const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
@@ -1361,12 +1357,14 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
  * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
  * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
-static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level, uint32_t changing) {
+static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level,
+                                                            uint32_t changing) {
   onstack_action *action = &onstack_actions[signal];
   onstack_found *replaced = &action->replaced[trampoline];
   const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
-  if (onstack_load_relaxed(&action->changing) != changing || was == expected) return action_published(action, trampoline, level);
+  if (onstack_load_relaxed(&action->changing) != changing || was == expected)
+    return action_published(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
   for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
@@ -1387,7 +1385,7 @@ ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampol
 
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
-                                                                             uint32_t trampoline) {
+                                                                              uint32_t trampoline) {
   onstack_action *action = &onstack_actions[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   bool first;
@@ -1631,9 +1629,10 @@ ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t addre
 #define ONSTACK_HANDLER_TICK_PROCESS_RECORD_H
 
 typedef struct onstack_process_clock {
-  onstack_thread *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
-  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
-  int32_t signal;         /* 0: no session uses it */
+  onstack_thread
+      *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
+  uint32_t generation; /* counts its timers; the low bits are in the cookie */
+  int32_t signal;      /* 0: no session uses it */
   uint64_t period_ns;
 } onstack_process_clock;
 
@@ -1699,8 +1698,7 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
 
 /* Lays a ring over memory (at least two strides; the largest power of two of it is used), which stays the caller's.
    Start only. */
-ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth,
-                                        uint32_t label_room);
+ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
                                                                                  onstack_ring_entry *entry) {
@@ -1751,10 +1749,10 @@ ONSTACK_INTERNAL void onstack_ring_release(onstack_ring *ring, onstack_ring_entr
 #define ONSTACK_HANDLER_UNWIND_UNWINDER_H
 
 /* How a walk came from a frame to its caller. */
-#define ONSTACK_BY_NOTHING 0u /* the last frame: the root, or where the walk broke off */
-#define ONSTACK_BY_RULES 1u   /* .eh_frame */
-#define ONSTACK_BY_GO 2u      /* Go's tables and conventions */
-#define ONSTACK_BY_RECORD 3u  /* the chain of frame pointers */
+#define ONSTACK_BY_NOTHING 0u  /* the last frame: the root, or where the walk broke off */
+#define ONSTACK_BY_RULES 1u    /* .eh_frame */
+#define ONSTACK_BY_GO 2u       /* Go's tables and conventions */
+#define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
 
 typedef struct onstack_walk {
@@ -1764,7 +1762,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *
+      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -1807,20 +1806,20 @@ typedef struct onstack_slot {
   uint32_t clock;       /* ONSTACK_CLOCK_* */
   uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes; /* the unwinder's need plus ours */
-  uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
-  uint32_t wanted;   /* a record asks for stack bounds */
-  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
+  uint32_t wake;        /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t scanning;    /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t wanted;      /* a record asks for stack bounds */
+  int32_t sink_tid;     /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool ticker; /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
+  bool ticker;      /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
-  onstack_process_clock *process_clock; /* that finds its new threads; NULL: none does. Written while not running */
-  uint32_t meets; /* its threads are armed: handlers may claim records of new ones (publish / observe) */
-  uint64_t process_start_ns;            /* of what it has used (onstack_clock_read_process); 0: not known */
+  onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
+  uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns; /* of what it has used (onstack_clock_read_process); 0: not known */
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
@@ -1906,8 +1905,8 @@ ONSTACK_INTERNAL int onstack_clock_try(int32_t clock, int32_t signal, uint32_t t
 #define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
 
 typedef struct onstack_own_thread {
-  int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
-  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/signal/action.c takes the action away) */
+  int32_t tid;     /* 0: free. Written by the thread itself, and in the child of a fork */
+  int32_t open;    /* the signal that it leaves open now; 0: none (dekker: control/signal/action.c takes the action away) */
   uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
 } onstack_own_thread;
 
@@ -1937,8 +1936,8 @@ ONSTACK_INTERNAL void onstack_own_close(void);
 
 /* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
 typedef struct onstack_own_stand_in {
-  uint64_t handler; /* 0: there is none */
-  uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
+  uint64_t handler;    /* 0: there is none */
+  uint32_t has_host;   /* what it stands for is a handler (dekker, as `undisputed`) */
   uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (control/signal/action.c) */
 } onstack_own_stand_in;
 ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;
@@ -1968,7 +1967,8 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
 /* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
-static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation, uint64_t period_ns) {
+static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
+                                             uint64_t period_ns) {
   struct onstack_timespec now = {0, 0};
   onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
   uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
@@ -2053,7 +2053,8 @@ static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
  * time would make them wrong, and between two clocks the caller may wait for a processor. Where a filter refuses to read
  * the clock, it is not known (0).
  */
-static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer, uint64_t first) {
+static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer,
+                                     uint64_t first) {
   uint64_t now;
   const bool known = clock_read(clock, &now);
   if (known) first += now;
@@ -2163,7 +2164,8 @@ int onstack_clock_create_process(onstack_process_clock *clock) {
 
 int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first) {
   clock_forget_ticks(clock->record);
-  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer), first);
+  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer),
+                   first);
 }
 
 int32_t onstack_clock_settle_process(onstack_process_clock *clock) {
@@ -2192,7 +2194,8 @@ ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock
   struct onstack_kernel_itimerspec spec;
   if (period_ns == 0) return;
   if (ended_call) {
-    clock_move_process(clock, period_ns, period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
+    clock_move_process(clock, period_ns,
+                       period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
     return;
   }
   if (onstack_sys_timer_gettime(timer, &spec) < 0) return;
@@ -2237,11 +2240,13 @@ ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock
 #define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
 #define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
 #define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-#define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
-                                   code that is described is free to use the register for anything */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
 
-#define ONSTACK_CFA_REGISTER 10u /* the register of the DWARF number `after` + offset: known for the first frame only
-                                    (x86_64: OpenSSL's RSA, gcc's realigning prologues; aarch64: alike) */
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
 
 /* Where a register of the caller is. Anything else than these is not representable: no rule. */
 #define ONSTACK_AT_SAME INT16_MIN /* unchanged */
@@ -2268,7 +2273,7 @@ typedef struct onstack_rule_table {
   uint32_t chunk_count;
   uint32_t row_count;
   uint32_t rule_count;
-  uint32_t bytes; /* of the whole mapping, for statistics and for the end */
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
   const uint32_t *first_row; /* chunk_count + 1 */
   const onstack_rule_row *rows;
   const onstack_rule *rules;
@@ -2278,7 +2283,7 @@ typedef struct onstack_rule_table {
 typedef struct onstack_module {
   uint64_t low; /* executable part of the object */
   uint64_t high;
-  uint64_t base;                  /* what offsets in the table are relative to */
+  uint64_t base;                   /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
   uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
   uint16_t pending;                /* its rules have not been derived yet */
@@ -2290,7 +2295,7 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
   uint32_t count;
-  uint32_t added; /* the last turn that brought new ones */
+  uint32_t added;                          /* the last turn that brought new ones */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 
@@ -2353,8 +2358,7 @@ static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucont
 }
 
 static ONSTACK_HANDLER void entry_wake_drain(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0)
-    onstack_sys_futex_wake(&slot->wake);
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
 static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstack_thread *record, ucontext_t *context,
@@ -2370,8 +2374,8 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
   if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
-  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
-                       onstack_ring_found(&slot->ring, entry)};
+  onstack_walk walk = {
+      &registers, context, &memory, slot->custom, entry->frames, slot->ring.depth, onstack_ring_found(&slot->ring, entry)};
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
   if (memory.asked) {
@@ -2400,7 +2404,7 @@ static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, on
 
 /* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
 static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
-                                         ucontext_t *context) {
+                                               ucontext_t *context) {
   onstack_counters *counters = &slot->counters;
   uint64_t position;
   onstack_ring_entry *entry;
@@ -2484,7 +2488,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  *
  * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot,
+                                                                                 const siginfo_t *info, uint64_t age_ns) {
   const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
@@ -2523,8 +2528,7 @@ static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, cons
   return ONSTACK_THREAD_UNARMED;
 }
 
-static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info,
-                                                     ucontext_t *context) {
+static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   int32_t timer = ONSTACK_THREAD_UNARMED;
   entry_count_own(clock->record, info);
@@ -2566,7 +2570,8 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
 }
 
 /* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
-static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                ucontext_t *context) {
   bool taken;
   onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
   if (tick.slot < ONSTACK_MAX_SESSIONS) {
@@ -2603,8 +2608,8 @@ __asm__(".pushsection .text\n"
         ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
         ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
         ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
-        ".endr\n" ENTRY_SCOPE("onstack_handler_trampoline")
-        ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
+        ".endr\n" ENTRY_SCOPE(
+            "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
 ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
   const onstack_thread_tick tick = entry_recognize(info);
@@ -2631,9 +2636,9 @@ __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, sig
 #define ONSTACK_HANDLER_UNWIND_GO_STACK_H
 
 typedef struct onstack_go_frame {
-  uint64_t entry;  /* of the function */
-  int32_t depth;   /* bytes between SP and the return address at this instruction */
-  bool writes_sp;  /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
+  uint64_t entry; /* of the function */
+  int32_t depth;  /* bytes between SP and the return address at this instruction */
+  bool writes_sp; /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
 } onstack_go_frame;
 
 /* What .gopclntab's pcsp table says at `address` in this runtime's text; false if it says nothing. Signal-safe. */
@@ -2794,7 +2799,7 @@ void onstack_own_leave(void) {
   if (own) onstack_publish(&own->tid, 0);
 }
 
-ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid) != NULL; }
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid); }
 
 uint32_t onstack_own_count(void) {
   uint32_t count = 0;
@@ -2802,9 +2807,7 @@ uint32_t onstack_own_count(void) {
   return count;
 }
 
-uint32_t onstack_own_count_expected(void) {
-  return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected);
-}
+uint32_t onstack_own_count_expected(void) { return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected); }
 
 void onstack_own_open(int32_t signal) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
@@ -3724,8 +3727,7 @@ static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(ui
   return epoch * 0xd1b54a32d192ed03u;
 }
 
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value,
-                                                                             uint64_t seal) {
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
   return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
 }
 
@@ -3734,15 +3736,13 @@ static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_p
 }
 
 /* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc,
-                                                                                                uint64_t seal) {
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
   const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
   uint64_t value = onstack_load_relaxed(&entry->value);
   return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
 }
 
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc,
-                                                                                              uint64_t value,
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
                                                                                               uint64_t seal) {
   onstack_pc_entry *entry = onstack_pc_entry_of(pc);
   onstack_store_relaxed(&entry->value, value);
@@ -3758,8 +3758,8 @@ typedef struct proof_batch {
 } proof_batch;
 
 /* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found,
-                                              uint32_t count, uint32_t next, uint64_t seal) {
+static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found, uint32_t count,
+                                              uint32_t next, uint64_t seal) {
   batch->count = 0;
   for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
     if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
@@ -3969,8 +3969,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
     traceback_memory(&memory, from->sp);
     uint8_t found[TRACEBACK_DEPTH];
     if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-    onstack_walk walk = {
-        .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
     onstack_walk_result result = onstack_unwinder_rules.run(&walk);
     uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
     taken = traceback_take(frames, believed);
@@ -3981,9 +3980,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
   return taken;
 }
 
-static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) {
-  return *(const volatile uint64_t *)(uintptr_t)address;
-}
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
 
 /*
  * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only
@@ -4024,8 +4021,8 @@ ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
  */
 
 static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result = walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames,
-                                                  walk->capacity);
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
   if (result.frame_count > walk->capacity) {
     result.frame_count = walk->capacity;
     result.truncation = ONSTACK_TRUNCATED_DEPTH;
@@ -4082,8 +4079,8 @@ typedef struct fp_cursor {
  * just below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
  * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
  */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go,
-                                                fp_cursor *cursor, uint64_t saved_fp) {
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
+                                                uint64_t saved_fp) {
   uint64_t link[2];
   if (saved_fp > cursor->fp && onstack_memory_read_pair(memory, saved_fp, link) && link[0] == saved_fp + 8) {
     cursor->floor = cursor->fp = saved_fp;
@@ -4134,8 +4131,8 @@ static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cur
 #endif
 
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
-static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor,
-                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
+static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor, const uint64_t record[2],
+                                                     uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
   if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
@@ -4222,7 +4219,8 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   return (onstack_walk_result){count, why};
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512, fp_run};
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
+                                                                                     fp_run};
 
 /* ---- core/src/handler/unwind/unwinder_pc_only.c ---- */
 /* Unwinder `pc_only`: the interrupted PC and nothing else. The reference variant: it reads no memory. */
@@ -4317,19 +4315,19 @@ typedef struct rules_cursor {
   uint64_t pc, sp, fp, bx, lr;
   bool exact;
   uint32_t switches;
-  bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
-  bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
+  bool scheduled;  /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
+  bool by_table;   /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
   bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
-  uint64_t seal; /* of the PC cache's epoch, for the whole walk */
+  uint64_t seal;   /* of the PC cache's epoch, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
   uint32_t treatment; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
-  bool pending;   /* the module that holds pc will have rules; its frame pointers may be anything */
-  bool described; /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
+  bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
+  bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
-  bool unproven; /* pc is a return address that has not been seen behind a call yet */
+  bool unproven;       /* pc is a return address that has not been seen behind a call yet */
 } rules_cursor;
 
 static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
@@ -4667,7 +4665,8 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
   if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
   /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr) return false;
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
   cursor->pc = cursor->lr;
   cursor->exact = false;
   return true;
@@ -4720,9 +4719,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2_called(rules_cur
 
 /* True if x29 points to the frame at SP: at its record, or at the one that a caller of duffzero and duffcopy writes two
    words below it. Otherwise it is the caller's: in a prologue, an epilogue, or on another stack. */
-static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) {
-  return cursor->sp - cursor->fp - 8 <= 16;
-}
+static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) { return cursor->sp - cursor->fp - 8 <= 16; }
 
 /* Inside morestack on the goroutine's stack: x3 holds who called the function that LR returns to, and that function has
    no frame yet. */
@@ -4918,9 +4915,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor
 #endif
 
 /* A Go function without a pcsp table. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
-  return rules_step_record(cursor);
-}
+static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
 
 /* A Go frame that is as large as pcsp says. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
@@ -4954,8 +4949,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *curs
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
   if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
   onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits))
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
   if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->pc = waits.pc;
@@ -5134,7 +5128,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(r
 }
 
 static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
-  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 && (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
+  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 &&
+         (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
 }
 
 /* What the cache holds of the cursor's place, where it can be left on this way; else 0. */
@@ -5321,7 +5316,7 @@ ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
   static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
-                                                   &onstack_unwinder_pc_only};
+                                                    &onstack_unwinder_pc_only};
   if (!name) return all[0];
   for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
     if (strcmp(all[i]->name, name) == 0) return all[i];
@@ -5356,8 +5351,7 @@ const onstack_reader *onstack_reader_choose(bool *copy_works) {
 #define ERRORS_TEXT_OF(value) #value
 
 const char *onstack_version(void) {
-  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(
-      ONSTACK_VERSION_PATCH);
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
 }
 
 const char *onstack_strerror(int code) {
@@ -5586,7 +5580,7 @@ static void (*fork_follow)(void); /* NULL: no session of this process was ever t
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
-#define FORK_FRESH 0u   /* a child that nobody has put in order yet */
+#define FORK_FRESH 0u /* a child that nobody has put in order yet */
 #define FORK_MENDING 1u
 #define FORK_KNOWN 2u
 
@@ -5710,10 +5704,10 @@ void onstack_moment(uint32_t round) {
 _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
                "options grow at the end, and the old sizes stay known");
 
-#define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
-#define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
-                                                  tests/core/test_stack_use.c */
-#define OPTIONS_CUSTOM_STACK 1024u             /* when a user's unwinder does not say */
+#define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
+/* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
+#define OPTIONS_HANDLER_STACK 640u
+#define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
@@ -5759,7 +5753,7 @@ static int options_check_switches(const onstack_options *options) {
  * foreign, nobody could end the process by them any more.
  */
 static int options_check_meaning(int signal) {
-  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP,  SIGINT,
+  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGINT,
                                 SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
   for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
     if (signal == refused[i]) return ONSTACK_E_SIGNAL;
@@ -6022,7 +6016,8 @@ static bool action_is_same(const struct onstack_kernel_sigaction *a, const struc
  * In place of `now`; who came at that very moment is put back. It may have left again meanwhile, or another one may have
  * come: so until what a change of ours replaced is what we had put there last.
  */
-static void action_exchange(int signal, const struct onstack_kernel_sigaction *to, const struct onstack_kernel_sigaction *now) {
+static void action_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                            const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction put = *to, expected = *now, was;
   while (onstack_sys_sigaction(signal, &put, &was) == 0 && !action_is_same(&was, &expected)) {
     expected = put;
@@ -6118,7 +6113,8 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
     onstack_nesting_open();
   }
   struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
-  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
   if (result < 0) return result;
   *was = *replaced;
   onstack_trampoline_use(action, trampoline);
@@ -6179,7 +6175,8 @@ static uint32_t action_answer(int signal, action_owner *owner, const struct onst
 }
 
 /* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was, int *result) {
+static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                                   int *result) {
   onstack_copy *copy;
   *result = action_meet(was, &copy);
   return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
@@ -6432,7 +6429,8 @@ static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_a
  * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
  * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
  */
-static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline, const struct onstack_kernel_sigaction *now) {
+static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline,
+                             const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
@@ -6792,9 +6790,7 @@ static bool below_is_same(const onstack_below *a, const onstack_below *b) {
   return true;
 }
 
-static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
-  return action->held >> trampoline & 1u;
-}
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
 
 /*
  * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
@@ -7320,7 +7316,8 @@ static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
   int result = onstack_threads_arm_all(slot, settings);
   if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
   if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  const bool silent =
+      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return result == 0 && silent ? ONSTACK_E_CLOCK : result;
 }
 
@@ -7480,8 +7477,8 @@ bool onstack_task_list_is_foreign(void) {
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
   if (prepared) return 0;
-  void *memory = mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *memory =
+      mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
   onstack_thread_region_set(memory);
   prepared = true;
@@ -7820,7 +7817,7 @@ bool onstack_threads_in_handler(int32_t tid) {
 #include <stdlib.h>
 #include <string.h>
 
-#define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
+#define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
 #define TICKER_LONGEST_NS 50000000u
 
 static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
@@ -7855,7 +7852,8 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_tick
   if (ticker_queue(mark->tid, slot->signal, &info) == 0)
     mark->sent_ns += (int64_t)(ticks * slot->period_ns);
   else
-    onstack_store_relaxed(&record->unanswered, (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
+    onstack_store_relaxed(&record->unanswered,
+                          (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
 }
 
 static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
@@ -8072,7 +8070,7 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
 #define CFI_REG_SP 7u
 #define CFI_REG_BX 3u
 #define CFI_REG_COUNT 16u /* general registers, which the kernel saves in order */
-#else /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
+#else                     /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
 #define CFI_REG_FP 29u
 #define CFI_REG_SP 31u
 #define CFI_REG_LR 30u
@@ -8186,9 +8184,9 @@ static bool cfi_is_at_fp(cfi_machine *machine, uint64_t number) {
 }
 
 static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
-  machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
-                          : number == CFI_REG_FP ? ONSTACK_CFA_FP
-                          : number == CFI_REG_BX ? ONSTACK_CFA_BX
+  machine->now.cfa_kind = number == CFI_REG_SP     ? ONSTACK_CFA_SP
+                          : number == CFI_REG_FP   ? ONSTACK_CFA_FP
+                          : number == CFI_REG_BX   ? ONSTACK_CFA_BX
                           : number < CFI_REG_COUNT ? ONSTACK_CFA_REGISTER
                                                    : ONSTACK_CFA_LOST;
   machine->now.cfa_after = machine->now.cfa_kind == ONSTACK_CFA_REGISTER ? (uint8_t)number : 0;
@@ -8214,9 +8212,7 @@ static onstack_rule cfi_make_rule(uint8_t cfa, uint8_t after, int16_t fp, int16_
   return rule;
 }
 
-static onstack_rule cfi_bare_rule(uint8_t cfa) {
-  return cfi_make_rule(cfa, 0, 0, 0, 0, 0);
-}
+static onstack_rule cfi_bare_rule(uint8_t cfa) { return cfi_make_rule(cfa, 0, 0, 0, 0, 0); }
 
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;
@@ -8512,8 +8508,8 @@ bool onstack_cfi_open(onstack_cfi_section *section, uint32_t entry, onstack_cfi_
          cfi_parse_function(section, entry, common_offset, instructions, &function);
 }
 
-void onstack_cfi_each(onstack_cfi_section *section,
-                      bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
+void onstack_cfi_each(onstack_cfi_section *section, bool (*visit)(void *data, const onstack_cfi_function *function),
+                      void *data) {
   onstack_cfi_reader reader;
   onstack_cfi_function function;
   uint64_t common_offset;
@@ -8521,8 +8517,7 @@ void onstack_cfi_each(onstack_cfi_section *section,
   for (size_t offset = 0; offset < section->size && offset <= UINT32_MAX; offset = reader.end) {
     if (!cfi_open_entry(section, offset, &reader, &common_offset, &is_function)) return;
     size_t end = reader.end;
-    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) &&
-        !visit(data, &function))
+    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) && !visit(data, &function))
       return;
     reader.end = end;
   }
@@ -8701,7 +8696,7 @@ ONSTACK_INTERNAL int onstack_memory_map_each(void (*visit)(void *data, const ons
 static pthread_mutex_t code_map_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define CODE_MAP_REFUSED ((uint64_t)1 << 20) /* around an address without an answer; a power of two */
-#define CODE_MAP_RECORDS 512u /* records that one pass serves; the next pass goes on with the rest */
+#define CODE_MAP_RECORDS 512u                /* records that one pass serves; the next pass goes on with the rest */
 
 typedef struct code_map_scan {
   onstack_slot *slot;
@@ -8758,8 +8753,7 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
   if (mapping->executable) code_map_add_executable(scan, mapping);
-  if (mapping->readable && mapping->writable && !mapping->shared && mapping->anonymous)
-    code_map_match_stacks(scan, mapping);
+  if (mapping->readable && mapping->writable && !mapping->shared && mapping->anonymous) code_map_match_stacks(scan, mapping);
 }
 
 /* The records in use, beginning after the last pass's end. */
@@ -8947,8 +8941,7 @@ static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
   static const int16_t local[] = {0x64, 0x48, 0x8b, 0x3c, 0x25, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY};
   static const int16_t relaxed[] = {0x48,       0xc7, 0xc1, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
                                     LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
-  static const int16_t got[] = {0x48,       0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
-                                LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
+  static const int16_t got[] = {0x48, 0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x64, 0x48, 0x8b, 0x39};
   if (layout_matches(at, end, local, ONSTACK_COUNT_OF(local))) {
     *offset = layout_signed(at + 5);
     return at + ONSTACK_COUNT_OF(local);
@@ -8968,8 +8961,8 @@ static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
  * and soon m.g0, which is m's first word: mov (%rbx),%rsi; cmp %rsi,%rdi.
  */
 static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *code) {
-  static const int16_t saves[] = {0x48, 0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x47,
-                                  LAYOUT_ANY, 0x48, 0x8d, 0x44, 0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
+  static const int16_t saves[] = {0x48,       0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89,      0x47,
+                                  LAYOUT_ANY, 0x48, 0x8d, 0x44,       0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
   static const int16_t compares[] = {0x48, 0x8b, 0x33, 0x48, 0x39, 0xf7};
   const uint8_t *at = layout_tls(code, &layout->tls_g), *end = code->end;
   if (!at || !layout_matches(at, end, saves, ONSTACK_COUNT_OF(saves))) return false;
@@ -8984,8 +8977,8 @@ static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *
 
 /* systemstack: mov (%rbx),%rdx; cmp %rdx,%rax; je; cmp m_curg(%rbx),%rax; jne. */
 static bool layout_read_systemstack(onstack_go_layout *layout, const layout_code *code) {
-  static const int16_t compares[] = {0x48, 0x8b, 0x13,       0x48,       0x39,       0xd0,       0x74, LAYOUT_ANY,
-                                     0x48, 0x3b, 0x83,       LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
+  static const int16_t compares[] = {0x48, 0x8b, 0x13, 0x48,       0x39,       0xd0,       0x74,       LAYOUT_ANY,
+                                     0x48, 0x3b, 0x83, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
   for (const uint8_t *at = code->bytes; at < code->end; at++) {
     if (!layout_matches(at, code->end, compares, ONSTACK_COUNT_OF(compares))) continue;
     layout->m_curg = (uint32_t)layout_signed(at + 11);
@@ -9235,8 +9228,8 @@ typedef struct onstack_go_object {
   uint64_t bias;
   uint32_t segment_count;
   onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
-  bool is_program; /* the first one: it alone stays mapped whatever happens */
-  char path[512];  /* "" for the program */
+  bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
+  char path[512];                                   /* "" for the program */
 } onstack_go_object;
 
 typedef struct onstack_go_object_list {
@@ -9248,7 +9241,7 @@ typedef struct onstack_go_object_list {
 typedef struct onstack_go_sections {
   uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
   uint64_t module, module_size;
-  uint64_t text_low, text_high;   /* section .text, a bound for what the table says */
+  uint64_t text_low, text_high; /* section .text, a bound for what the table says */
 } onstack_go_sections;
 
 /* Fills in the loader's counts alone; false where the loader cannot be asked. */
@@ -9325,8 +9318,7 @@ static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, 
     if (!go_read_at(file, &section, sizeof(section), header->e_shoff + (uint64_t)i * sizeof(section))) return;
     if (!(section.sh_flags & SHF_ALLOC)) continue;
     memset(name, 0, sizeof(name));
-    if (names.sh_offset > INT64_MAX ||
-        pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
+    if (names.sh_offset > INT64_MAX || pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
       continue;
     go_note_section(sections, name, &section, bias);
   }
@@ -9421,8 +9413,7 @@ bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t
   /* functab: function_count pairs of 32-bit offsets and one more offset, the end of text. */
   return table->names < size && table->pc_values < size && table->function_count <= UINT32_MAX &&
          table->functions >= GO_PCLNTAB_HEADER && table->functions < size && table->function_count > 0 &&
-         table->function_count <= (size - table->functions) / 8 &&
-         table->function_count * 8 + 4 <= size - table->functions;
+         table->function_count <= (size - table->functions) / 8 && table->function_count * 8 + 4 <= size - table->functions;
 }
 
 /* The name of the function whose _func record lies at `offset` from the function table; NULL if it is out of bounds. */
@@ -9468,7 +9459,7 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 typedef struct go_entry {
   bool used;
   bool is_library; /* built to be one (c-archive, c-shared), though it may lie in the program's file */
-  uint8_t *copy; /* NULL: the program's own tables, where they lie */
+  uint8_t *copy;   /* NULL: the program's own tables, where they lie */
   uint64_t bias;
   uint64_t pclntab, functab_end; /* loaded addresses */
   uint8_t witness[GO_WITNESS];
@@ -9492,19 +9483,31 @@ static const struct {
   const char *name;
   uint32_t treatment;
 } go_special_names[] = {
-    {"runtime.asmcgocall", ONSTACK_GO_BY_G},      {"runtime.systemstack", ONSTACK_GO_BY_FP},
-    {"runtime.cgocallback", ONSTACK_GO_BY_FP},    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
-    {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
-    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
-    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
-    {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
-    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
+    {"runtime.asmcgocall", ONSTACK_GO_BY_G},
+    {"runtime.systemstack", ONSTACK_GO_BY_FP},
+    {"runtime.cgocallback", ONSTACK_GO_BY_FP},
+    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
+    {"time.now", ONSTACK_GO_BY_FP},
+    {"runtime.walltime", ONSTACK_GO_BY_FP},
+    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
+    {"crosscall2", ONSTACK_GO_CROSSCALL2},
+    {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic0", ONSTACK_GO_EXACT},
     {"runtime.debugCallV2", ONSTACK_GO_EXACT},
-    {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
-    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
-    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
-    {"asancall", ONSTACK_GO_LOST},                {"msancall", ONSTACK_GO_LOST},
-    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
+    {"runtime.goexit", ONSTACK_GO_ROOT},
+    {"runtime.mstart", ONSTACK_GO_ROOT},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},
+    {"runtime.mcall", ONSTACK_GO_LEAVES},
+    {"gogo", ONSTACK_GO_RESUMES},
+    {"racecall", ONSTACK_GO_LOST},
+    {"asancall", ONSTACK_GO_LOST},
+    {"msancall", ONSTACK_GO_LOST},
+    {"runtime.morestack", ONSTACK_GO_GROWS},
+    {"runtime.schedule", ONSTACK_GO_SCHEDULES},
 #if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
     {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
 #endif
@@ -9545,8 +9548,7 @@ static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_co
 static bool go_is_there(const go_entry *entry, const onstack_go_object_list *list) {
   for (uint32_t i = 0; i < list->count; i++) {
     const onstack_go_object *object = &list->objects[i];
-    if (object->bias == entry->bias &&
-        onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+    if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
   return list->count == ONSTACK_GO_OBJECTS; /* behind the end of the list: perhaps */
@@ -9592,13 +9594,13 @@ static uint32_t go_free_entry(bool *soon) {
 }
 
 /* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
-static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections,
-                         onstack_go_pclntab *table, onstack_code_range *text) {
+static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections, onstack_go_pclntab *table,
+                         onstack_code_range *text) {
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
       onstack_go_object_holds(object, sections->module, sections->module_size) &&
-      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) &&
-      module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) && module[0] == sections->pclntab &&
+      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
     table->text = module[GO_MODULE_TEXT];
     *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
@@ -9884,7 +9886,7 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
-static bool modules_added; /* objects, since the map was published */
+static bool modules_added;  /* objects, since the map was published */
 static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
@@ -10203,7 +10205,7 @@ bool onstack_modules_refresh(size_t budget_bytes) {
     derived = true;
     if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
-  bool missing = entry != NULL;
+  bool missing = entry;
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);
@@ -10235,14 +10237,14 @@ typedef struct other_search {
 } other_search;
 
 /* The segment at the file's beginning, which the program header is in. */
-static const ElfW(Phdr) *other_first(const ElfW(Phdr) *segments, uint32_t count) {
+static const ElfW(Phdr) * other_first(const ElfW(Phdr) * segments, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0) return &segments[i];
   return NULL;
 }
 
 /* Is code mapped where the program header wants it? A file that somebody only reads has none there. */
-static bool other_is_here(const ElfW(Phdr) *segments, uint32_t count, uint64_t bias, const onstack_mapping *code) {
+static bool other_is_here(const ElfW(Phdr) * segments, uint32_t count, uint64_t bias, const onstack_mapping *code) {
   for (uint32_t i = 0; i < count; i++) {
     const uint64_t low = bias + segments[i].p_vaddr;
     if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X && low >= code->low &&
@@ -10298,7 +10300,7 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
 
 typedef struct rule_builder {
   uint64_t base, high; /* of the object; functions elsewhere are left out */
-  bool failed; /* memory */
+  bool failed;         /* memory */
   onstack_cfi_function *functions;
   size_t function_count, function_room;
   onstack_rule_row *rows;
@@ -10398,8 +10400,7 @@ static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
   if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
   uint32_t at = rule_hash(rule, builder->index_size);
   for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
-    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule))
-      return (uint16_t)(builder->index[at] - 1);
+    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule)) return (uint16_t)(builder->index[at] - 1);
   if (builder->rule_count == RULE_MAX ||
       !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
     return 0;
@@ -10411,8 +10412,7 @@ static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
 /* Begins the chunks up to the one that holds `offset`. */
 static bool rule_open_chunks(rule_builder *builder, uint64_t offset) {
   while (builder->chunk_count <= offset >> ONSTACK_RULE_CHUNK_BITS) {
-    if (!rule_grow(builder, &builder->first_row, builder->chunk_count, &builder->chunk_room, sizeof(uint32_t)))
-      return false;
+    if (!rule_grow(builder, &builder->first_row, builder->chunk_count, &builder->chunk_room, sizeof(uint32_t))) return false;
     builder->first_row[builder->chunk_count++] = builder->row_count;
   }
   return true;
@@ -10468,8 +10468,8 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   memcpy(first_row, builder->first_row, first_bytes - sizeof(uint32_t));
   first_row[builder->chunk_count] = builder->row_count;
   memcpy(rows, builder->rows, row_bytes);
-  *table = (onstack_rule_table){builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes,
-                                first_row, rows, rules};
+  *table = (onstack_rule_table){
+      builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes, first_row, rows, rules};
   return table;
 }
 
@@ -10640,8 +10640,8 @@ typedef struct onstack_delivery {
 } onstack_delivery;
 
 /* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to,
-                                          onstack_deliver_counters *counters, onstack_tally *tally);
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+                                          onstack_tally *tally);
 
 #endif
 
@@ -10692,7 +10692,8 @@ static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
     case ONSTACK_MODULE_NONE: /* generated code, or what was unloaded: by something else, if anything has been loaded */
       if (!grown) break;
       return i + 1;
-    default: return i + 1; /* another session's consumer is writing it */
+    default:
+      return i + 1; /* another session's consumer is writing it */
     }
   }
   return UINT32_MAX;
@@ -10707,8 +10708,7 @@ static void deliver_compare(const onstack_slot *slot, uint32_t turn, onstack_wal
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
 }
 
-static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry,
-                          const onstack_walked *stack) {
+static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->samples, (uint64_t)1);
   onstack_add_relaxed(&counters->truncated_by[stack->truncation], (uint64_t)1);
@@ -10810,7 +10810,7 @@ typedef struct onstack_drain_thread {
   uint32_t *wake; /* futex word that the handler sets to 1 */
   uint32_t ready; /* futex word: 1 once the thread is known as one of ours */
   uint32_t quit;
-  int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
+  int unblocked_signal;         /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
   uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
 } onstack_drain_thread;
@@ -10930,7 +10930,7 @@ static onstack_profile_chunk *arena_add_chunk(onstack_profile_arena *arena, size
   size_t capacity = bytes > ONSTACK_ARENA_CHUNK ? bytes : ONSTACK_ARENA_CHUNK;
   if (capacity > SIZE_MAX - sizeof(onstack_profile_chunk)) return NULL;
   onstack_profile_chunk *chunk = malloc(sizeof(*chunk) + capacity);
-  if (chunk == NULL) return NULL;
+  if (!chunk) return NULL;
   chunk->older = arena->newest;
   chunk->capacity = capacity;
   arena->newest = chunk;
@@ -10942,8 +10942,8 @@ void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes) {
   if (bytes > SIZE_MAX - 7) return NULL;
   bytes = (bytes + 7) & ~(size_t)7;
   onstack_profile_chunk *chunk = arena->newest;
-  if (chunk == NULL || chunk->capacity - arena->used < bytes) chunk = arena_add_chunk(arena, bytes);
-  if (chunk == NULL) return NULL;
+  if (!chunk || chunk->capacity - arena->used < bytes) chunk = arena_add_chunk(arena, bytes);
+  if (!chunk) return NULL;
   void *piece = (char *)chunk->bytes + arena->used;
   arena->used += bytes;
   return piece;
@@ -10952,14 +10952,14 @@ void *onstack_profile_arena_take(onstack_profile_arena *arena, size_t bytes) {
 char *onstack_profile_arena_text(onstack_profile_arena *arena, const char *text, size_t length) {
   if (length == SIZE_MAX) return NULL;
   char *copy = onstack_profile_arena_take(arena, length + 1);
-  if (copy == NULL) return NULL;
+  if (!copy) return NULL;
   memcpy(copy, text, length);
   copy[length] = '\0';
   return copy;
 }
 
 void onstack_profile_arena_release(onstack_profile_arena *arena) {
-  for (onstack_profile_chunk *chunk = arena->newest; chunk != NULL;) {
+  for (onstack_profile_chunk *chunk = arena->newest; chunk;) {
     onstack_profile_chunk *older = chunk->older;
     free(chunk);
     chunk = older;
@@ -10969,7 +10969,7 @@ void onstack_profile_arena_release(onstack_profile_arena *arena) {
 }
 
 void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t item_bytes) {
-  if (needed <= *capacity && items != NULL) return items;
+  if (needed <= *capacity && items) return items;
   size_t wanted = *capacity < 16 ? 16 : *capacity;
   while (wanted < needed) {
     if (wanted > SIZE_MAX / 2) return NULL;
@@ -10977,7 +10977,7 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
   }
   if (wanted > SIZE_MAX / item_bytes) return NULL;
   void *grown = realloc(items, wanted * item_bytes);
-  if (grown != NULL) *capacity = wanted;
+  if (grown) *capacity = wanted;
   return grown;
 }
 
@@ -11147,9 +11147,7 @@ ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, ui
 #define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
 
 /* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
-static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) & ~(alignment - 1);
-}
+static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
 
 static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
   for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
@@ -11158,9 +11156,8 @@ static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignme
     uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
     uint64_t end = content + note.content_bytes;
     if (end > size - at) return false;
-    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 &&
-        memcmp(notes + at + sizeof(note), "GNU", 4) == 0 && note.content_bytes > 0 &&
-        note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
+    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
+        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
       id->length = note.content_bytes;
       memcpy(id->bytes, notes + at + content, note.content_bytes);
       return true;
@@ -11176,9 +11173,9 @@ static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64
                            onstack_elf_build_id *id) {
   if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
   uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
-  if (notes == NULL) return false;
-  bool found = onstack_elf_read(file, offset, notes, (size_t)size) &&
-               elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
+  if (!notes) return false;
+  bool found =
+      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
   free(notes);
   return found;
 }
@@ -11271,11 +11268,10 @@ bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes
 }
 
 /* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
-static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes,
-                            int *error) {
+static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes, int *error) {
   if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
   void *table = malloc((size_t)count * item_bytes);
-  if (table == NULL) {
+  if (!table) {
     *error = -ENOMEM;
     return NULL;
   }
@@ -11304,13 +11300,12 @@ static int elf_read_tables(onstack_elf_file *file) {
   }
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
-    file->segments =
-        elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
-    if (file->segments != NULL) file->segment_count = header.segment_count;
+    file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
+    if (file->segments) file->segment_count = header.segment_count;
   }
   uint64_t sections = elf_count_sections(file, &header);
   file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
-  if (file->sections != NULL) file->section_count = (uint32_t)sections;
+  if (file->sections) file->section_count = (uint32_t)sections;
   return error;
 }
 
@@ -11349,9 +11344,9 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
   for (uint32_t i = 0; i < file->segment_count; i++) {
     const onstack_elf_segment *segment = &file->segments[i];
     if (!elf_segment_meets(segment, offset, length)) continue;
-    if (found == NULL || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
+    if (!found || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
   }
-  if (found == NULL) return false;
+  if (!found) return false;
   *difference = found->vaddr - found->offset;
   return true;
 }
@@ -11387,8 +11382,8 @@ typedef struct onstack_elf_query {
  * Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM) for every query that has no name yet.
  * `queries` are sorted by address. Errors: -ENOMEM; a broken table names less, or nothing.
  */
-ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type,
-                                              onstack_elf_query *queries, size_t count, onstack_profile_arena *names);
+ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
+                                              size_t count, onstack_profile_arena *names);
 
 /*
  * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
@@ -11467,7 +11462,7 @@ typedef struct onstack_profile_mapping {
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp; /* of a file without a build id */
+  onstack_elf_stamp stamp;   /* of a file without a build id */
   uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
   bool main;                 /* holds the program's entry point */
   bool deleted;
@@ -11492,8 +11487,8 @@ typedef struct onstack_profile_maps {
  * is looked at anew. Where there is no /proc the loader is asked.
  * Returns a set with one reference; NULL when memory is out.
  */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous,
-                                                                 bool keep_retired, bool changed);
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
+                                                                 bool changed);
 
 /* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
    while (onstack_profile_take under a writer), so counts are atomic. */
@@ -11601,7 +11596,7 @@ static int elf_module_open_debug(onstack_elf_file *file, const onstack_elf_build
 
 static bool elf_module_all_named(const onstack_elf_query *queries, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    if (queries[i].name == NULL) return false;
+    if (!queries[i].name) return false;
   }
   return true;
 }
@@ -11666,15 +11661,23 @@ uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf
   if (symbol->size == 0 || symbol->name == 0 || symbol->section == ONSTACK_ELF_INDEX_UNDEFINED) return 0;
   uint32_t rank;
   switch (symbol->info >> 4) {
-    case ONSTACK_ELF_BIND_WEAK: rank = 2; break;
-    case ONSTACK_ELF_BIND_LOCAL: rank = 1; break;
-    default: rank = 3; /* global, and GNU's unique */
+  case ONSTACK_ELF_BIND_WEAK:
+    rank = 2;
+    break;
+  case ONSTACK_ELF_BIND_LOCAL:
+    rank = 1;
+    break;
+  default:
+    rank = 3; /* global, and GNU's unique */
   }
   switch (symbol->info & 15) {
-    case ONSTACK_ELF_SYMBOL_FUNCTION:
-    case ONSTACK_ELF_SYMBOL_IFUNC: return rank + 3;
-    case ONSTACK_ELF_SYMBOL_NOTYPE: break; /* assembly */
-    default: return 0;
+  case ONSTACK_ELF_SYMBOL_FUNCTION:
+  case ONSTACK_ELF_SYMBOL_IFUNC:
+    return rank + 3;
+  case ONSTACK_ELF_SYMBOL_NOTYPE:
+    break; /* assembly */
+  default:
+    return 0;
   }
   if (symbol->section >= ONSTACK_ELF_INDEX_RESERVED || symbol->section >= file->section_count) return 0;
   return (file->sections[symbol->section].flags & ONSTACK_ELF_SECTION_EXECUTABLE) != 0 ? rank : 0;
@@ -11705,7 +11708,7 @@ static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
     if (query->address - symbol->value >= symbol->size) return true; /* cannot wrap: at or above value */
     if (scan->budget-- == 0) return false;
     /* Of nested symbols the inner one, which begins later, is meant. */
-    if (query->name != NULL) continue;
+    if (query->name) continue;
     if (query->rank == 0 || symbol->value > query->value || (symbol->value == query->value && rank > query->rank)) {
       query->value = symbol->value;
       query->name_offset = symbol->name;
@@ -11720,7 +11723,7 @@ int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_sec
   uint64_t left = table->bytes / sizeof(onstack_elf_symbol);
   uint64_t offset = table->offset;
   onstack_elf_symbol *symbols = malloc(ONSTACK_ELF_SYMBOLS_AT_ONCE * sizeof(*symbols));
-  if (symbols == NULL) return -ENOMEM;
+  if (!symbols) return -ENOMEM;
   bool go_on = true;
   while (go_on && left > 0) {
     size_t some = left < ONSTACK_ELF_SYMBOLS_AT_ONCE ? (size_t)left : ONSTACK_ELF_SYMBOLS_AT_ONCE;
@@ -11744,30 +11747,30 @@ static size_t elf_symbol_name(const elf_symbol_scan *scan, uint32_t name_offset,
     if (step > ONSTACK_ELF_NAME_LIMIT - length) step = ONSTACK_ELF_NAME_LIMIT - length;
     if (!onstack_elf_read(scan->file, names->offset + name_offset + length, name + length, step)) return 0;
     char *end = memchr(name + length, '\0', step);
-    if (end == NULL) continue;
+    if (!end) continue;
     /* Static tables carry the version of an exported symbol, name@VERSION or name@@VERSION; people do not. */
     char *version = memchr(name + 1, '@', end > name ? (size_t)(end - name - 1) : 0);
-    return (size_t)((version != NULL ? version : end) - name);
+    return (size_t)((version ? version : end) - name);
   }
   return 0;
 }
 
 static int elf_symbols_take_names(elf_symbol_scan *scan, onstack_profile_arena *arena) {
   char *buffer = malloc(ONSTACK_ELF_NAME_LIMIT);
-  if (buffer == NULL) return -ENOMEM;
+  if (!buffer) return -ENOMEM;
   int error = 0;
   const onstack_elf_query *previous = NULL;
   for (size_t i = 0; error == 0 && i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
-    if (query->rank == 0 || query->name != NULL) continue;
-    if (previous != NULL && previous->name_offset == query->name_offset) {
+    if (query->rank == 0 || query->name) continue;
+    if (previous && previous->name_offset == query->name_offset) {
       query->name = previous->name; /* neighbours are often in one function */
     } else {
       size_t length = elf_symbol_name(scan, query->name_offset, buffer);
       if (length > 0) query->name = onstack_profile_arena_text(arena, buffer, length);
-      if (length > 0 && query->name == NULL) error = -ENOMEM;
+      if (length > 0 && !query->name) error = -ENOMEM;
     }
-    if (query->name != NULL) previous = query;
+    if (query->name) previous = query;
   }
   free(buffer);
   return error;
@@ -11780,18 +11783,18 @@ static bool elf_section_inside(const onstack_elf_file *file, const onstack_elf_s
 
 static bool elf_symbols_open(elf_symbol_scan *scan, uint32_t table_type) {
   const onstack_elf_file *file = scan->file;
-  for (uint32_t i = 0; i < file->section_count && scan->table == NULL; i++) {
+  for (uint32_t i = 0; i < file->section_count && !scan->table; i++) {
     if (file->sections[i].type == table_type) scan->table = &file->sections[i];
   }
-  if (scan->table == NULL || scan->table->entry_bytes != sizeof(onstack_elf_symbol)) return false;
+  if (!scan->table || scan->table->entry_bytes != sizeof(onstack_elf_symbol)) return false;
   if (scan->table->link >= file->section_count) return false;
   scan->names = &file->sections[scan->table->link];
   return scan->names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, scan->table) &&
          elf_section_inside(file, scan->names);
 }
 
-int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
-                             size_t count, onstack_profile_arena *names) {
+int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,
+                             onstack_profile_arena *names) {
   elf_symbol_scan scan = {.file = file, .queries = queries, .count = count};
   if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;
@@ -11873,8 +11876,8 @@ typedef struct onstack_symbol_names {
   char *window;
   uint64_t window_at; /* its place in the table */
   size_t window_bytes;
-  uint64_t budget;    /* bytes that may still be read */
-  uint64_t last;      /* the place in the table, the length and the place in `text` of the newest name */
+  uint64_t budget; /* bytes that may still be read */
+  uint64_t last;   /* the place in the table, the length and the place in `text` of the newest name */
   size_t last_length;
   uint32_t last_copy;
 } onstack_symbol_names;
@@ -11897,8 +11900,8 @@ ONSTACK_INTERNAL void onstack_symbol_names_end(onstack_symbol_names *names);
 #include <stdlib.h>
 #include <string.h>
 
-#define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
-#define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
+#define SYMBOL_INDEX_FILES 1024u            /* a host that loads new files without end must not make us grow without end */
+#define SYMBOL_INDEX_BACK 16u               /* symbols before an address that are tried; functions nest one or two deep */
 #define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
 
 static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
@@ -11931,7 +11934,7 @@ static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
   if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
   if (reader->count == SYMBOL_INDEX_MOST) return false;
   void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
-  if (entries == NULL) return false;
+  if (!entries) return false;
   reader->entries = entries;
   reader->entries[reader->count++] =
       (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
@@ -11987,7 +11990,7 @@ static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names
 /* What grew by doubling is cut to what is used; as it was when that fails. */
 static void *symbol_fit(void *items, size_t bytes) {
   void *fitted = realloc(items, bytes);
-  if (fitted == NULL) return items;
+  if (!fitted) return items;
   return fitted;
 }
 
@@ -11999,8 +12002,8 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
   symbol_reader reader = {.file = file};
   onstack_symbol_names names;
   const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
-  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
+  if (!table) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (!table || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
   onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
   symbol_sort(&reader, symbol_compare_rank);
   symbol_drop_hidden(&reader);
@@ -12030,7 +12033,7 @@ const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping
     if (symbol_file_is(symbol_files[i], mapping)) return symbol_files[i];
   if (symbol_file_count == SYMBOL_INDEX_FILES) return NULL;
   onstack_symbol_file *file = calloc(1, sizeof(*file));
-  if (file == NULL) return NULL;
+  if (!file) return NULL;
   file->device = mapping->device;
   file->inode = mapping->inode;
   file->build_id = mapping->build_id;
@@ -12044,12 +12047,12 @@ const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping
 
 onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps) {
   onstack_symbol_set *set = calloc(1, sizeof(*set) + maps->count * sizeof(set->modules[0]));
-  if (set == NULL) return NULL;
+  if (!set) return NULL;
   for (size_t i = 0; i < maps->count; i++) {
     const onstack_profile_mapping *mapping = &maps->items[i];
     if (mapping->path[0] == '\0') continue; /* generated code */
     const onstack_symbol_file *file = onstack_symbol_file_get(mapping);
-    if (file == NULL || file->count == 0) continue;
+    if (!file || file->count == 0) continue;
     set->modules[set->count++] = (onstack_symbol_module){
         mapping->start, mapping->limit, onstack_profile_mapping_vaddr(mapping, mapping->start) - mapping->start, file};
   }
@@ -12081,7 +12084,7 @@ ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *se
     if (address < module->start || address >= module->limit) continue;
     uint64_t start = 0;
     const char *name = symbol_file_find(module->file, address + module->difference, &start);
-    *entry = name == NULL ? 0 : start - module->difference;
+    *entry = !name ? 0 : start - module->difference;
     return name;
   }
   return NULL;
@@ -12102,7 +12105,7 @@ bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_f
   *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
   names->window = malloc(SYMBOL_NAMES_WINDOW);
   names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
-  if (names->window != NULL && names->text != NULL) {
+  if (names->window && names->text) {
     names->text[0] = '\0';
     return true;
   }
@@ -12129,15 +12132,15 @@ static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t of
   if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
   const char *name = names->window + (offset - names->window_at);
   const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
-  if (end == NULL || end == name) return 0;
+  if (!end || end == name) return 0;
   const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return (size_t)((version == NULL ? end : version) - name);
+  return (size_t)((!version ? end : version) - name);
 }
 
 static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
   if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
   char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
-  if (text == NULL) return 0;
+  if (!text) return 0;
   size_t place = names->used;
   memcpy(text + place, name, length);
   text[place + length] = '\0';
@@ -12205,8 +12208,7 @@ typedef bool (*onstack_profile_hash_equal)(const void *owner, uint32_t item, con
 
 /* Returns the position, or ONSTACK_PROFILE_HASH_NONE. */
 ONSTACK_INTERNAL uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
-                                                    onstack_profile_hash_equal equal, const void *owner,
-                                                    const void *key);
+                                                    onstack_profile_hash_equal equal, const void *owner, const void *key);
 /* Room for one more. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_hash_reserve(onstack_profile_hash_index *index);
 /* Adds a position whose key is not there yet, after a successful reserve. */
@@ -12251,8 +12253,7 @@ ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *string
                                                  uint32_t *number);
 
 /* The number as text, NULL as "". */
-ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text,
-                                                      uint32_t *number);
+ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
 
 /* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
 ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
@@ -12348,9 +12349,7 @@ static bool symbols_equal(const void *owner, uint32_t item, const void *key) {
   return ((const onstack_symbol_table *)owner)->addresses[item] == *(const uint64_t *)key;
 }
 
-static uint32_t symbols_hash(uint64_t address) {
-  return onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
-}
+static uint32_t symbols_hash(uint64_t address) { return onstack_profile_hash_fold(onstack_profile_hash_word(0, address)); }
 
 int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address) {
   uint32_t hash = symbols_hash(address);
@@ -12359,7 +12358,7 @@ int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t ad
   }
   if (table->count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&table->index) != 0) return -ENOMEM;
   void *addresses = onstack_profile_grow(table->addresses, &table->capacity, table->count + 1, sizeof(address));
-  if (addresses == NULL) return -ENOMEM;
+  if (!addresses) return -ENOMEM;
   table->addresses = addresses;
   table->addresses[table->count] = address;
   onstack_profile_hash_insert(&table->index, hash, (uint32_t)table->count);
@@ -12373,7 +12372,7 @@ uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint6
 
 int onstack_profile_symbols_open(onstack_symbol_table *table) {
   table->answers = calloc(table->count + 1, sizeof(*table->answers)); /* + 1: NULL means failure, not "none" */
-  if (table->answers == NULL) return -ENOMEM;
+  if (!table->answers) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     table->answers[i].first = table->answers[i].last = ONSTACK_PROFILE_NO_LINE;
   }
@@ -12381,11 +12380,10 @@ int onstack_profile_symbols_open(onstack_symbol_table *table) {
 }
 
 /* Appends a line to the chain of an address. */
-static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer,
-                          const onstack_profile_line *line) {
+static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer, const onstack_profile_line *line) {
   if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
   void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
-  if (lines == NULL) return -ENOMEM;
+  if (!lines) return -ENOMEM;
   table->lines = lines;
   uint32_t number = (uint32_t)table->line_count++;
   table->lines[number] = *line;
@@ -12408,8 +12406,7 @@ int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, c
 }
 
 static int symbols_add_line(onstack_symbol_table *table, size_t index, const onstack_symbol_line *given) {
-  onstack_profile_line line = {
-      .next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
+  onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
   int error = onstack_profile_strings_add_text(&table->strings, given->name, &line.name);
   if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->system_name, &line.system_name);
   if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->file, &line.file);
@@ -12424,7 +12421,7 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
 
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
   onstack_symbol_line given;
-  if (table == NULL || line == NULL || table->asked == NULL || index >= table->asked_count) return ONSTACK_E_OPTIONS;
+  if (!table || !line || !table->asked || index >= table->asked_count) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_sized_copy(&given, sizeof(given), line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
@@ -12465,7 +12462,7 @@ static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_m
   *addresses = malloc((table->count + 1) * sizeof(**addresses));
   table->asked = malloc((table->count + 1) * sizeof(*table->asked));
   table->asked_count = 0;
-  if (*addresses == NULL || table->asked == NULL) return -ENOMEM;
+  if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
     if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
@@ -12479,7 +12476,7 @@ int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack
                                       onstack_symbolizer symbolizer, void *data) {
   ONSTACK_STOP_EXCEPTIONS;
   uint64_t *addresses;
-  if (symbolizer == NULL || table->count == 0) return 0;
+  if (!symbolizer || table->count == 0) return 0;
   int result = symbolize_choose(table, maps, &addresses);
   if (result == 0 && table->asked_count > 0) result = symbolizer(data, addresses, table->asked_count, table);
   free(addresses);
@@ -12499,7 +12496,7 @@ static int symbolize_compare(const void *a, const void *b) {
 /* The addresses without an answer, sorted. */
 static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
   *items = malloc((table->count + 1) * sizeof(**items));
-  if (*items == NULL) return -ENOMEM;
+  if (!*items) return -ENOMEM;
   *count = 0;
   for (size_t i = 0; i < table->count; i++) {
     if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
@@ -12512,7 +12509,7 @@ static int symbolize_collect(const onstack_symbol_table *table, symbolize_item *
 static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_mapping *mapping,
                              const symbolize_item *items, size_t count) {
   onstack_elf_query *queries = calloc(count, sizeof(*queries));
-  if (queries == NULL) return -ENOMEM;
+  if (!queries) return -ENOMEM;
   /* One constant is added to each, so they stay sorted. Where a broken file makes the sum wrap, symbols are missed. */
   for (size_t i = 0; i < count; i++) {
     queries[i].address = onstack_profile_mapping_vaddr(mapping, items[i].address);
@@ -12521,7 +12518,7 @@ static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_
   onstack_profile_arena names = {0};
   int error = onstack_elf_module_symbols(mapping, queries, count, &names);
   for (size_t i = 0; error == 0 && i < count; i++) {
-    if (queries[i].name != NULL) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
+    if (queries[i].name) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
   }
   onstack_profile_arena_release(&names);
   free(queries);
@@ -12535,7 +12532,7 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
   for (size_t first = 0, next; error == 0 && first < count; first = next) {
     const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, items[first].address);
     next = first + 1;
-    if (mapping == NULL) continue;
+    if (!mapping) continue;
     while (next < count && items[next].address < mapping->limit) next++;
     error = symbolize_mapping(table, mapping, items + first, next - first);
   }
@@ -12547,7 +12544,7 @@ static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number
   char number_text[24];
   uint64_t address = table->addresses[number];
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  if (mapping == NULL || mapping->path[0] == '\0') {
+  if (!mapping || mapping->path[0] == '\0') {
     snprintf(number_text, sizeof(number_text), "0x%" PRIx64, address);
     return onstack_profile_symbols_name(table, number, number_text, false);
   }
@@ -12555,7 +12552,7 @@ static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number
   const char *base = onstack_profile_mapping_base_name(mapping);
   int length = snprintf(NULL, 0, "%s+0x%" PRIx64, base, vaddr);
   char *text = length < 0 ? NULL : malloc((size_t)length + 1);
-  if (text == NULL) return -ENOMEM;
+  if (!text) return -ENOMEM;
   snprintf(text, (size_t)length + 1, "%s+0x%" PRIx64, base, vaddr);
   int error = onstack_profile_symbols_name(table, number, text, false);
   free(text);
@@ -12649,7 +12646,7 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack *items;
   size_t count;
   size_t capacity;
-  bool cpu; /* not all samples are from the wall clock */
+  bool cpu;                       /* not all samples are from the wall clock */
   onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
 } onstack_profile_stacks;
 
@@ -12748,11 +12745,11 @@ typedef struct folded_report {
 
 /* Adds a name as it is written: the separators are not for names. */
 static int folded_add_name(folded_report *folded, const char *text, size_t length, uint32_t *number) {
-  if (memchr(text, ';', length) == NULL && memchr(text, '\n', length) == NULL && memchr(text, '\r', length) == NULL) {
+  if (!memchr(text, ';', length) && !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
     return onstack_profile_strings_add(&folded->names, text, length, number);
   }
   char *clean = malloc(length);
-  if (clean == NULL) return -ENOMEM;
+  if (!clean) return -ENOMEM;
   for (size_t i = 0; i < length; i++) {
     clean[i] = text[i] == ';' ? ':' : text[i] == '\n' || text[i] == '\r' ? ' ' : text[i];
   }
@@ -12764,7 +12761,7 @@ static int folded_add_name(folded_report *folded, const char *text, size_t lengt
 static int folded_add_names(folded_report *folded) {
   const onstack_symbol_table *symbols = &folded->report->symbols;
   folded->answer_names = malloc((symbols->line_count + 1) * sizeof(*folded->answer_names));
-  if (folded->answer_names == NULL) return -ENOMEM;
+  if (!folded->answer_names) return -ENOMEM;
   int error = 0;
   for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
     const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
@@ -12782,7 +12779,7 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
     uint32_t line = symbols->answers[number].first;
     for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
       count++;
-      if (end != NULL) *(end - count) = folded->answer_names[line];
+      if (end) *(end - count) = folded->answer_names[line];
     }
   }
   return count;
@@ -12796,13 +12793,13 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
     error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
   }
   const char *cut = onstack_profile_truncation_frame(stack->truncation);
-  if (error == 0 && cut != NULL) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
+  if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
   if (error != 0) return error;
   folded_line *line = &folded->lines[folded->count];
   line->ticks = stack->ticks;
   line->count = head_count + folded_put_functions(folded, stack, NULL);
   line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
-  if (line->frames == NULL) return -ENOMEM;
+  if (!line->frames) return -ENOMEM;
   for (uint32_t i = 0; i < head_count; i++) line->frames[i] = head[i];
   folded_put_functions(folded, stack, line->frames + line->count);
   folded->count++;
@@ -12815,7 +12812,7 @@ static int folded_add_overflow(folded_report *folded) {
   folded_line *line = &folded->lines[folded->count];
   *line = (folded_line){.count = 1, .ticks = overflow->ticks};
   line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
-  if (line->frames == NULL) return -ENOMEM;
+  if (!line->frames) return -ENOMEM;
   folded->count++;
   return folded_add_name(folded, ONSTACK_PROFILE_OVERFLOW_FRAME, strlen(ONSTACK_PROFILE_OVERFLOW_FRAME), line->frames);
 }
@@ -12840,7 +12837,7 @@ static int folded_rank(folded_report *folded) {
   folded_name *sorted = malloc(count * sizeof(*sorted));
   uint32_t *ranks = malloc(count * sizeof(*ranks));
   folded->order = malloc(count * sizeof(*folded->order));
-  int error = sorted == NULL || ranks == NULL || folded->order == NULL ? -ENOMEM : 0;
+  int error = !sorted || !ranks || !folded->order ? -ENOMEM : 0;
   if (error == 0) {
     for (size_t i = 0; i < count; i++) {
       sorted[i] = (folded_name){.text = folded->names.items[i].text, .number = (uint32_t)i};
@@ -12872,7 +12869,7 @@ static int folded_compare_lines(const void *a, const void *b) {
 static int folded_build(folded_report *folded) {
   const onstack_profile_view *view = &folded->report->view;
   folded->lines = malloc((view->count + 1) * sizeof(*folded->lines));
-  if (folded->lines == NULL) return -ENOMEM;
+  if (!folded->lines) return -ENOMEM;
   int error = folded_add_names(folded);
   for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
   if (error == 0) error = folded_add_overflow(folded);
@@ -12922,7 +12919,7 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
                                              onstack_writer writer, void *writer_data) {
   onstack_profile_report report;
   onstack_profile_output output;
-  if (writer == NULL) return ONSTACK_E_OPTIONS;
+  if (!writer) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_report_open(&report, profile, options, true);
   if (error != 0) return error;
   error = onstack_profile_output_open(&output, writer, writer_data);
@@ -12937,8 +12934,8 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
-                                   onstack_profile_hash_equal equal, const void *owner, const void *key) {
+uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash, onstack_profile_hash_equal equal,
+                                   const void *owner, const void *key) {
   if (index->capacity == 0) return ONSTACK_PROFILE_HASH_NONE;
   size_t mask = index->capacity - 1;
   for (size_t at = hash & mask; index->slots[at].item != 0; at = (at + 1) & mask) {
@@ -12958,7 +12955,7 @@ int onstack_profile_hash_reserve(onstack_profile_hash_index *index) {
   if (index->count < index->capacity / 4 * 3) return 0; /* a quarter stays free: every search ends */
   size_t capacity = index->capacity == 0 ? 64 : index->capacity * 2;
   onstack_profile_hash_slot *slots = calloc(capacity, sizeof(*slots));
-  if (slots == NULL) return -ENOMEM;
+  if (!slots) return -ENOMEM;
   for (size_t i = 0; i < index->capacity; i++) {
     if (index->slots[i].item != 0) hash_place(slots, capacity - 1, index->slots[i]);
   }
@@ -13012,7 +13009,7 @@ bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
 
 const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping) {
   const char *slash = strrchr(mapping->path, '/');
-  return slash == NULL ? mapping->path : slash + 1;
+  return !slash ? mapping->path : slash + 1;
 }
 
 uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address) {
@@ -13031,15 +13028,15 @@ uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t r
     }
   }
   const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
-  return plain != NULL && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
+  return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
 }
 
 bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real) {
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
   *real = address;
   if (address == ONSTACK_MAPS_UNKNOWN) return false;
-  if (mapping == NULL || mapping->start == mapping->real) {
-    return mapping == NULL || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
+  if (!mapping || mapping->start == mapping->real) {
+    return !mapping || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
   }
   *real = onstack_profile_mapping_real(mapping, address);
   return !mapping->retired;
@@ -13061,16 +13058,15 @@ static uint64_t maps_program_entry(void) {
 #endif
 }
 
-onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                     const onstack_profile_mapping *mapping, const char *path,
-                                                     size_t path_length) {
+onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
+                                                     const char *path, size_t path_length) {
   void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
-  if (items == NULL) return NULL;
+  if (!items) return NULL;
   maps->items = items;
   onstack_profile_mapping *copy = &maps->items[maps->count];
   *copy = *mapping;
   copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
-  if (copy->path == NULL) return NULL;
+  if (!copy->path) return NULL;
   maps->count++;
   return copy;
 }
@@ -13082,8 +13078,8 @@ static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_ma
 
 /* Build id and addresses of an image: from memory, or, where memory cannot be read (seccomp, emulators), the file. */
 static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous) {
-  const onstack_profile_mapping *known = previous == NULL ? NULL : onstack_profile_maps_find(previous, mapping->start);
-  if (known != NULL && !known->retired && maps_same(known, mapping)) {
+  const onstack_profile_mapping *known = !previous ? NULL : onstack_profile_maps_find(previous, mapping->start);
+  if (known && !known->retired && maps_same(known, mapping)) {
     mapping->build_id = known->build_id;
     mapping->stamp = known->stamp;
     mapping->vaddr_difference = known->vaddr_difference;
@@ -13114,8 +13110,8 @@ static void maps_track_image(maps_image *image, const onstack_maps_line *line) {
   /* The kernel's own images ("[vdso]") have no inode and one mapping. */
   bool own = line->inode == 0 && line->executable && line->path_length > 0 && line->path[0] == '[';
   if (line->offset == 0 && (line->inode != 0 || own)) {
-    *image = (maps_image){
-        .start = line->start, .bytes = line->limit - line->start, .device = line->device, .inode = line->inode};
+    *image =
+        (maps_image){.start = line->start, .bytes = line->limit - line->start, .device = line->device, .inode = line->inode};
   } else if (line->inode == 0 || line->inode != image->inode || line->device != image->device) {
     *image = (maps_image){0};
   }
@@ -13141,7 +13137,7 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
                                        .main = entry >= line.start && entry < line.limit,
                                        .deleted = line.deleted};
     onstack_profile_mapping *added = onstack_profile_maps_append(maps, &mapping, line.path, line.path_length);
-    if (added == NULL) return false;
+    if (!added) return false;
     maps_identify(added, previous);
   }
   return true;
@@ -13155,14 +13151,14 @@ static bool maps_read_loader(onstack_profile_maps *maps, const onstack_profile_m
 
 onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
-  if (maps == NULL) return NULL;
+  if (!maps) return NULL;
   maps->references = 1;
   char *text = NULL;
   const onstack_profile_maps *known = changed ? NULL : previous;
   int error = onstack_maps_text_read(&text);
   bool good = error == 0 ? maps_read_now(maps, known, text) : maps_read_loader(maps, known);
   free(text);
-  if (good && previous != NULL && keep_retired) good = onstack_profile_maps_unite(maps, previous);
+  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
   return NULL;
@@ -13207,11 +13203,11 @@ typedef struct loader_scan {
 } loader_scan;
 
 static const char *loader_path(const struct dl_phdr_info *info) {
-  if (info->dlpi_name != NULL && strncmp(info->dlpi_name, "linux-vdso", 10) == 0) return "[vdso]";
-  if (info->dlpi_name != NULL && info->dlpi_name[0] != '\0') return info->dlpi_name;
+  if (info->dlpi_name && strncmp(info->dlpi_name, "linux-vdso", 10) == 0) return "[vdso]";
+  if (info->dlpi_name && info->dlpi_name[0] != '\0') return info->dlpi_name;
   /* The program has no name there; this is the one that it was started by. */
   const char *started = (const char *)getauxval(AT_EXECFN);
-  return started != NULL ? started : "";
+  return started ? started : "";
 }
 
 /* The start of the file in memory, which lies in the first segment. */
@@ -13240,7 +13236,7 @@ static int loader_visit(struct dl_phdr_info *info, size_t size, void *data) {
                                        .offset = segment->p_offset - inside};
     mapping.main = scan->entry >= mapping.start && scan->entry < mapping.limit;
     loader_find_image(info, &mapping);
-    scan->failed = onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path)) == NULL;
+    scan->failed = !onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path));
     if (scan->failed) return 1;
   }
   return 0;
@@ -13253,12 +13249,12 @@ static int loader_compare(const void *a, const void *b) {
 
 /* Names are as the program gave them: relative ones to its directory of then, which most often is that of now. */
 static bool loader_complete_path(onstack_profile_maps *maps, onstack_profile_mapping *mapping) {
-  if (mapping->path[0] == '/' || strchr(mapping->path, '/') == NULL) return true;
+  if (mapping->path[0] == '/' || !strchr(mapping->path, '/')) return true;
   char *path = realpath(mapping->path, NULL);
-  if (path == NULL) return true;
+  if (!path) return true;
   mapping->path = onstack_profile_arena_text(&maps->arena, path, strlen(path));
   free(path);
-  return mapping->path != NULL;
+  return mapping->path;
 }
 
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
@@ -13294,7 +13290,7 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
 static int maps_text_read_all(int descriptor, char **text) {
   size_t capacity = ONSTACK_MAPS_FIRST_BYTES, used = 0;
   char *bytes = malloc(capacity);
-  while (bytes != NULL) {
+  while (bytes) {
     ssize_t got = read(descriptor, bytes + used, capacity - used - 1);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
@@ -13310,7 +13306,7 @@ static int maps_text_read_all(int descriptor, char **text) {
     }
     if (capacity - used > capacity / 4) continue;
     char *more = realloc(bytes, capacity * 2);
-    if (more == NULL) free(bytes);
+    if (!more) free(bytes);
     bytes = more;
     capacity *= 2;
   }
@@ -13387,7 +13383,7 @@ bool onstack_maps_text_next(char **text, onstack_maps_line *line) {
   while (**text != '\0') {
     char *start = *text;
     char *end = strchr(start, '\n');
-    bool last = end == NULL;
+    bool last = !end;
     if (last) end = start + strlen(start);
     *text = last ? end : end + 1;
     *end = '\0';
@@ -13430,8 +13426,8 @@ static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp
 /* Whether both show the same file at the same place, wherever they begin and end. */
 static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
   return a->real - a->offset == b->real - b->offset && a->device == b->device && a->inode == b->inode &&
-         a->build_id.length == b->build_id.length &&
-         memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 && unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
+         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
+         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
 }
 
 static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_mapping *from, uint64_t start,
@@ -13445,12 +13441,12 @@ static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_m
 }
 
 static bool unite_keep(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  return unite_append(set, mapping, start, limit) != NULL;
+  return unite_append(set, mapping, start, limit);
 }
 
 static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
   onstack_profile_mapping *part = unite_append(set, gone, start, limit);
-  if (part == NULL) return false;
+  if (!part) return false;
   part->retired = true;
   part->image = 0;
   return true;
@@ -13476,7 +13472,7 @@ static bool unite_alias(unite *set, const onstack_profile_mapping *mapping, uint
     return true;
   }
   onstack_profile_mapping *part = unite_append(set, mapping, start, limit);
-  if (part == NULL) return false;
+  if (!part) return false;
   part->start = unite_alias_address(set, mapping, start, limit);
   part->limit = part->start + (limit - start);
   part->latest = true;
@@ -13490,15 +13486,17 @@ static bool unite_cut(unite *set, const onstack_profile_mapping *mapping, unite_
   uint64_t at = mapping->start;
   for (size_t i = 0; i < previous->count && at < mapping->limit; i++) {
     const onstack_profile_mapping *known = &previous->items[i];
-    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) || unite_same_file(known, mapping)) continue;
+    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) ||
+        unite_same_file(known, mapping))
+      continue;
     if (known->start >= mapping->limit) break;
     uint64_t start = known->start > at ? known->start : at;
     uint64_t limit = known->limit < mapping->limit ? known->limit : mapping->limit;
-    if (rest != NULL && start > at && !rest(set, mapping, at, start)) return false;
-    if (other != NULL && !other(set, mapping, start, limit)) return false;
+    if (rest && start > at && !rest(set, mapping, at, start)) return false;
+    if (other && !other(set, mapping, start, limit)) return false;
     at = limit;
   }
-  return rest == NULL || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
+  return !rest || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
 }
 
 /*
@@ -13565,11 +13563,11 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
   set.back = calloc(previous->alias_count + 1, sizeof(*set.back));
   const onstack_profile_mapping *last =
       previous->alias_count == 0 ? NULL : &previous->items[previous->alias_first + previous->alias_count - 1];
-  set.next_alias = last == NULL ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
+  set.next_alias = !last ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
   maps->items = NULL;
   maps->count = maps->capacity = 0;
   maps->full = previous->full;
-  bool good = set.back != NULL && unite_plain(&set) && unite_aliases(&set);
+  bool good = set.back && unite_plain(&set) && unite_aliases(&set);
   if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
   while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
   free(set.back);
@@ -13621,17 +13619,17 @@ int onstack_profile_sight_open(onstack_profile_sight *sight) {
   *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
   sight->until_ns = sight->since_ns;
   sight->maps = onstack_profile_maps_read(NULL, false, false);
-  return sight->maps == NULL ? -ENOMEM : 0;
+  return !sight->maps ? -ENOMEM : 0;
 }
 
 static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
-  return maps != NULL && onstack_profile_maps_drop(maps) ? maps : NULL;
+  return maps && onstack_profile_maps_drop(maps) ? maps : NULL;
 }
 
 void onstack_profile_sight_close(onstack_profile_sight *sight) {
   onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
   for (int i = 0; i < 2; i++) {
-    if (sets[i] != NULL) onstack_profile_maps_free(sets[i]);
+    if (sets[i]) onstack_profile_maps_free(sets[i]);
   }
 }
 
@@ -13639,14 +13637,14 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
   uint64_t before, after = onstack_loader_changes();
   onstack_profile_maps *now = NULL;
   for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
-    if (now != NULL) onstack_profile_maps_free(now);
+    if (now) onstack_profile_maps_free(now);
     before = after;
     now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
     after = onstack_loader_changes();
-    if (now == NULL || before == after) break;
+    if (!now || before == after) break;
   }
   uint64_t read_ns = onstack_monotonic_ns();
-  if (now == NULL) return NULL;
+  if (!now) return NULL;
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
@@ -13667,10 +13665,10 @@ bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
 
 uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
   const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
-  if (maps->alias_count == 0 && (earlier == NULL || earlier->alias_count == 0)) return address;
+  if (maps->alias_count == 0 && (!earlier || earlier->alias_count == 0)) return address;
   if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
   uint64_t now = onstack_profile_maps_place(maps, address);
-  if (earlier == NULL || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  if (!earlier || time_ns == 0 || time_ns >= sight->since_ns) return now;
   uint64_t then = onstack_profile_maps_place(earlier, address);
   return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }
@@ -13685,7 +13683,7 @@ uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_
 
 int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data) {
   *output = (onstack_profile_output){.writer = writer, .data = data, .buffer = malloc(ONSTACK_OUTPUT_BYTES)};
-  return output->buffer == NULL ? -ENOMEM : 0;
+  return !output->buffer ? -ENOMEM : 0;
 }
 
 static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
@@ -13753,8 +13751,7 @@ ONSTACK_INTERNAL void onstack_pprof_add_number(onstack_pprof_message *message, u
 ONSTACK_INTERNAL void onstack_pprof_add_bytes(onstack_pprof_message *message, uint32_t field, const void *bytes,
                                               size_t length);
 /* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_pprof_add_part(onstack_pprof_message *message, uint32_t field,
-                                             onstack_pprof_message *part);
+ONSTACK_INTERNAL void onstack_pprof_add_part(onstack_pprof_message *message, uint32_t field, onstack_pprof_message *part);
 ONSTACK_INTERNAL void onstack_pprof_message_release(onstack_pprof_message *message);
 
 #endif
@@ -13909,7 +13906,7 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
   }
   if (stack->frame_count == 0) {
     onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, ONSTACK_PPROF_SPECIAL_OVERFLOW));
-  } else if (onstack_profile_truncation_frame(stack->truncation) != NULL) {
+  } else if (onstack_profile_truncation_frame(stack->truncation)) {
     uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
     onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
   }
@@ -13953,7 +13950,7 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
 static int pprof_write_remarks(onstack_pprof_writer *writer) {
   const char *line = writer->report->remarks;
   int error = 0;
-  while (error == 0 && line != NULL && *line != '\0') {
+  while (error == 0 && line && *line != '\0') {
     size_t length = strcspn(line, "\n");
     uint32_t number;
     error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
@@ -13999,7 +13996,7 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
                                             onstack_writer writer, void *writer_data) {
   onstack_profile_report report;
   onstack_profile_output output;
-  if (writer == NULL) return ONSTACK_E_OPTIONS;
+  if (!writer) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_report_open(&report, profile, options, false);
   if (error != 0) return error;
   error = onstack_profile_output_open(&output, writer, writer_data);
@@ -14023,9 +14020,9 @@ static bool pprof_message_room(onstack_pprof_message *message, size_t bytes) {
   void *grown = bytes > SIZE_MAX - message->used
                     ? NULL
                     : onstack_profile_grow(message->bytes, &message->capacity, message->used + bytes, 1);
-  message->failed = grown == NULL;
-  if (grown != NULL) message->bytes = grown;
-  return grown != NULL;
+  message->failed = !grown;
+  if (grown) message->bytes = grown;
+  return grown;
 }
 
 void onstack_pprof_add_varint(onstack_pprof_message *message, uint64_t value) {
@@ -14082,17 +14079,16 @@ static bool pprof_function_equal(const void *owner, uint32_t item, const void *k
 }
 
 /* Sets the number of a function, new or known. Errors: -ENOMEM. */
-static int pprof_function_number(onstack_pprof_writer *writer, const onstack_pprof_function *function,
-                                 uint64_t *number) {
+static int pprof_function_number(onstack_pprof_writer *writer, const onstack_pprof_function *function, uint64_t *number) {
   uint32_t hash = pprof_function_hash(function);
   uint32_t item = onstack_profile_hash_find(&writer->function_index, hash, pprof_function_equal, writer, function);
   if (item == ONSTACK_PROFILE_HASH_NONE) {
     if (writer->function_count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&writer->function_index) != 0) {
       return -ENOMEM;
     }
-    void *functions = onstack_profile_grow(writer->functions, &writer->function_capacity, writer->function_count + 1,
-                                           sizeof(*function));
-    if (functions == NULL) return -ENOMEM;
+    void *functions =
+        onstack_profile_grow(writer->functions, &writer->function_capacity, writer->function_count + 1, sizeof(*function));
+    if (!functions) return -ENOMEM;
     writer->functions = functions;
     item = (uint32_t)writer->function_count++;
     writer->functions[item] = *function;
@@ -14122,7 +14118,7 @@ static int pprof_add_lines(onstack_pprof_writer *writer, const onstack_profile_a
     onstack_pprof_function function = {
         .name = line->name, .system_name = line->system_name, .file = line->file, .start_line = line->start_line};
     error = pprof_add_line(writer, &function, line->line);
-    if (mapping == NULL || !answer->named) continue;
+    if (!mapping || !answer->named) continue;
     mapping->has_functions = true;
     mapping->has_files = mapping->has_files || line->file != 0;
     mapping->has_lines = mapping->has_lines || line->line != 0;
@@ -14134,7 +14130,7 @@ static int pprof_add_lines(onstack_pprof_writer *writer, const onstack_profile_a
 static onstack_pprof_mapping *pprof_find_mapping(const onstack_pprof_writer *writer, uint64_t address) {
   const onstack_profile_maps *maps = writer->report->view.maps;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  return mapping == NULL ? NULL : &writer->mappings[mapping - maps->items];
+  return !mapping ? NULL : &writer->mappings[mapping - maps->items];
 }
 
 static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
@@ -14143,8 +14139,8 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
   onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
   onstack_pprof_add_number(&writer->message, 1, (uint64_t)number + 1);
-  if (mapping != NULL) onstack_pprof_add_number(&writer->message, 2, mapping->number);
-  if (place != NULL) address = onstack_profile_mapping_real(place, address);
+  if (mapping) onstack_pprof_add_number(&writer->message, 2, mapping->number);
+  if (place) address = onstack_profile_mapping_real(place, address);
   onstack_pprof_add_number(&writer->message, 3, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
   int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
@@ -14158,8 +14154,8 @@ uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special) {
 }
 
 static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
-  const char *name = special == ONSTACK_PPROF_SPECIAL_OVERFLOW ? ONSTACK_PROFILE_OVERFLOW_FRAME
-                                                               : onstack_profile_truncation_frame(special);
+  const char *name =
+      special == ONSTACK_PPROF_SPECIAL_OVERFLOW ? ONSTACK_PROFILE_OVERFLOW_FRAME : onstack_profile_truncation_frame(special);
   onstack_pprof_function function = {0};
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, name, &function.name);
   if (error != 0) return error;
@@ -14190,7 +14186,7 @@ static void pprof_number_mappings(onstack_pprof_writer *writer) {
   uint32_t number = 0;
   for (size_t i = 0; i < symbols->count; i++) {
     onstack_pprof_mapping *mapping = pprof_find_mapping(writer, symbols->addresses[i]);
-    if (mapping != NULL) mapping->number = UINT32_MAX;
+    if (mapping) mapping->number = UINT32_MAX;
   }
   for (size_t i = 0; i < maps->count; i++) {
     if (maps->items[i].main && !maps->items[i].retired) writer->mappings[i].number = ++number;
@@ -14251,7 +14247,7 @@ static int pprof_write_mappings(onstack_pprof_writer *writer) {
 
 int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
   writer->mappings = calloc(writer->report->view.maps->count + 1, sizeof(*writer->mappings));
-  if (writer->mappings == NULL) return -ENOMEM;
+  if (!writer->mappings) return -ENOMEM;
   pprof_number_mappings(writer);
   int error = 0;
   for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
@@ -14280,12 +14276,12 @@ struct onstack_profile {
   bool thread_names; /* these three never change */
   bool thread_ids;
   size_t max_stacks;
-  pthread_mutex_t lock; /* covers what follows, and the reference counts of what it points to */
+  pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
-  bool maps_stale;                /* a sample lay outside all known mappings */
-  uint64_t maps_read_ns;          /* monotonic */
-  uint64_t start_ns;              /* monotonic */
+  bool maps_stale;       /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns; /* monotonic */
+  uint64_t start_ns;     /* monotonic */
   int64_t start_unix_ns;
   uint64_t samples;
   uint64_t ticks;
@@ -14307,12 +14303,12 @@ static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool 
 }
 
 static void profile_free_maps(onstack_profile_maps *maps) {
-  if (maps != NULL) onstack_profile_maps_free(maps);
+  if (maps) onstack_profile_maps_free(maps);
 }
 
 static int profile_apply_options(onstack_profile *profile, const onstack_profile_options *given) {
   onstack_profile_options options = {0};
-  int error = given == NULL ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
+  int error = !given ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
   if (error == 0) error = onstack_profile_switch_read(options.thread_names, &profile->thread_names);
   if (error == 0) error = onstack_profile_switch_read(options.thread_ids, &profile->thread_ids);
   if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
@@ -14321,10 +14317,10 @@ static int profile_apply_options(onstack_profile *profile, const onstack_profile
 }
 
 ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
-  if (out == NULL) return ONSTACK_E_OPTIONS;
+  if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_profile *profile = calloc(1, sizeof(*profile));
-  if (profile == NULL) return -ENOMEM;
+  if (!profile) return -ENOMEM;
   int error = profile_apply_options(profile, options);
   bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
@@ -14340,8 +14336,8 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
 }
 
 ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
-  if (profile == NULL) return;
-  if (profile->stacks != NULL && onstack_profile_stacks_drop(profile->stacks)) {
+  if (!profile) return;
+  if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
   onstack_profile_sight_close(&profile->sight);
@@ -14353,13 +14349,13 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
 static bool profile_labels_are_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   if (sample->label_bytes == 0) return true;
-  if (sample->labels == NULL || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
+  if (!sample->labels || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
   for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == '\0';
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
 
 static bool profile_sample_is_sound(const onstack_sample *sample) {
-  return sample != NULL && sample->size >= sizeof(*sample) && sample->frames != NULL && sample->frame_count > 0 &&
+  return sample && sample->size >= sizeof(*sample) && sample->frames && sample->frame_count > 0 &&
          sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
 }
 
@@ -14380,7 +14376,7 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
     key.labels = sample->labels;
     key.label_bytes = sample->label_bytes;
   }
-  if (profile->thread_names && sample->thread_name != NULL) {
+  if (profile->thread_names && sample->thread_name) {
     memcpy(key.thread_name, sample->thread_name, strnlen(sample->thread_name, sizeof(key.thread_name) - 1));
   }
   return key;
@@ -14388,7 +14384,7 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
 
 static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && onstack_profile_maps_find(maps, stack->frames[i]) == NULL;
+    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && !onstack_profile_maps_find(maps, stack->frames[i]);
     if (unknown) return false;
   }
   return true;
@@ -14402,8 +14398,8 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   profile_take_frames(profile, sample);
   key->frames = profile->frames;
   key->frame_count = sample->frame_count;
-  if (profile->stacks == NULL) profile->stacks = onstack_profile_stacks_new();
-  if (profile->stacks == NULL) return -ENOMEM;
+  if (!profile->stacks) profile->stacks = onstack_profile_stacks_new();
+  if (!profile->stacks) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
   profile->stacks->cpu |= sample->clock != ONSTACK_CLOCK_WALL;
@@ -14413,8 +14409,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   if (added && !profile->maps_stale) {
     profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
-  if (profile->maps_stale &&
-      onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
+  if (profile->maps_stale && onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     old[1] = profile_reread_maps(profile, true);
   }
   return 0;
@@ -14422,7 +14417,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
 
 ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile *profile = data;
-  if (profile == NULL || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+  if (!profile || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
   onstack_profile_stack key = profile_key(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
@@ -14457,9 +14452,9 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
 }
 
 ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
-  if (out == NULL) return ONSTACK_E_OPTIONS;
+  if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
-  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  if (!profile) return ONSTACK_E_OPTIONS;
   const onstack_profile_options options = {.size = sizeof(options),
                                            .thread_names = profile->thread_names ? ONSTACK_ON : ONSTACK_OFF,
                                            .thread_ids = profile->thread_ids ? ONSTACK_ON : ONSTACK_OFF,
@@ -14473,33 +14468,33 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
 }
 
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
-  if (profile == NULL) return;
+  if (!profile) return;
   pthread_mutex_lock(&profile->lock);
   onstack_profile_stacks *stacks = profile->stacks;
-  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
+  if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
   profile->stacks = NULL;
   profile->samples = profile->ticks = profile->time_ns = 0;
   profile_restart_clock(profile);
   onstack_profile_maps *old = profile_reread_maps(profile, false); /* no sample is left that needs what is gone */
   pthread_mutex_unlock(&profile->lock);
-  if (stacks != NULL) onstack_profile_stacks_free(stacks);
+  if (stacks) onstack_profile_stacks_free(stacks);
   profile_free_maps(old);
 }
 
 /* What a thread that is not here may have been changing is left to itself. A set of mappings is never changed, and the
    pointer to it by one store: that one is good as it is. */
 ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
-  if (profile == NULL) return;
+  if (!profile) return;
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
+  if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   profile->samples = profile->ticks = profile->time_ns = 0;
   profile->maps_stale = true;
   profile->maps_read_ns = 0;
   profile_restart_clock(profile);
-  if (stacks != NULL) onstack_profile_stacks_free(stacks);
+  if (stacks) onstack_profile_stacks_free(stacks);
 }
 
 ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
@@ -14507,23 +14502,23 @@ ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t
   uint64_t none = 0, *wanted[3] = {samples, ticks, time_ns};
   const uint64_t *held[3] = {&none, &none, &none};
   pthread_mutex_t *lock = NULL;
-  if (profile != NULL) {
+  if (profile) {
     lock = (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is not part of the value */
     held[0] = &profile->samples, held[1] = &profile->ticks, held[2] = &profile->time_ns;
     pthread_mutex_lock(lock);
   }
   for (int i = 0; i < 3; i++) {
-    if (wanted[i] != NULL) *wanted[i] = *held[i];
+    if (wanted[i]) *wanted[i] = *held[i];
   }
-  if (lock != NULL) pthread_mutex_unlock(lock);
+  if (lock) pthread_mutex_unlock(lock);
 }
 
 /* With the lock held. */
 static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_view *view) {
-  if (profile->stacks == NULL || profile->stacks->count == 0) return 0;
+  if (!profile->stacks || profile->stacks->count == 0) return 0;
   size_t bytes = profile->stacks->count * sizeof(*view->items);
   view->items = malloc(bytes);
-  if (view->items == NULL) return -ENOMEM;
+  if (!view->items) return -ENOMEM;
   memcpy(view->items, profile->stacks->items, bytes);
   view->count = profile->stacks->count;
   view->overflow = profile->stacks->overflow;
@@ -14552,7 +14547,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
   pthread_mutex_lock(&profile->lock);
-  bool last_stacks = view->stacks != NULL && onstack_profile_stacks_drop(view->stacks);
+  bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
   bool last_maps = onstack_profile_maps_drop(view->maps);
   pthread_mutex_unlock(&profile->lock);
   if (last_stacks) onstack_profile_stacks_free(view->stacks);
@@ -14565,7 +14560,7 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
   *symbolize = true;
-  if (given == NULL) return 0;
+  if (!given) return 0;
   int error = onstack_profile_sized_copy(options, sizeof(*options), given);
   if (error != 0) return error;
   for (size_t i = 0; i < sizeof(options->reserved0); i++) {
@@ -14613,10 +14608,10 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   return error;
 }
 
-int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
-                                const onstack_write_options *given, bool always_names) {
+int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile, const onstack_write_options *given,
+                                bool always_names) {
   onstack_write_options options;
-  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  if (!profile) return ONSTACK_E_OPTIONS;
   *report = (onstack_profile_report){.profile = profile};
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
@@ -14669,7 +14664,7 @@ int onstack_profile_switch_read(uint8_t value, bool *on) {
 
 onstack_profile_stacks *onstack_profile_stacks_new(void) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
-  if (stacks != NULL) stacks->references = 1;
+  if (stacks) stacks->references = 1;
   return stacks;
 }
 
@@ -14703,20 +14698,19 @@ static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   return memcmp(have->frames, want->frames, want->frame_count * sizeof(*want->frames)) == 0;
 }
 
-static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                         uint32_t hash) {
+static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key, uint32_t hash) {
   if (onstack_profile_hash_reserve(&stacks->index) != 0) return NULL;
   void *items = onstack_profile_grow(stacks->items, &stacks->capacity, stacks->count + 1, sizeof(*stacks->items));
-  if (items == NULL) return NULL;
+  if (!items) return NULL;
   stacks->items = items;
   size_t frame_bytes = key->frame_count * sizeof(*key->frames);
   uint64_t *frames = onstack_profile_arena_take(&stacks->frames, frame_bytes);
-  if (frames == NULL) return NULL;
+  if (!frames) return NULL;
   memcpy(frames, key->frames, frame_bytes);
   onstack_profile_stack *stack = &stacks->items[stacks->count];
   const char *labels = key->labels;
-  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
-  if (labels == NULL && key->labels != NULL) return NULL;
+  if (labels) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
+  if (!labels && key->labels) return NULL;
   *stack = *key;
   stack->labels = labels;
   stack->frames = frames;
@@ -14731,11 +14725,11 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
-  if (stack == NULL && stacks->count >= limit) {
+  if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow;
-  } else if (stack == NULL) {
+  } else if (!stack) {
     stack = stacks_add(stacks, key, hash);
-    if (stack == NULL) return -ENOMEM;
+    if (!stack) return -ENOMEM;
     *added = true;
   }
   stack->samples++;
@@ -14804,10 +14798,10 @@ static int strings_add_clean(onstack_profile_strings *strings, const char *text,
   if (*number != ONSTACK_PROFILE_HASH_NONE) return 0;
   if (strings->count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&strings->index) != 0) return -ENOMEM;
   void *items = onstack_profile_grow(strings->items, &strings->capacity, strings->count + 1, sizeof(key));
-  if (items == NULL) return -ENOMEM;
+  if (!items) return -ENOMEM;
   strings->items = items;
   key.text = onstack_profile_arena_text(&strings->arena, text, length);
-  if (key.text == NULL) return -ENOMEM;
+  if (!key.text) return -ENOMEM;
   *number = (uint32_t)strings->count;
   strings->items[strings->count++] = key;
   onstack_profile_hash_insert(&strings->index, hash, *number);
@@ -14817,14 +14811,14 @@ static int strings_add_clean(onstack_profile_strings *strings, const char *text,
 int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length, uint32_t *number) {
   if (strings_all_utf8(text, length)) return strings_add_clean(strings, text, length, number);
   char *clean = length > SIZE_MAX / 3 ? NULL : malloc(length * 3);
-  if (clean == NULL) return -ENOMEM;
+  if (!clean) return -ENOMEM;
   int error = strings_add_clean(strings, clean, strings_repair(text, length, clean), number);
   free(clean);
   return error;
 }
 
 int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number) {
-  if (text == NULL) text = "";
+  if (!text) text = "";
   return onstack_profile_strings_add(strings, text, strlen(text), number);
 }
 
@@ -14847,18 +14841,30 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
 
 const char *onstack_profile_truncation_frame(uint32_t truncation) {
   switch (truncation) {
-    case ONSTACK_TRUNCATED_NOT: return NULL;
-    case ONSTACK_TRUNCATED_BY_DESIGN: return NULL;
-    case ONSTACK_TRUNCATED_DEPTH: return "[truncated: deeper than the maximal depth]";
-    case ONSTACK_TRUNCATED_UNREADABLE: return "[truncated: unreadable stack memory]";
-    case ONSTACK_TRUNCATED_MISALIGNED: return "[truncated: misaligned frame pointer]";
-    case ONSTACK_TRUNCATED_NOT_RISING: return "[truncated: frame pointer does not rise]";
-    case ONSTACK_TRUNCATED_BAD_RETURN: return "[truncated: no return address]";
-    case ONSTACK_TRUNCATED_STACK_SWITCH: return "[truncated: switch of stacks]";
-    case ONSTACK_TRUNCATED_NO_RULE: return "[truncated: no unwind information]";
-    case ONSTACK_TRUNCATED_PENDING: return "[truncated: unwind information not read yet]";
-    case ONSTACK_TRUNCATED_UNWINDER: return "[truncated: by the unwinder]";
-    default: return "[truncated: unknown reason]";
+  case ONSTACK_TRUNCATED_NOT:
+    return NULL;
+  case ONSTACK_TRUNCATED_BY_DESIGN:
+    return NULL;
+  case ONSTACK_TRUNCATED_DEPTH:
+    return "[truncated: deeper than the maximal depth]";
+  case ONSTACK_TRUNCATED_UNREADABLE:
+    return "[truncated: unreadable stack memory]";
+  case ONSTACK_TRUNCATED_MISALIGNED:
+    return "[truncated: misaligned frame pointer]";
+  case ONSTACK_TRUNCATED_NOT_RISING:
+    return "[truncated: frame pointer does not rise]";
+  case ONSTACK_TRUNCATED_BAD_RETURN:
+    return "[truncated: no return address]";
+  case ONSTACK_TRUNCATED_STACK_SWITCH:
+    return "[truncated: switch of stacks]";
+  case ONSTACK_TRUNCATED_NO_RULE:
+    return "[truncated: no unwind information]";
+  case ONSTACK_TRUNCATED_PENDING:
+    return "[truncated: unwind information not read yet]";
+  case ONSTACK_TRUNCATED_UNWINDER:
+    return "[truncated: by the unwinder]";
+  default:
+    return "[truncated: unknown reason]";
   }
 }
 
@@ -14924,10 +14930,11 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 
 #endif
 
-#define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
-#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
-#define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
-                                        ten thousand stacks are 30 ms */
+#define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
+#define SESSION_WANTED_NS 10000000u /* stack bounds that a record asks for */
+/* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
+   */
+#define SESSION_LOOK_SHARE 100u
 
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */

@@ -13,8 +13,8 @@ static int libunwind_init(void *data) {
   return unw_set_caching_policy(unw_local_addr_space, UNW_CACHE_PER_THREAD) == 0 ? 0 : ONSTACK_E_UNSUPPORTED;
 }
 
-static onstack_walk_result libunwind_walk(void *data, const onstack_registers *registers, void *ucontext,
-                                          uint64_t *frames, uint32_t capacity) {
+static onstack_walk_result libunwind_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                          uint32_t capacity) {
   onstack_walk_result result = {1, ONSTACK_TRUNCATED_NOT};
   unw_cursor_t cursor;
   (void)data;

@@ -80,8 +80,8 @@ int __fxstatat(int version, int directory, const char *path, struct stat *there,
   return count_answer(&asked);
 }
 
-ONSTACK_PRELOAD_API int count_fxstatat64(int version, int directory, const char *path, struct stat *there, int flags)
-    __asm__("__fxstatat64");
+ONSTACK_PRELOAD_API int count_fxstatat64(int version, int directory, const char *path, struct stat *there,
+                                         int flags) __asm__("__fxstatat64");
 int count_fxstatat64(int version, int directory, const char *path, struct stat *there, int flags) {
   return __fxstatat(version, directory, path, there, flags);
 }

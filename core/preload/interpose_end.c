@@ -15,7 +15,8 @@ static _Noreturn void interpose_leave(onstack_next_name name, int status) {
   onstack_keeper_end(ONSTACK_LIFECYCLE_ABRUPT_SECONDS);
   void (*next)(int) = (void (*)(int))onstack_next(name);
   if (next) next(status);
-  for (;;) onstack_sys_call1(SYS_exit_group, status); }
+  for (;;) onstack_sys_call1(SYS_exit_group, status);
+}
 
 ONSTACK_PRELOAD_API _Noreturn void _exit(int status) { interpose_leave(ONSTACK_NEXT_EXIT, status); }
 

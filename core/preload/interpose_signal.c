@@ -38,9 +38,7 @@ ONSTACK_PRELOAD_API int sigaction(int signal, const struct sigaction *action, st
 }
 
 ONSTACK_PRELOAD_API int __sigaction(int signal, const struct sigaction *action, struct sigaction *old);
-int __sigaction(int signal, const struct sigaction *action, struct sigaction *old) {
-  return sigaction(signal, action, old);
-}
+int __sigaction(int signal, const struct sigaction *action, struct sigaction *old) { return sigaction(signal, action, old); }
 
 static sighandler_t interpose_handler(onstack_next_name name, int signal, sighandler_t handler, int flags) {
   if (!onstack_host_action_is_ours(signal)) {

@@ -31,11 +31,11 @@
 static struct {
   const onstack_settings_of_preload *settings;
   onstack_kernel_sigset mask; /* of the thread that made the keeper */
-  int32_t pid;       /* 0: no keeper */
-  int32_t tid;       /* the keeper's; 0: it has not run yet */
-  uint32_t *mark;    /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
-  uint32_t wake;     /* futex; raised by each wish */
-  uint32_t answered; /* futex; raised by each answer */
+  int32_t pid;                /* 0: no keeper */
+  int32_t tid;                /* the keeper's; 0: it has not run yet */
+  uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
+  uint32_t wake;         /* futex; raised by each wish */
+  uint32_t answered;     /* futex; raised by each answer */
   uint32_t saves, saved; /* wishes, and how many of them are fulfilled */
   uint32_t end, ended;
   uint32_t toggles;

@@ -67,8 +67,8 @@ static int output_name_temporary(onstack_output *output, int attempt) {
   const char *base = strrchr(output->name, '/');
   base = base ? base + 1 : output->name;
   int directory = (int)(base - output->name);
-  int length = snprintf(output->temporary, sizeof(output->temporary), "%.*s.%.200s.%d-%d.tmp", directory, output->name,
-                        base, (int)getpid(), attempt);
+  int length = snprintf(output->temporary, sizeof(output->temporary), "%.*s.%.200s.%d-%d.tmp", directory, output->name, base,
+                        (int)getpid(), attempt);
   return length < (int)sizeof(output->temporary) ? 0 : -ENAMETOOLONG;
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SAMPLING_WORTH 5u   /* ticks */
+#define SAMPLING_WORTH 5u  /* ticks */
 #define SAMPLING_ROOM 4096 /* bytes: what the handler needs beyond the kernel's own frame, and some more */
 #define SAMPLING_AGAIN 50
 #define SAMPLING_AGAIN_NS 10000000

@@ -139,9 +139,8 @@ bool onstack_settings_read(onstack_settings_of_preload *settings) {
   const char *name, *value;
   if (getauxval(AT_SECURE) || !(value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name))) return true;
   onstack_report_begin();
-  bool good = settings_read_profile(settings, name, value) && settings_read_fork(settings) &&
-              settings_read_rate(settings) && settings_read_clock(settings) && settings_read_toggle(settings) &&
-              settings_read_others(settings);
+  bool good = settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
+              settings_read_clock(settings) && settings_read_toggle(settings) && settings_read_others(settings);
   settings->wanted = good;
   settings->kept_out = !settings->follow || !good; /* children would only repeat the complaint */
   if (settings->kept_out) {
@@ -152,8 +151,7 @@ bool onstack_settings_read(onstack_settings_of_preload *settings) {
   return good;
 }
 
-void onstack_settings_environment(const onstack_settings_of_preload *settings, bool saved, char *const given[],
-                                  char **out) {
+void onstack_settings_environment(const onstack_settings_of_preload *settings, bool saved, char *const given[], char **out) {
   for (size_t i = 0; i < ONSTACK_COUNT_OF(settings_kept_list); i++) {
     settings_kept *kept = &settings_kept_list[i];
     if (kept->mark) kept->entry[kept->mark] = saved ? SETTINGS_SUCCESSOR[0] : 0;

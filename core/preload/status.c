@@ -30,31 +30,26 @@ static void status_write_line(status_file *file, int length) {
 }
 
 static void status_write_counters(status_file *file, const onstack_stats *stats) {
-  int length = snprintf(
-      file->line, sizeof(file->line),
-      "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
-      " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64 " dropped_sink=%" PRIu64
-      " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64 " threads_unarmed=%" PRIu64
-      " blocked=%" PRIu64 " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
-      stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
-      stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed, stats->truncated,
-      stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->period_ns, stats->running, stats->clock,
-      stats->unwinder, stats->reader);
+  int length = snprintf(file->line, sizeof(file->line),
+                        "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
+                        " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
+                        " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
+                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " period_ns=%" PRIu64 " running=%" PRIu32
+                        " clock=%s unwinder=%s reader=%s\n",
+                        stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
+                        stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
+                        stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->period_ns,
+                        stats->running, stats->clock, stats->unwinder, stats->reader);
   status_write_line(file, length);
 }
 
 /* Reasons by name; those that have no name here are in `lost` alone. */
 static const char *const status_reasons[ONSTACK_TRUNCATION_COUNT] = {
-    [ONSTACK_TRUNCATED_DEPTH] = "depth",
-    [ONSTACK_TRUNCATED_UNREADABLE] = "unreadable",
-    [ONSTACK_TRUNCATED_MISALIGNED] = "misaligned",
-    [ONSTACK_TRUNCATED_NOT_RISING] = "not_rising",
-    [ONSTACK_TRUNCATED_BAD_RETURN] = "bad_return",
-    [ONSTACK_TRUNCATED_STACK_SWITCH] = "stack_switch",
-    [ONSTACK_TRUNCATED_BY_DESIGN] = "by_design",
-    [ONSTACK_TRUNCATED_UNWINDER] = "unwinder",
-    [ONSTACK_TRUNCATED_NO_RULE] = "no_rule",
-    [ONSTACK_TRUNCATED_PENDING] = "pending",
+    [ONSTACK_TRUNCATED_DEPTH] = "depth",           [ONSTACK_TRUNCATED_UNREADABLE] = "unreadable",
+    [ONSTACK_TRUNCATED_MISALIGNED] = "misaligned", [ONSTACK_TRUNCATED_NOT_RISING] = "not_rising",
+    [ONSTACK_TRUNCATED_BAD_RETURN] = "bad_return", [ONSTACK_TRUNCATED_STACK_SWITCH] = "stack_switch",
+    [ONSTACK_TRUNCATED_BY_DESIGN] = "by_design",   [ONSTACK_TRUNCATED_UNWINDER] = "unwinder",
+    [ONSTACK_TRUNCATED_NO_RULE] = "no_rule",       [ONSTACK_TRUNCATED_PENDING] = "pending",
 };
 
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
@@ -62,10 +57,14 @@ static const char *const status_reasons[ONSTACK_TRUNCATION_COUNT] = {
 static bool status_is_plain(const char *character, size_t length) {
   const unsigned char *byte = (const unsigned char *)character;
   switch (length) {
-  case 0: return false;
-  case 1: return byte[0] >= 0x20 && byte[0] != 0x7f && byte[0] != '\\';
-  case 2: return byte[0] != 0xc2 || byte[1] >= 0xa0; /* U+0080 to U+009F */
-  default: return memcmp(byte, "\xe2\x80\xa8", 3) != 0 && memcmp(byte, "\xe2\x80\xa9", 3) != 0;
+  case 0:
+    return false;
+  case 1:
+    return byte[0] >= 0x20 && byte[0] != 0x7f && byte[0] != '\\';
+  case 2:
+    return byte[0] != 0xc2 || byte[1] >= 0xa0; /* U+0080 to U+009F */
+  default:
+    return memcmp(byte, "\xe2\x80\xa8", 3) != 0 && memcmp(byte, "\xe2\x80\xa9", 3) != 0;
   }
 }
 
@@ -141,8 +140,8 @@ typedef struct status_text {
 static int status_append(void *data, const void *bytes, size_t length) {
   status_text *into = data;
   char *text = into->failed ? NULL : realloc(into->text, into->length + length + 1);
-  into->failed = text == NULL;
-  if (text == NULL) return 1;
+  into->failed = !text;
+  if (!text) return 1;
   memcpy(text + into->length, bytes, length);
   into->length += length;
   text[into->length] = 0;

@@ -18,8 +18,7 @@
  * 0, or the first thing that went wrong: -errno or a code of the library's; then the former file lies there.
  * Context: as onstack_session_modules.
  */
-ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before,
-                                           bool modules);
+ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules);
 
 /* The same lines as text, which the caller frees; NULL: no memory, or no counters. */
 ONSTACK_INTERNAL char *onstack_status_text(onstack_session *session, uint64_t before, bool modules);

@@ -39,10 +39,8 @@ int keep(void *unused, const onstack_sample *sample) {
   kept_period_ns = sample->period_ns;
   if (kept_count == KEPT_SAMPLES) return 0;
   kept_sample *to = &kept[kept_count++];
-  *to = (kept_sample){.tid = sample->tid,
-                      .weight = sample->weight,
-                      .truncation = sample->truncation,
-                      .frame_count = sample->frame_count};
+  *to = (kept_sample){
+      .tid = sample->tid, .weight = sample->weight, .truncation = sample->truncation, .frame_count = sample->frame_count};
   uint32_t count = sample->frame_count < KEPT_FRAMES ? sample->frame_count : KEPT_FRAMES;
   memcpy(to->frames, sample->frames, count * sizeof(to->frames[0]));
   return 0;

@@ -53,10 +53,10 @@ double thread_cpu(void); /* CPU seconds of the calling thread */
 /* ---- functions that tell their addresses ---- */
 
 /* Puts a function into a section of its own, whose bounds `in_<name>` compares: a symbol's address has no end. */
-#define OWN_SECTION(name)                                                                                              \
-  extern const char __start_text_##name[], __stop_text_##name[];                                                      \
-  static inline bool in_##name(uint64_t pc) {                                                                          \
-    return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;             \
+#define OWN_SECTION(name)                                                                                                   \
+  extern const char __start_text_##name[], __stop_text_##name[];                                                            \
+  static inline bool in_##name(uint64_t pc) {                                                                               \
+    return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;                  \
   }
 #define IN_SECTION(name) __attribute__((noinline, noclone, section("text_" #name)))
 

@@ -38,8 +38,7 @@ static void run(const char *name) {
   waitpid(child, &status, 0);
   kill(-child, SIGKILL);
   if (WIFSIGNALED(status))
-    printf("not ok %s: ended by signal %d%s\n", name, WTERMSIG(status),
-           WTERMSIG(status) == SIGALRM ? " (out of time)" : "");
+    printf("not ok %s: ended by signal %d%s\n", name, WTERMSIG(status), WTERMSIG(status) == SIGALRM ? " (out of time)" : "");
   else if (WEXITSTATUS(status) != 0)
     printf("== %s: exit status %d\n", name, WEXITSTATUS(status));
   fflush(stdout);

@@ -40,11 +40,14 @@ static bool is_rule(const onstack_rule_table *table, uint64_t offset, int32_t cf
 static void lazy_resolver(void) {
   static const uint8_t instructions[] = {0x41, 0x11, 30, 0x7f, 0x41, 0x0e, 0xd0, 0x01, 0x5a, 0x0e, 0, 0x41, 0x13, 2};
   const onstack_rule_table *table = derive(0x78, instructions, sizeof(instructions));
-  check(is_rule(table, 0, 16, -1), "resolver: at bti c the two words of .plt are on the stack", "%s", "the rule of this instruction");
+  check(is_rule(table, 0, 16, -1), "resolver: at bti c the two words of .plt are on the stack", "%s",
+        "the rule of this instruction");
   check(is_rule(table, 4, 16, -1), "resolver: so before its first push", "%s", "the rule of this instruction");
-  check(is_rule(table, 8, 224, -1) && is_rule(table, 0x6c, 224, -1), "resolver: with its own frame", "%s", "the rule of this instruction");
+  check(is_rule(table, 8, 224, -1) && is_rule(table, 0x6c, 224, -1), "resolver: with its own frame", "%s",
+        "the rule of this instruction");
   check(is_rule(table, 0x70, 16, -1), "resolver: behind its frame", "%s", "the rule of this instruction");
-  check(is_rule(table, 0x74, 0, ONSTACK_AT_SAME), "resolver: at br all is popped and LR is loaded", "%s", "the rule of this instruction");
+  check(is_rule(table, 0x74, 0, ONSTACK_AT_SAME), "resolver: at br all is popped and LR is loaded", "%s",
+        "the rule of this instruction");
   onstack_rule_table_free(table);
 }
 
@@ -52,7 +55,8 @@ static void lazy_resolver(void) {
 static void small_frame(void) {
   static const uint8_t instructions[] = {0x41, 0x0e, 16, 0x9e, 1, 0x93, 2, 0x42, 0xde, 0xd3, 0x0e, 0};
   const onstack_rule_table *table = derive(0x10, instructions, sizeof(instructions));
-  check(is_rule(table, 0, 0, ONSTACK_AT_SAME), "small frame: the caller is in LR at the entry", "%s", "the rule of this instruction");
+  check(is_rule(table, 0, 0, ONSTACK_AT_SAME), "small frame: the caller is in LR at the entry", "%s",
+        "the rule of this instruction");
   check(is_rule(table, 4, 16, -1), "small frame: then on the stack", "%s", "the rule of this instruction");
   check(is_rule(table, 12, 0, ONSTACK_AT_SAME), "small frame: and in LR again", "%s", "the rule of this instruction");
   onstack_rule_table_free(table);

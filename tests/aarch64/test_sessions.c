@@ -62,8 +62,8 @@ static void weights_are_the_time(void) {
     onstack_stats stats = finish(session, "weights");
     double counted = (double)(stats.recorded + stats.unattributed) * (double)stats.period_ns / 1e9;
     check(counted > 0.85 * burned && counted < 1.1 * burned, "weights are the CPU time",
-          "%u Hz: %.3f s counted in %lu samples, %.3f s burned, reader %s", frequency, counted,
-          (unsigned long)stats.samples, burned, stats.reader);
+          "%u Hz: %.3f s counted in %lu samples, %.3f s burned, reader %s", frequency, counted, (unsigned long)stats.samples,
+          burned, stats.reader);
   }
 }
 
@@ -118,12 +118,10 @@ static void readers_read_safely(void) {
       skip(readers[i]->name, "its self-test says that it does not work here; start chooses another");
       continue;
     }
-    bool good = onstack_memory_read_pair(&memory, memory.low + 4096 - 16, words) && words[0] == pages[510] &&
-                words[1] == 42;
+    bool good = onstack_memory_read_pair(&memory, memory.low + 4096 - 16, words) && words[0] == pages[510] && words[1] == 42;
     bool bad = onstack_memory_read_pair(&memory, memory.low + 4096 - 8, words) ||
                onstack_memory_read_pair(&memory, memory.low + 4096, words) ||
-               onstack_memory_read_pair(&memory, 0xfffffffffffffff8u, words) ||
-               onstack_memory_read_pair(&memory, 0, words);
+               onstack_memory_read_pair(&memory, 0xfffffffffffffff8u, words) || onstack_memory_read_pair(&memory, 0, words);
     check(good && !bad, readers[i]->name, "reads a page to its end: %d; reads beyond it: %d", good, bad);
   }
 }

@@ -32,9 +32,9 @@ typedef struct seen {
 static int count_sample(void *data, const onstack_sample *sample) {
   seen *all = data;
   all->samples++;
-  int sound = sample->size >= offsetof(onstack_sample, frame_count) + sizeof(sample->frame_count) &&
-              sample->weight >= 1 && sample->tid > 0 && sample->period_ns > 0 && sample->frame_count >= 1 &&
-              sample->frames[0] != 0 && sample->thread_name[0] != 0;
+  int sound = sample->size >= offsetof(onstack_sample, frame_count) + sizeof(sample->frame_count) && sample->weight >= 1 &&
+              sample->tid > 0 && sample->period_ns > 0 && sample->frame_count >= 1 && sample->frames[0] != 0 &&
+              sample->thread_name[0] != 0;
 #ifdef GROWN
   if (sample->size >= sizeof(onstack_sample)) sound = 0; /* today's library cannot have `grown` */
 #endif
@@ -94,10 +94,9 @@ static void check_stats(onstack_session *session, const seen *all) {
   check("stats", onstack_session_stats(session, &have.stats) == 0 && have.stats.size <= sizeof(have.stats));
   check("the canary behind the statistics lives", have.canary == CANARY);
   const onstack_stats *s = &have.stats;
-  check("the books are right",
-        s->ticks > 0 && s->delivered == all->samples &&
-            s->ticks == s->recorded + s->unattributed + s->dropped_ring_full + s->dropped_no_stack + s->dropped_unwinder +
-                            s->dropped_stopping);
+  check("the books are right", s->ticks > 0 && s->delivered == all->samples &&
+                                   s->ticks == s->recorded + s->unattributed + s->dropped_ring_full + s->dropped_no_stack +
+                                                   s->dropped_unwinder + s->dropped_stopping);
 #ifdef GROWN
   check("counters that the library does not know are zero, and it says how far it went",
         s->grown == 0 && s->grown_text == NULL && s->size < sizeof(*s));
@@ -147,8 +146,7 @@ static void check_refusals(void) {
   onstack_profile *profile;
   onstack_options_init(&options, sizeof(options));
   options.grown_text = "a thing that only newer libraries do";
-  check("an unknown option is refused",
-        onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && session == NULL);
+  check("an unknown option is refused", onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && session == NULL);
   onstack_unwinder unwinder = {.size = sizeof(unwinder), .name = "grown", .walk = walk_pc, .grown = 1};
   onstack_options_init(&options, sizeof(options));
   options.custom_unwinder = &unwinder;

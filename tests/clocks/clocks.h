@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct perf_clock {
-  uint64_t config;     /* PERF_COUNT_SW_CPU_CLOCK or _TASK_CLOCK */
+  uint64_t config; /* PERF_COUNT_SW_CPU_CLOCK or _TASK_CLOCK */
   uint64_t period_ns;
   int signal;
   bool no_kernel, inherit;

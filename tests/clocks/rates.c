@@ -168,7 +168,8 @@ int main(void) {
     return 77;
   }
   close(file);
-  puts("| clock | threads | Hz | signals a CPU second | weight | polls that ended with EINTR |\n| --- | --- | --- | --- | --- | --- |");
+  puts("| clock | threads | Hz | signals a CPU second | weight | polls that ended with EINTR |\n| --- | --- | --- | --- | "
+       "--- | --- |");
   for (int i = 0; i < 3; i++)
     for (int threads = 1; threads <= 4; threads += 3)
       for (clock_kind = 0; clock_kind < KINDS; clock_kind++) row(threads, frequencies[i], threads > 1 ? 0.5 : 1);

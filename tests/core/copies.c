@@ -57,8 +57,13 @@ static void *open_another(int number, bool of_another_kind) {
 }
 
 void t_copies_open(bool of_another_kind) {
-  t_copies[0] = (t_copy){onstack_options_init, onstack_session_start, onstack_session_stop,
-                         onstack_session_poll, onstack_session_free, onstack_session_stats, NULL};
+  t_copies[0] = (t_copy){onstack_options_init,
+                         onstack_session_start,
+                         onstack_session_stop,
+                         onstack_session_poll,
+                         onstack_session_free,
+                         onstack_session_stats,
+                         NULL};
   for (int i = 1; i < T_COPIES; i++) {
     void *library = open_another(i, of_another_kind);
     *(void **)&t_copies[i].init = dlsym(library, "onstack_options_init");

@@ -271,8 +271,8 @@ __attribute__((noreturn, used)) static void support_raw_main(struct support_raw 
 
 int32_t t_raw_thread(void (*run)(void *), void *data, void *stack, size_t stack_bytes, int32_t *gone) {
   struct support_raw *raw = (struct support_raw *)((uint8_t *)stack + stack_bytes - 64);
-  const long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
-                     CLONE_CHILD_CLEARTID;
+  const long flags =
+      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_CHILD_CLEARTID;
   long result;
   *raw = (struct support_raw){run, data};
   __atomic_store_n(gone, 1, __ATOMIC_SEQ_CST);

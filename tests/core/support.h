@@ -53,16 +53,16 @@ uint64_t t_burn_more(double begin, double seconds, uint64_t done);
  * Defines `static void name(double cpu_seconds)`, which burns in a section of its own, so that t_in_##name(pc) is exact:
  * a symbol's address alone does not say where the function ends.
  */
-#define T_BURNER(name)                                                                                                 \
-  extern const char __start_text_##name[], __stop_text_##name[];                                                      \
-  static bool t_in_##name(uint64_t pc) {                                                                               \
-    return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;             \
-  }                                                                                                                    \
-  __attribute__((noinline, noclone, section("text_" #name))) static void name(double cpu_seconds) {                    \
-    const double begin = t_thread_cpu();                                                                               \
-    for (uint64_t done = 0, more; (more = t_burn_more(begin, cpu_seconds, done)) > 0; done += more)                    \
-      for (volatile uint64_t i = 0; i < more; i++) continue;                                                           \
-    __asm__ volatile(""); /* no tail call: the frame stays */                                                          \
+#define T_BURNER(name)                                                                                                      \
+  extern const char __start_text_##name[], __stop_text_##name[];                                                            \
+  static bool t_in_##name(uint64_t pc) {                                                                                    \
+    return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;                  \
+  }                                                                                                                         \
+  __attribute__((noinline, noclone, section("text_" #name))) static void name(double cpu_seconds) {                         \
+    const double begin = t_thread_cpu();                                                                                    \
+    for (uint64_t done = 0, more; (more = t_burn_more(begin, cpu_seconds, done)) > 0; done += more)                         \
+      for (volatile uint64_t i = 0; i < more; i++) continue;                                                                \
+    __asm__ volatile(""); /* no tail call: the frame stays */                                                               \
   }
 
 /* ---- samples ---- */

@@ -62,9 +62,7 @@ static uint64_t onstack_thread_pointer(void) { return thread_pointer; }
 
 #define WORDS 65536u
 
-static struct {
-  uint64_t address, value;
-} words[WORDS];
+static struct { uint64_t address, value; } words[WORDS];
 
 static uint32_t find_word(uint64_t address) {
   uint32_t i = (uint32_t)((address * 0x9e3779b97f4a7c15u) >> 40) & (WORDS - 1);
@@ -180,8 +178,8 @@ static void take_functions(fixture *from, onstack_go_runtime *go) {
     end = high;
   }
   add_function(to, end - go->text.low, 0, NULL, 0);
-  go->functions = (onstack_go_functions){to->functab, to->functions, to->pctab, (const uint8_t *)(to + 1), go->text.low,
-                                         to->count, go->functions.quantum};
+  go->functions = (onstack_go_functions){
+      to->functab, to->functions, to->pctab, (const uint8_t *)(to + 1), go->text.low, to->count, go->functions.quantum};
 }
 
 /* Where the runtime keeps things is read out of its code, which must be where it was. */
@@ -227,8 +225,7 @@ static void take_sample(fixture *from) {
   from->lr = take_difference(from, from->lr);
   uint64_t same = take_number(from), more = take_number(from);
   cr_assert(same <= from->count && same + more <= FRAMES);
-  for (uint64_t i = same; i < same + more; i++)
-    from->frames[i] = take_difference(from, i ? from->frames[i - 1] : 0);
+  for (uint64_t i = same; i < same + more; i++) from->frames[i] = take_difference(from, i ? from->frames[i - 1] : 0);
   from->count = (uint32_t)(same + more);
 }
 
@@ -315,8 +312,8 @@ static void replay(const char *name, uint32_t least) {
       onstack_walk_result result = walk(&from, frames);
       if (is_as_recorded(&from, frames, result)) continue;
       if (wrong++ < 5)
-        cr_log_error("%s: sample %u at %#lx: %u frames, %u recorded, truncation %u", name, samples,
-                     (unsigned long)from.pc, result.frame_count, from.count + 1, result.truncation);
+        cr_log_error("%s: sample %u at %#lx: %u frames, %u recorded, truncation %u", name, samples, (unsigned long)from.pc,
+                     result.frame_count, from.count + 1, result.truncation);
     }
     cr_expect_eq(wrong, 0, "%s, round %d: %u of %u stacks differ", name, round, wrong, samples);
     cr_expect_geq(samples, least);

@@ -187,5 +187,6 @@ Test(books, threads_that_ended_before_it_stops) {
   onstack_stats stats = t_finish(session);
   double others = (double)stats.threads_seen - 20; /* Criterion has a thread that blocks every signal */
   double most = others * (1 + 100 * (t_now() - begin)) + 20 * (1 + 100 * lived);
-  cr_assert(stats.ticks <= most, "%lu ticks (%lu when it stopped), at most %.0f were due", stats.ticks, stats.dropped_stopping, most);
+  cr_assert(stats.ticks <= most, "%lu ticks (%lu when it stopped), at most %.0f were due", stats.ticks,
+            stats.dropped_stopping, most);
 }

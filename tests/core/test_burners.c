@@ -8,14 +8,14 @@ T_BURNER(burn_three)
 T_BURNER(burn_one)
 
 /* Callers in sections of their own, so that a return address tells its function. */
-#define CALLER(name, callee)                                                                                           \
-  extern const char __start_text_##name[], __stop_text_##name[];                                                      \
-  static bool t_in_##name(uint64_t pc) {                                                                               \
-    return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;             \
-  }                                                                                                                    \
-  __attribute__((noinline, noclone, section("text_" #name))) static void name(double seconds) {                        \
-    callee(seconds);                                                                                                   \
-    __asm__ volatile("");                                                                                              \
+#define CALLER(name, callee)                                                                                                \
+  extern const char __start_text_##name[], __stop_text_##name[];                                                            \
+  static bool t_in_##name(uint64_t pc) {                                                                                    \
+    return pc >= (uint64_t)(uintptr_t)__start_text_##name && pc < (uint64_t)(uintptr_t)__stop_text_##name;                  \
+  }                                                                                                                         \
+  __attribute__((noinline, noclone, section("text_" #name))) static void name(double seconds) {                             \
+    callee(seconds);                                                                                                        \
+    __asm__ volatile("");                                                                                                   \
   }
 CALLER(inner_caller, burn_three)
 CALLER(outer_caller, inner_caller)
@@ -60,8 +60,7 @@ static void callers_in_order(const char *unwinder) {
     const t_sample *sample = &collector->samples[i];
     if (!t_in_burn_three(sample->frames[0])) continue;
     inside++;
-    if (sample->frame_count > 3 && t_in_inner_caller(sample->frames[1] - 1) &&
-        t_in_outer_caller(sample->frames[2] - 1))
+    if (sample->frame_count > 3 && t_in_inner_caller(sample->frames[1] - 1) && t_in_outer_caller(sample->frames[2] - 1))
       whole++;
   }
   cr_assert_gt(inside, 40);

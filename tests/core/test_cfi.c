@@ -31,8 +31,7 @@ static int find_section(struct dl_phdr_info *info, size_t size, void *data) {
   }
   for (int i = 0; i < info->dlpi_phnum; i++) {
     uint64_t low = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-    if (info->dlpi_phdr[i].p_type == PT_LOAD && found->address >= low &&
-        found->address < low + info->dlpi_phdr[i].p_filesz)
+    if (info->dlpi_phdr[i].p_type == PT_LOAD && found->address >= low && found->address < low + info->dlpi_phdr[i].p_filesz)
       found->size = low + info->dlpi_phdr[i].p_filesz - found->address;
     if (info->dlpi_phdr[i].p_type == PT_LOAD && (found->base == 0 || low < found->base)) found->base = low;
   }

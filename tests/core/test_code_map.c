@@ -107,9 +107,9 @@ Test(code_map, more_mappings_than_the_table_holds) {
 /* Code that is written after start, as a JIT compiler does: its caller's frames are whole after the next look. */
 #if defined(__x86_64__)
 Test(code_map, frames_through_code_that_came_after_start) {
-  static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5,       /* push %rbp; mov %rsp,%rbp */
-                                 0xff, 0xd7,                   /* call *%rdi */
-                                 0x5d, 0xc3};                  /* pop %rbp; ret */
+  static const uint8_t code[] = {0x55, 0x48, 0x89, 0xe5, /* push %rbp; mov %rsp,%rbp */
+                                 0xff, 0xd7,             /* call *%rdi */
+                                 0x5d, 0xc3};            /* pop %rbp; ret */
   static const char *const walkers[] = {"frame_pointer", "rules"};
   for (int w = 0; w < 2; w++) {
     t_collector *collector = t_collector_new();

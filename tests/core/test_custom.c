@@ -21,8 +21,8 @@ static int watched_init(void *data) {
   return w->init_answer;
 }
 
-static onstack_walk_result watched_walk(void *data, const onstack_registers *registers, void *ucontext,
-                                        uint64_t *frames, uint32_t capacity) {
+static onstack_walk_result watched_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                        uint32_t capacity) {
   watched *w = data;
   const ucontext_t *context = ucontext;
   onstack_kernel_sigset mask = 0;

@@ -285,7 +285,7 @@ static void an_owner_from_between_two_sessions(bool noticed) {
   t_finish(session);
   cr_assert_eq(t_action(SIGPROF).handler, (uint64_t)(uintptr_t)newer_alone);
   session = t_start(NULL); /* over the newer owner */
-  newer_calls = 0; /* until it was noticed it got our ticks as well */
+  newer_calls = 0;         /* until it was noticed it got our ticks as well */
   raise(SIGPROF);
   cr_assert_eq(newer_calls, 1);
   put_back_bare_pointer();

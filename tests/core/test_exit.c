@@ -71,7 +71,7 @@ Test(exit, from_a_signal_handler) { ends(by_handler, STATUS); }
 
 static void by_fault(int round) {
   (void)round;
-  signal(SIGSEGV, SIG_DFL); /* Criterion's is there */
+  signal(SIGSEGV, SIG_DFL);                           /* Criterion's is there */
   volatile int *volatile nowhere = (volatile int *)8; /* not NULL, which a sanitizer sees before the processor does */
   *nowhere = 1;
 }

@@ -13,9 +13,9 @@
 TestSuite(fork, .init = t_setup);
 
 /* In a child an assert of Criterion's would be lost: it answers the number of the first step that failed. */
-#define STEP(number, condition)                                                                                        \
-  do {                                                                                                                 \
-    if (!(condition)) _exit(number);                                                                                   \
+#define STEP(number, condition)                                                                                             \
+  do {                                                                                                                      \
+    if (!(condition)) _exit(number);                                                                                        \
   } while (0)
 
 static uint64_t raw_handler(int signal) {

@@ -11,9 +11,9 @@
 TestSuite(fork_others, .init = t_setup);
 
 /* In a child an assert of Criterion's would be lost: it answers the number of the first step that failed. */
-#define STEP(number, condition)                                                                                        \
-  do {                                                                                                                 \
-    if (!(condition)) _exit(number);                                                                                   \
+#define STEP(number, condition)                                                                                             \
+  do {                                                                                                                      \
+    if (!(condition)) _exit(number);                                                                                        \
   } while (0)
 
 static uint64_t raw_handler(void) {
@@ -56,11 +56,20 @@ static void silent_child(onstack_session *session, int first_call) {
   t_deadline(20);
   t_burn(0.02); /* no timer is there, and over SIG_DFL or our handler nothing kills */
   switch (first_call) {
-  case 0: STEP(1, onstack_session_stats(session, &stats) == 0 && !stats.running); break;
-  case 1: STEP(2, onstack_session_stop(session) == ONSTACK_E_STOPPED); break;
-  case 2: STEP(3, onstack_session_poll(session, 0) == ONSTACK_E_STOPPED); break;
-  case 3: STEP(4, onstack_session_free(session) == 0); break;
-  default: break;
+  case 0:
+    STEP(1, onstack_session_stats(session, &stats) == 0 && !stats.running);
+    break;
+  case 1:
+    STEP(2, onstack_session_stop(session) == ONSTACK_E_STOPPED);
+    break;
+  case 2:
+    STEP(3, onstack_session_poll(session, 0) == ONSTACK_E_STOPPED);
+    break;
+  case 3:
+    STEP(4, onstack_session_free(session) == 0);
+    break;
+  default:
+    break;
   }
   int step = own_session();
   STEP(step, step == 0);

@@ -50,9 +50,7 @@ static void own(int flags, int masked) {
   cr_assert_eq(sigaction(SIGPROF, &action, NULL), 0);
 }
 
-static void queue_to_self(int value) {
-  cr_assert_eq(sigqueue(getpid(), SIGPROF, (union sigval){.sival_int = value}), 0);
-}
+static void queue_to_self(int value) { cr_assert_eq(sigqueue(getpid(), SIGPROF, (union sigval){.sival_int = value}), 0); }
 
 Test(forward, a_queued_signal_arrives_with_its_value) {
   own(0, 0);

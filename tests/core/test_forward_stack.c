@@ -20,9 +20,7 @@ static volatile int calls, calls_on_alternate, nested_on_alternate, base_calls;
 static bool sends_another;
 static struct sigaction below_newer;
 
-static bool is_on_alternate(const void *place) {
-  return (uintptr_t)place - (uintptr_t)alternate < alternate_bytes;
-}
+static bool is_on_alternate(const void *place) { return (uintptr_t)place - (uintptr_t)alternate < alternate_bytes; }
 
 /* Ten times what the alternate stack holds. */
 static void hungry_owner(int signal, siginfo_t *info, void *context) {
@@ -145,7 +143,8 @@ static void passes_on(int signal, siginfo_t *info, void *context) { below_newer.
 
 /* At every instant of the way to the other stack and back. */
 static void storm(bool from_a_newer_owner) {
-  struct sigaction another = {.sa_handler = nested, .sa_flags = SA_ONSTACK | SA_RESTART}, plain = {.sa_handler = plain_owner};
+  struct sigaction another = {.sa_handler = nested, .sa_flags = SA_ONSTACK | SA_RESTART},
+                   plain = {.sa_handler = plain_owner};
   onstack_options options = t_options(100, NULL, NULL);
   pthread_t sender;
   cr_assert_eq(sigaction(SIGUSR1, &another, NULL), 0);

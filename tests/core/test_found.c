@@ -11,8 +11,6 @@
 
 TestSuite(found, .init = t_setup);
 
-
-
 #if defined(__x86_64__)
 static bool ends(const char *code, size_t size) {
   uint8_t bytes[ONSTACK_CALL_BYTES];

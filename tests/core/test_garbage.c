@@ -75,8 +75,7 @@ static uint64_t number(const void *pointer) { return (uint64_t)(uintptr_t)pointe
 static uint8_t *map_above(size_t bytes, int protection) {
   uint64_t here = number(__builtin_frame_address(0)) & ~(uint64_t)4095;
   for (uint64_t at = here + (1u << 24); at < here + (1ull << 40); at += 1u << 24) {
-    void *memory = mmap((void *)(uintptr_t)at, bytes, protection,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *memory = mmap((void *)(uintptr_t)at, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (memory != MAP_FAILED) return memory;
   }
   /* No room above the main stack: the caller runs on a thread's stack instead. */

@@ -17,11 +17,11 @@ TestSuite(garbage_race, .init = t_setup);
 #define RACE ((size_t)128 << 10) /* a probe and a load for each page of it: many chances in a walk */
 
 typedef struct race {
-  uint8_t *base;   /* one reservation: guard, stack, racing pages, guard */
+  uint8_t *base; /* one reservation: guard, stack, racing pages, guard */
   uint8_t *racing;
-  int file;        /* < 0: anonymous */
-  bool shrinks;    /* truncate the file instead of unmapping it */
-  bool fiber;      /* the racing pages are a stack that the thread has run on, and left */
+  int file;     /* < 0: anonymous */
+  bool shrinks; /* truncate the file instead of unmapping it */
+  bool fiber;   /* the racing pages are a stack that the thread has run on, and left */
   volatile bool begun, over;
   uint64_t flips;
   onstack_stats stats;

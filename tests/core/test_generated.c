@@ -10,10 +10,10 @@ TestSuite(generated, .init = t_setup);
 /* void enter(void (*function)(double), double argument): clears the frame pointer for what it calls. */
 #if defined(__x86_64__)
 static const uint8_t enter_code[] = {
-    0x55,             /* push %rbp */
-    0x31, 0xed,       /* xor %ebp, %ebp */
-    0xff, 0xd7,       /* call *%rdi */
-    0x5d, 0xc3,       /* pop %rbp; ret */
+    0x55,       /* push %rbp */
+    0x31, 0xed, /* xor %ebp, %ebp */
+    0xff, 0xd7, /* call *%rdi */
+    0x5d, 0xc3, /* pop %rbp; ret */
 };
 #else
 static const uint32_t enter_code[] = {

@@ -69,8 +69,8 @@ Test(labels, come_change_and_go) {
   t_burn(0.1);
   t_finish(session);
   uint32_t parts[5] = {WITH(list, 0, "before\0start"), WITH(list, 0, "before\0start\0request\00017"),
-                       WITH(list, 0, "before\0start\0request\0a longer one"), WITH(list, 0, "request\0a longer one\0empty\0"),
-                       with(list, 0, "", 0)};
+                       WITH(list, 0, "before\0start\0request\0a longer one"),
+                       WITH(list, 0, "request\0a longer one\0empty\0"), with(list, 0, "", 0)};
   for (int i = 0; i < 5; i++) cr_assert_gt(parts[i], 3, "part %d: %u", i, parts[i]);
   cr_assert_eq(parts[0] + parts[1] + parts[2] + parts[3] + parts[4], list->count, "and no others");
 }

@@ -186,7 +186,8 @@ Test(modules, closed_while_their_samples_are_on_the_way) {
   for (uint32_t done = 0; done < OPENERS * (uint32_t)rounds;) {
     t_sleep(0.02);
     done = 0;
-    for (int i = 0; i < OPENERS; i++) done += openers[i].failed ? (uint32_t)rounds : __atomic_load_n(&openers[i].done, __ATOMIC_RELAXED);
+    for (int i = 0; i < OPENERS; i++)
+      done += openers[i].failed ? (uint32_t)rounds : __atomic_load_n(&openers[i].done, __ATOMIC_RELAXED);
     if (rss == 0 && done > OPENERS * (uint32_t)rounds / 5) rss = t_rss_bytes();
   }
   int64_t grown = (int64_t)(t_rss_bytes() - rss);
@@ -196,7 +197,7 @@ Test(modules, closed_while_their_samples_are_on_the_way) {
   cr_assert_eq(onstack_profile_write_folded(profile, NULL, discard, &length), 0);
   onstack_profile_free(profile);
   fprintf(stderr, "%d rounds: %lu samples, %lu in libraries, %lu truncated, %ld bytes more\n", OPENERS * rounds,
-              (unsigned long)seen.samples, (unsigned long)seen.within, (unsigned long)stats.truncated, (long)grown);
+          (unsigned long)seen.samples, (unsigned long)seen.within, (unsigned long)stats.truncated, (long)grown);
   cr_assert_gt(seen.within, (uint64_t)(OPENERS * rounds) / 100, "ticks must hit the libraries, or this shows nothing");
   cr_assert_gt(length, 0);
   cr_assert_lt(grown, 1024 * 1024, "%ld bytes more after %d rounds", (long)grown, OPENERS * rounds);

@@ -13,7 +13,7 @@ TestSuite(modules_again, .init = t_setup);
 /* The only caller of the libraries; a section of its own makes it known to the byte. */
 extern const char __start_text_caller[], __stop_text_caller[];
 __attribute__((noinline, noclone, section("text_caller"))) static void caller(void (*burn)(unsigned long),
-                                                                             unsigned long rounds) {
+                                                                              unsigned long rounds) {
   burn(rounds);
   __asm__ volatile("");
 }
@@ -102,8 +102,7 @@ static void one_after_the_other(const char *first, const char *second) {
   } while (s.inside < 30);
   t_finish(session);
   twin_close(t);
-  cr_assert_eq(s.skipped, 0, "%lu of %lu whole stacks lack their caller", (unsigned long)s.skipped,
-               (unsigned long)s.whole);
+  cr_assert_eq(s.skipped, 0, "%lu of %lu whole stacks lack their caller", (unsigned long)s.skipped, (unsigned long)s.whole);
   cr_assert_geq(s.whole * 100, s.inside * 90, "%lu of %lu", (unsigned long)s.whole, (unsigned long)s.inside);
 }
 

@@ -26,8 +26,8 @@ static int see(void *data, const onstack_sample *sample) {
   bool called = false;
   if (sample->frames[0] - (uint64_t)(uintptr_t)burn + 4096 > 8192) return 0;
   for (uint32_t i = 0; i < sample->frame_count; i++)
-    called |= sample->frames[i] - (uint64_t)(uintptr_t)__start_text_caller <
-              (uint64_t)(__stop_text_caller - __start_text_caller);
+    called |=
+        sample->frames[i] - (uint64_t)(uintptr_t)__start_text_caller < (uint64_t)(__stop_text_caller - __start_text_caller);
   s->inside++;
   s->rooted += sample->truncation == ONSTACK_TRUNCATED_NOT && called;
   s->skipped += sample->truncation == ONSTACK_TRUNCATED_NOT && !called;

@@ -25,12 +25,12 @@ static int start_code(const onstack_options *options) {
 }
 
 /* `change` is applied to fresh options called `o`. */
-#define EXPECT(change, code)                                                                                           \
-  do {                                                                                                                 \
-    onstack_options o = t_options(0, NULL, NULL);                                                                      \
-    change;                                                                                                            \
-    int result = start_code(&o);                                                                                       \
-    cr_expect_eq(result, (code), "%s: %d, expected %s", #change, result, #code);                                       \
+#define EXPECT(change, code)                                                                                                \
+  do {                                                                                                                      \
+    onstack_options o = t_options(0, NULL, NULL);                                                                           \
+    change;                                                                                                                 \
+    int result = start_code(&o);                                                                                            \
+    cr_expect_eq(result, (code), "%s: %d, expected %s", #change, result, #code);                                            \
   } while (0)
 
 Test(options, rates) {
@@ -78,10 +78,9 @@ Test(options, reserved_bytes) {
 }
 
 Test(options, signals) {
-  static const int refused[] = {-1, 65, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE,
-                                SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD, 32, 33,
-                                SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE,
-                                SIGXCPU, SIGXFSZ};
+  static const int refused[] = {-1,      65,     1000,    SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,
+                                SIGTRAP, SIGSYS, SIGABRT, SIGCHLD, 32,      33,      SIGCONT, SIGTSTP, SIGTTIN,
+                                SIGTTOU, SIGHUP, SIGINT,  SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
   for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) EXPECT(o.signal = refused[i], ONSTACK_E_SIGNAL);
   EXPECT(o.signal = SIGUSR1, 0);
   EXPECT(o.signal = SIGVTALRM, 0);
@@ -211,9 +210,20 @@ Test(options, the_callers_copy_is_not_kept) {
 }
 
 Test(options, every_code_has_a_text_of_its_own) {
-  static const int codes[] = {0, ONSTACK_E_FREQUENCY, ONSTACK_E_OPTIONS, ONSTACK_E_UNWINDER, ONSTACK_E_SIGNAL,
-                              ONSTACK_E_SESSIONS, ONSTACK_E_STOPPED, ONSTACK_E_OUTPUT, ONSTACK_E_UNSUPPORTED,
-                              ONSTACK_E_VERSION, ONSTACK_E_CONTEXT, ONSTACK_E_CLOCK, -1, 12345};
+  static const int codes[] = {0,
+                              ONSTACK_E_FREQUENCY,
+                              ONSTACK_E_OPTIONS,
+                              ONSTACK_E_UNWINDER,
+                              ONSTACK_E_SIGNAL,
+                              ONSTACK_E_SESSIONS,
+                              ONSTACK_E_STOPPED,
+                              ONSTACK_E_OUTPUT,
+                              ONSTACK_E_UNSUPPORTED,
+                              ONSTACK_E_VERSION,
+                              ONSTACK_E_CONTEXT,
+                              ONSTACK_E_CLOCK,
+                              -1,
+                              12345};
   for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
     for (size_t j = 0; j < i; j++)
       cr_expect_str_neq(onstack_strerror(codes[i]), onstack_strerror(codes[j]), "%d and %d", codes[i], codes[j]);

@@ -80,7 +80,8 @@ static bool somebody_has_it_open(void) {
 Test(own_threads, the_drain_thread_leaves_it_open_while_it_works) {
   onstack_options options = t_options(100, NULL, NULL);
   onstack_session *session = t_start(&options);
-  while (!somebody_has_it_open()) continue; /* our burning makes it look each 10 ms; the alarm ends a test that waits in vain */
+  while (!somebody_has_it_open())
+    continue; /* our burning makes it look each 10 ms; the alarm ends a test that waits in vain */
   t_finish(session);
 }
 

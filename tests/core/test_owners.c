@@ -27,10 +27,12 @@ static void has_it(int which, int signal, siginfo_t *info, void *context) {
   if (which < OWNERS && chains[which]) found[which].sa_sigaction(signal, info, context);
 }
 
-#define OWNER(number) \
+#define OWNER(number)                                                                                                       \
   static void owner_##number(int signal, siginfo_t *info, void *context) { has_it(number, signal, info, context); }
-OWNER(0) OWNER(1) OWNER(2) OWNER(3) OWNER(4)
-static void (*const handlers[])(int, siginfo_t *, void *) = {owner_0, owner_1, owner_2, owner_3, owner_4};
+OWNER(0)
+OWNER(1)
+OWNER(2)
+OWNER(3) OWNER(4) static void (*const handlers[])(int, siginfo_t *, void *) = {owner_0, owner_1, owner_2, owner_3, owner_4};
 
 static unsigned choices;
 static unsigned choose(unsigned below) {
@@ -96,7 +98,8 @@ static size_t said_length;
 
 static void say(char what, int which) {
   if (said_length + 4 < sizeof(said))
-    said_length += (size_t)snprintf(said + said_length, sizeof(said) - said_length, which < 0 ? "%c " : "%c%d ", what, which);
+    said_length +=
+        (size_t)snprintf(said + said_length, sizeof(said) - said_length, which < 0 ? "%c " : "%c%d ", what, which);
 }
 
 static void step(int copies) {

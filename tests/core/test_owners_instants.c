@@ -21,8 +21,20 @@ TestSuite(owners_instants, .init = t_setup);
 
 /* ---- the process under observation ---- */
 
-enum { ORDER_NONE, ORDER_COME, ORDER_LEAVE, ORDER_SIGNAL, ORDER_START, ORDER_STOP, ORDER_LOOK, ORDER_FORK,
-       ORDER_COME_ONCE, ORDER_SECOND, ORDER_IGNORE, ORDER_ASK };
+enum {
+  ORDER_NONE,
+  ORDER_COME,
+  ORDER_LEAVE,
+  ORDER_SIGNAL,
+  ORDER_START,
+  ORDER_STOP,
+  ORDER_LOOK,
+  ORDER_FORK,
+  ORDER_COME_ONCE,
+  ORDER_SECOND,
+  ORDER_IGNORE,
+  ORDER_ASK
+};
 
 static struct {
   uint32_t order[2], done[2]; /* of the owner's thread, and of the one that is stopped */
@@ -32,7 +44,7 @@ static struct {
   bool found_itself;
   int child_status; /* of a child made by fork(): who has the signal there */
   int on_top;       /* who has it here */
-} *shared;
+} * shared;
 
 static struct sigaction instants_found, instants_found_second;
 static bool instants_chains;
@@ -84,14 +96,30 @@ static void instants_obey(uint32_t order) {
   onstack_stats stats = {.size = sizeof(stats)};
   struct sigaction second = {.sa_sigaction = instants_second, .sa_flags = SA_SIGINFO | SA_RESTART};
   switch (order) {
-  case ORDER_COME: instants_come(0); break;
-  case ORDER_COME_ONCE: instants_come((int)SA_RESETHAND); break;
-  case ORDER_SECOND: sigaction(SIGPROF, &second, &instants_found_second); break;
-  case ORDER_IGNORE: signal(SIGPROF, SIG_IGN); break;
-  case ORDER_ASK: shared->on_top = instants_who_has_it(); break;
-  case ORDER_LEAVE: sigaction(SIGPROF, &instants_found, NULL); break;
-  case ORDER_SIGNAL: raise(SIGPROF); break;
-  case ORDER_FORK: shared->child_status = instants_in_a_child(); break;
+  case ORDER_COME:
+    instants_come(0);
+    break;
+  case ORDER_COME_ONCE:
+    instants_come((int)SA_RESETHAND);
+    break;
+  case ORDER_SECOND:
+    sigaction(SIGPROF, &second, &instants_found_second);
+    break;
+  case ORDER_IGNORE:
+    signal(SIGPROF, SIG_IGN);
+    break;
+  case ORDER_ASK:
+    shared->on_top = instants_who_has_it();
+    break;
+  case ORDER_LEAVE:
+    sigaction(SIGPROF, &instants_found, NULL);
+    break;
+  case ORDER_SIGNAL:
+    raise(SIGPROF);
+    break;
+  case ORDER_FORK:
+    shared->child_status = instants_in_a_child();
+    break;
   case ORDER_START:
     if (onstack_session_start(&options, &session) != 0) _exit(91);
     break;
@@ -157,7 +185,7 @@ static void order(int which, uint32_t what) {
 }
 
 typedef struct plan {
-  uint32_t what; /* ORDER_START, _LOOK or _STOP: what the observed thread does */
+  uint32_t what;      /* ORDER_START, _LOOK or _STOP: what the observed thread does */
   bool chains, there; /* the owner: passes on; has come before */
   bool beside;        /* another copy runs */
   int first, second;  /* the stops at which the owner comes or leaves; it changes over each time */
@@ -193,11 +221,16 @@ static void reaches_whom_it_should(const plan *p, int stop) {
   order(0, ORDER_SIGNAL);
   int first = !owner_is_there || p->chains, owner = owner_is_there;
   if (is_misled(p, stop)) return;
-  cr_assert(shared->first_calls == first && shared->owner_calls == owner,
-            "at stop %d of a %s, with an owner that %s, %s before, and changes over at %d and %d: the first owner has a signal "
-            "%d times, not %d, the newer one %d times, not %d",
-            stop, p->what == ORDER_START ? "start" : p->what == ORDER_STOP ? "stop" : "look", p->chains ? "chains" : "does not chain",
-            p->there ? "was there" : "was not there", p->first, p->second, shared->first_calls, first, shared->owner_calls, owner);
+  cr_assert(
+      shared->first_calls == first && shared->owner_calls == owner,
+      "at stop %d of a %s, with an owner that %s, %s before, and changes over at %d and %d: the first owner has a signal "
+      "%d times, not %d, the newer one %d times, not %d",
+      stop,
+      p->what == ORDER_START  ? "start"
+      : p->what == ORDER_STOP ? "stop"
+                              : "look",
+      p->chains ? "chains" : "does not chain", p->there ? "was there" : "was not there", p->first, p->second,
+      shared->first_calls, first, shared->owner_calls, owner);
   order(0, ORDER_FORK);
   const int expected = owner_is_there ? HAS_OWNER : HAS_FIRST;
   cr_assert_eq(shared->child_status, expected, "at stop %d of order %u, changes at %d and %d: a child has %d, not %d", stop,
@@ -208,7 +241,8 @@ static bool is_sigaction(int32_t tid) {
   struct __ptrace_syscall_info info;
   static bool inside;
   if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, (void *)sizeof(info), &info) <= 0) return false;
-  if (info.op == PTRACE_SYSCALL_INFO_ENTRY) return inside = info.entry.nr == SYS_rt_sigaction && info.entry.args[0] == SIGPROF;
+  if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
+    return inside = info.entry.nr == SYS_rt_sigaction && info.entry.args[0] == SIGPROF;
   return info.op == PTRACE_SYSCALL_INFO_EXIT && inside;
 }
 
@@ -341,7 +375,8 @@ static void ignored(const plan *p, int stop) {
   if (stop == p->first) order(0, ORDER_IGNORE);
   if (stop >= 0) return;
   order(0, ORDER_ASK);
-  cr_assert_eq(shared->on_top, p->first < p->second ? HAS_NOBODY : HAS_FIRST, "at %d of %d: %d", p->first, p->second, shared->on_top);
+  cr_assert_eq(shared->on_top, p->first < p->second ? HAS_NOBODY : HAS_FIRST, "at %d of %d: %d", p->first, p->second,
+               shared->on_top);
 }
 
 static void instead(uint32_t what, bool beside, void (*at)(const plan *, int stop), bool pairs) {
@@ -354,7 +389,9 @@ static void instead(uint32_t what, bool beside, void (*at)(const plan *, int sto
     for (p.second = pairs ? p.first : stops; p.second < stops + !pairs; p.second++) observe(&p);
 }
 
-Test(owners_instants, of_a_start_with_one_that_wants_one_signal, .timeout = 100) { instead(ORDER_START, false, once, false); }
+Test(owners_instants, of_a_start_with_one_that_wants_one_signal, .timeout = 100) {
+  instead(ORDER_START, false, once, false);
+}
 Test(owners_instants, of_a_look_with_one_that_wants_one_signal, .timeout = 100) { instead(ORDER_LOOK, false, once, false); }
 Test(owners_instants, of_a_start_with_two_and_a_child, .timeout = 100) { instead(ORDER_START, false, two, true); }
 Test(owners_instants, of_a_look_with_two_and_a_child, .timeout = 100) { instead(ORDER_LOOK, false, two, true); }

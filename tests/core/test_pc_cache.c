@@ -12,9 +12,11 @@ Test(pc_cache, an_entry_is_good_in_its_own_epoch_alone) {
   onstack_pc_remember(PC, RULE, onstack_pc_seal(first));
   cr_assert_eq(onstack_pc_recall(PC, onstack_pc_seal(first)), RULE);
   for (uint64_t changes = 1; changes <= (uint64_t)1 << 20; changes++)
-    cr_assert_eq(onstack_pc_recall(PC, onstack_pc_seal(first + changes)), 0, "after %lu changes of the map", (unsigned long)changes);
+    cr_assert_eq(onstack_pc_recall(PC, onstack_pc_seal(first + changes)), 0, "after %lu changes of the map",
+                 (unsigned long)changes);
   for (uint32_t bit = 0; bit < 64; bit++)
-    cr_assert_eq(onstack_pc_recall(PC, onstack_pc_seal(first + ((uint64_t)1 << bit))), 0, "after 2^%u changes of the map", bit);
+    cr_assert_eq(onstack_pc_recall(PC, onstack_pc_seal(first + ((uint64_t)1 << bit))), 0, "after 2^%u changes of the map",
+                 bit);
 }
 
 Test(pc_cache, a_torn_entry_is_none) {

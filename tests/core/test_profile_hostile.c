@@ -29,8 +29,7 @@ static int open_descriptor(onstack_elf_file *file, int descriptor) {
 
 #define QUERIES 9
 static void queries_make(onstack_elf_query *queries) {
-  static const uint64_t addresses[QUERIES] = {0,      1,      0x2000,         0x2020,        0x2045,
-                                              0x27ff, 0x2800, UINT64_MAX / 2, UINT64_MAX};
+  static const uint64_t addresses[QUERIES] = {0, 1, 0x2000, 0x2020, 0x2045, 0x27ff, 0x2800, UINT64_MAX / 2, UINT64_MAX};
   memset(queries, 0, QUERIES * sizeof(*queries));
   for (size_t i = 0; i < QUERIES; i++) queries[i].address = addresses[i];
 }
@@ -97,9 +96,8 @@ static uint64_t random_next(void) { /* xorshift: the same mutations each time */
 
 static uint64_t nasty_number(size_t length) {
   const uint64_t numbers[] = {
-      0,          1,          2,           UINT64_MAX, UINT64_MAX - 7, UINT64_MAX / 24, (uint64_t)1 << 63, UINT32_MAX,
-      0x7fffffff, 0xffff,     length,      length - 1, length + 1,     length * 2,      random_next(),
-      random_next() % 4096};
+      0,          1,      2,      UINT64_MAX, UINT64_MAX - 7, UINT64_MAX / 24, (uint64_t)1 << 63, UINT32_MAX,
+      0x7fffffff, 0xffff, length, length - 1, length + 1,     length * 2,      random_next(),     random_next() % 4096};
   return numbers[random_next() % (sizeof(numbers) / sizeof(numbers[0]))];
 }
 

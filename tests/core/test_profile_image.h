@@ -46,15 +46,14 @@ static inline image image_make(void) {
                                          .vaddr = offsetof(image, note),
                                          .file_bytes = sizeof(it.note),
                                          .alignment = 4};
-  it.sections[1] = (onstack_elf_section){
-      .type = 1, .flags = 6, .vaddr = 0x2000, .offset = 0x1000, .bytes = 0x1000};
+  it.sections[1] = (onstack_elf_section){.type = 1, .flags = 6, .vaddr = 0x2000, .offset = 0x1000, .bytes = 0x1000};
   it.sections[2] = (onstack_elf_section){.type = ONSTACK_ELF_SECTION_SYMTAB,
                                          .offset = offsetof(image, symbols),
                                          .bytes = sizeof(it.symbols),
                                          .link = 3,
                                          .entry_bytes = 24};
-  it.sections[3] = (onstack_elf_section){
-      .type = ONSTACK_ELF_SECTION_STRTAB, .offset = offsetof(image, names), .bytes = sizeof(it.names)};
+  it.sections[3] =
+      (onstack_elf_section){.type = ONSTACK_ELF_SECTION_STRTAB, .offset = offsetof(image, names), .bytes = sizeof(it.names)};
   it.sections[4] = it.sections[2];
   it.sections[4].type = ONSTACK_ELF_SECTION_DYNSYM;
   it.sections[5] = (onstack_elf_section){
@@ -64,8 +63,8 @@ static inline image image_make(void) {
   for (uint8_t i = 0; i < 20; i++) it.note.content[i] = i;
   for (uint32_t i = 1; i < SYMBOLS; i++) {
     snprintf(it.names + i * 12, 12, "function%02u", i);
-    it.symbols[i] = (onstack_elf_symbol){
-        .name = i * 12, .info = 1 << 4 | 2, .section = 1, .value = 0x2000 + i * 32, .size = 32};
+    it.symbols[i] =
+        (onstack_elf_symbol){.name = i * 12, .info = 1 << 4 | 2, .section = 1, .value = 0x2000 + i * 32, .size = 32};
   }
   return it;
 }

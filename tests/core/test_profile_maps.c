@@ -230,14 +230,15 @@ Test(profile_maps, samples_keep_the_names_of_the_library_that_lay_there) {
   feed_at(profile, place, now_ns(), 1);
   uint64_t between = now_ns();
   cr_assert(plugin_succeed(&it, other));
-  feed_at(profile, place, between, 2);     /* comes late */
+  feed_at(profile, place, between, 2); /* comes late */
   feed_at(profile, place, between + 1, 3);
   feed_at(profile, place, now_ns(), 4);
   feed_at(profile, place, 0, 5); /* of a host's own making, and of now */
   onstack_write_options options = {.size = sizeof(options), .symbolizer = count_asked};
   decoded *out = write_and_decode(profile, &options);
   cr_assert_eq(asked, 1);
-  static const char *const names[] = {"nextafter", "[library just replaced]", "[library just replaced]", "XXXXXXXXX", "XXXXXXXXX"};
+  static const char *const names[] = {"nextafter", "[library just replaced]", "[library just replaced]", "XXXXXXXXX",
+                                      "XXXXXXXXX"};
   uint64_t mappings[5];
   for (size_t i = 0; i < 5; i++) {
     const char *stack = d_stack(out, i);
@@ -252,7 +253,8 @@ Test(profile_maps, samples_keep_the_names_of_the_library_that_lay_there) {
   }
   cr_assert(mappings[0] != 0 && mappings[3] != 0 && mappings[0] != mappings[3] && mappings[3] == mappings[4]);
   cr_assert(mappings[1] == 0 && mappings[2] == 0);
-  cr_assert_str_neq(d_text(out, out->mappings[mappings[0] - 1].build_id), d_text(out, out->mappings[mappings[3] - 1].build_id));
+  cr_assert_str_neq(d_text(out, out->mappings[mappings[0] - 1].build_id),
+                    d_text(out, out->mappings[mappings[3] - 1].build_id));
   decoded_free(out);
   char *text = folded_text(profile, NULL);
   const char *successor = strstr(text, "worker;XXXXXXXXX");

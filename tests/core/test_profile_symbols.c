@@ -87,15 +87,12 @@ Test(profile_symbols, a_name_counts_inside_its_size_only) {
   char gap[256];
   check_name(start, "asm_function");
   check_name(start + 15, "asm_function");
-  snprintf(gap, sizeof(gap), "%s+0x%lx", program_name(),
-           (unsigned long)(start + 16 - program.bias));
+  snprintf(gap, sizeof(gap), "%s+0x%lx", program_name(), (unsigned long)(start + 16 - program.bias));
   check_name(start + 16, gap);
-  snprintf(gap, sizeof(gap), "%s+0x%lx", program_name(),
-           (unsigned long)(start + 31 - program.bias));
+  snprintf(gap, sizeof(gap), "%s+0x%lx", program_name(), (unsigned long)(start + 31 - program.bias));
   check_name(start + 31, gap);
   check_name(start + 32, "asm_sized_label");
-  snprintf(gap, sizeof(gap), "%s+0x%lx", program_name(),
-           (unsigned long)(start + 48 - program.bias));
+  snprintf(gap, sizeof(gap), "%s+0x%lx", program_name(), (unsigned long)(start + 48 - program.bias));
   check_name(start + 48, gap); /* an object is no function */
 }
 
@@ -159,8 +156,8 @@ static int inlining_symbolizer(void *data, const uint64_t *addresses, size_t cou
   for (size_t i = 0; i < count; i++) {
     if (addresses[i] != address_of((void *)symbols_static_function)) continue;
     char text[32] = "app::inner<a;b>"; /* strings live during the call only */
-    onstack_symbol_line inner = {.size = sizeof(inner), .name = text, .system_name = "_ZN5inner", .file = "in.rs",
-                                 .line = 12, .start_line = 10};
+    onstack_symbol_line inner = {
+        .size = sizeof(inner), .name = text, .system_name = "_ZN5inner", .file = "in.rs", .line = 12, .start_line = 10};
     onstack_symbol_line middle = {.size = sizeof(middle), .name = "app::middle"};
     onstack_symbol_line outer = {.size = sizeof(outer), .system_name = "_ZN5outer", .file = "out.rs", .line = 99};
     cr_assert_eq(onstack_symbol_add(table, i, &inner), 0);
@@ -173,8 +170,7 @@ static int inlining_symbolizer(void *data, const uint64_t *addresses, size_t cou
 
 Test(profile_symbols, inlined_functions_are_lines_of_one_location) {
   size_t calls = 0;
-  onstack_write_options options = {
-      .size = sizeof(options), .symbolizer = inlining_symbolizer, .symbolizer_data = &calls};
+  onstack_write_options options = {.size = sizeof(options), .symbolizer = inlining_symbolizer, .symbolizer_data = &calls};
   onstack_profile *profile = profile_of(NULL);
   uint64_t frames[] = {address_of((void *)symbols_static_function), address_of((void *)symbols_global_function) + 1};
   feed(profile, frames, 2);
@@ -231,8 +227,7 @@ static int naming_symbolizer(void *data, const uint64_t *addresses, size_t count
 
 Test(profile_symbols, folded_lines_are_sorted_and_merged_by_name) {
   const char *names[] = {"fa", "f", "f (cold)", "x", "f"};
-  onstack_write_options options = {
-      .size = sizeof(options), .symbolizer = naming_symbolizer, .symbolizer_data = names};
+  onstack_write_options options = {.size = sizeof(options), .symbolizer = naming_symbolizer, .symbolizer_data = names};
   onstack_profile *profile = profile_of(NULL);
   for (uint64_t caller = 0; caller < 5; caller++) {
     uint64_t frames[] = {0x50003, 0x50000 + caller + 1};
@@ -250,8 +245,7 @@ Test(profile_symbols, a_writer_that_refuses_gets_no_long_name_either) {
   memset(name, 'n', length);
   name[length] = '\0';
   const char *names[] = {name};
-  onstack_write_options options = {
-      .size = sizeof(options), .symbolizer = naming_symbolizer, .symbolizer_data = names};
+  onstack_write_options options = {.size = sizeof(options), .symbolizer = naming_symbolizer, .symbolizer_data = names};
   onstack_profile *profile = profile_of(NULL);
   uint64_t frame = 0x50000;
   feed(profile, &frame, 1);

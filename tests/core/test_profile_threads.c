@@ -86,8 +86,8 @@ static void run(bool clear, uint64_t expected) {
     cr_assert_leq(ticks, (uint64_t)SINKS * SAMPLES);
     if (!clear) cr_assert_geq(ticks, last);
     last = ticks;
-    decoded_free(write_and_decode(all.profile, &(onstack_write_options){.size = sizeof(onstack_write_options),
-                                                                        .symbolize = ONSTACK_OFF}));
+    decoded_free(write_and_decode(
+        all.profile, &(onstack_write_options){.size = sizeof(onstack_write_options), .symbolize = ONSTACK_OFF}));
     if (clear) onstack_profile_clear(all.profile);
   }
   for (int i = 0; i < SINKS; i++) pthread_join(threads[i], NULL);

@@ -18,9 +18,7 @@ static __attribute__((noinline)) uint64_t return_address(void) {
 }
 
 /* A function's entry is preceded by another's end, never by a call that returns there. */
-static __attribute__((noinline, aligned(64))) uint64_t entry(void) {
-  return (uint64_t)(uintptr_t)entry;
-}
+static __attribute__((noinline, aligned(64))) uint64_t entry(void) { return (uint64_t)(uintptr_t)entry; }
 
 /* All frames are called ones, and marked. */
 static void fill(void) {

@@ -69,7 +69,8 @@ Test(ring, all_lengths_in_order_around_the_end) {
   uint8_t *memory = ring_of(&ring, 32, DEPTH);
   uint32_t next = 1, expected = 1;
   for (int round = 0; round < 2000; round++) {
-    for (uint32_t i = 0; i < 1 + next % 3; i++, next++) cr_assert(put(&ring, next, next * 7 % (DEPTH + 1)), "round %d", round);
+    for (uint32_t i = 0; i < 1 + next % 3; i++, next++)
+      cr_assert(put(&ring, next, next * 7 % (DEPTH + 1)), "round %d", round);
     onstack_ring_entry *entry;
     while ((entry = onstack_ring_front(&ring))) {
       check(&ring, entry, expected, expected * 7 % (DEPTH + 1));

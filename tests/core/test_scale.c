@@ -97,7 +97,8 @@ static void books_of_each(int count, double seconds) {
           worst / PERIOD);
   cr_assert(worst > -2.0 * PERIOD && worst < 2.0 * PERIOD, "a thread is off by %.1f ticks", worst / PERIOD);
   double slack = cpu * 0.02 + 3 * PERIOD * sqrt(count / 6.0);
-  cr_assert(weight > cpu - slack - 0.2 * PERIOD * count && weight < cpu + slack, "%.3f s of %.3f s, allowed are %.3f", weight, cpu, slack);
+  cr_assert(weight > cpu - slack - 0.2 * PERIOD * count && weight < cpu + slack, "%.3f s of %.3f s, allowed are %.3f",
+            weight, cpu, slack);
 }
 
 Test(scale, the_books_of_eight) { books_of_each(8, 2.0); }
@@ -126,8 +127,7 @@ Test(scale, ten_thousand_come_and_go) {
   t_traces before = t_traces_now();
   double cpu = t_process_cpu();
   for (int i = 0; i < 10000; i += 8) {
-    for (int k = 0; k < 8; k++)
-      cr_assert_eq(pthread_create(&lives[k], small_stacks(), lives_shortly, &seconds), 0);
+    for (int k = 0; k < 8; k++) cr_assert_eq(pthread_create(&lives[k], small_stacks(), lives_shortly, &seconds), 0);
     for (int k = 0; k < 8; k++) pthread_join(lives[k], NULL);
   }
   cpu = t_process_cpu() - cpu;

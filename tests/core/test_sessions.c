@@ -143,8 +143,8 @@ static void inside_a_sink(onstack_switch threads) {
 Test(sessions, calls_from_a_sink_on_the_drain_thread) { inside_a_sink(ONSTACK_ON); }
 Test(sessions, calls_from_a_sink_in_poll) { inside_a_sink(ONSTACK_OFF); }
 
-static onstack_walk_result inside_walk(void *data, const onstack_registers *registers, void *ucontext,
-                                       uint64_t *frames, uint32_t capacity) {
+static onstack_walk_result inside_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                       uint32_t capacity) {
   (void)ucontext;
   (void)capacity;
   try_everything(data);

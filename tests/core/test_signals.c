@@ -109,8 +109,7 @@ Test(signals, a_blocked_real_time_signal_is_kept_beside_a_pending_tick) {
   own(signal);
   onstack_session *session = start_on(signal, 1000);
   pthread_sigmask(SIG_BLOCK, &set, NULL);
-  do
-    t_burn(0.005);
+  do t_burn(0.005);
   while (sigpending(&pending) != 0 || !sigismember(&pending, signal));
   for (int i = 1; i <= 5; i++) pthread_sigqueue(pthread_self(), signal, (union sigval){.sival_int = i});
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);

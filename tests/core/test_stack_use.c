@@ -132,7 +132,9 @@ static size_t asked_for(const char *unwinder) {
   return settings.stack_bytes;
 }
 
-Test(stack_use, frame_pointer_deep) { within((measured){.unwinder = "frame_pointer", .depth = 150}, asked_for("frame_pointer")); }
+Test(stack_use, frame_pointer_deep) {
+  within((measured){.unwinder = "frame_pointer", .depth = 150}, asked_for("frame_pointer"));
+}
 Test(stack_use, frame_pointer_on_a_new_thread) {
   within((measured){.unwinder = "frame_pointer", .depth = 100, .late = true}, asked_for("frame_pointer"));
 }
@@ -141,12 +143,10 @@ Test(stack_use, rules_on_a_new_thread) {
   within((measured){.unwinder = "rules", .depth = 100, .late = true}, asked_for("rules"));
 }
 Test(stack_use, pc_only) { within((measured){.unwinder = "pc_only"}, asked_for("pc_only")); }
-Test(stack_use, pc_only_on_a_new_thread) {
-  within((measured){.unwinder = "pc_only", .late = true}, asked_for("pc_only"));
-}
+Test(stack_use, pc_only_on_a_new_thread) { within((measured){.unwinder = "pc_only", .late = true}, asked_for("pc_only")); }
 
-static onstack_walk_result small_walk(void *data, const onstack_registers *registers, void *ucontext,
-                                      uint64_t *frames, uint32_t capacity) {
+static onstack_walk_result small_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                      uint32_t capacity) {
   (void)data;
   (void)ucontext;
   (void)capacity;
@@ -166,8 +166,8 @@ Test(stack_use, what_is_ours_around_a_users_unwinder) {
 /* The room check itself: it must hold at the place where it is made, so what a user's unwinder finds free below it is
    at least what it asked for. */
 static size_t least_room;
-static onstack_walk_result measuring_walk(void *data, const onstack_registers *registers, void *ucontext,
-                                          uint64_t *frames, uint32_t capacity) {
+static onstack_walk_result measuring_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
+                                          uint32_t capacity) {
   const ucontext_t *context = ucontext;
   uint64_t here = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   uint64_t low = (uint64_t)(uintptr_t)context->uc_stack.ss_sp;

@@ -35,8 +35,12 @@ static void file_remove(image_file *file) {
 }
 
 static onstack_symbol_set *set_of(const image_file *file, uint64_t inode) {
-  onstack_profile_mapping mapping = {.start = 0x500000, .limit = 0x501000, .offset = CODE, .inode = inode,
-                                     .path = file->path, .stamp = onstack_elf_stamp_of(file->path),
+  onstack_profile_mapping mapping = {.start = 0x500000,
+                                     .limit = 0x501000,
+                                     .offset = CODE,
+                                     .inode = inode,
+                                     .path = file->path,
+                                     .stamp = onstack_elf_stamp_of(file->path),
                                      .vaddr_difference = 0x1000};
   onstack_profile_maps maps = {.items = &mapping, .count = 1};
   onstack_symbol_set *set = onstack_symbol_set_new(&maps);
@@ -98,8 +102,8 @@ Test(symbol_index, file_that_shrinks_while_it_is_read) {
 }
 
 static void set_symbol(image *it, uint32_t number, uint32_t name, uint8_t bind, uint64_t value, uint64_t size) {
-  it->symbols[number] = (onstack_elf_symbol){
-      .name = name, .info = (uint8_t)(bind << 4 | 2), .section = 1, .value = value, .size = size};
+  it->symbols[number] =
+      (onstack_elf_symbol){.name = name, .info = (uint8_t)(bind << 4 | 2), .section = 1, .value = value, .size = size};
 }
 
 Test(symbol_index, the_better_name_of_one_address_and_the_inner_function) {
@@ -139,8 +143,8 @@ Test(symbol_index, shared_tails_versions_and_names_without_an_end) {
   check_name(set, 0x2020, "barfoo", 0x2020);
   check_name(set, 0x2040, "foo", 0x2040);
   check_name(set, 0x2060, "@", 0x2060);
-  check_name(set, 0x2080, NULL, 0); /* no end */
-  check_name(set, 0x20a0, NULL, 0); /* outside */
+  check_name(set, 0x2080, NULL, 0);     /* no end */
+  check_name(set, 0x20a0, NULL, 0);     /* outside */
   check_name(set, 0x20c0, "@", 0x20c0); /* the tail of what was cut off */
   free(set);
   file_remove(&file);

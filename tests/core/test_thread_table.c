@@ -86,8 +86,8 @@ Test(thread_table, cookies_name_record_slot_and_generation) {
   /* Numbers that are no cookies: around the region, the ids behind the records, and what others use. */
   uint64_t region = (uint64_t)(uintptr_t)table.records - 3ull * ONSTACK_THREAD_RECORDS * sizeof(onstack_thread);
   uint64_t end = region + (8ull * ONSTACK_THREAD_RECORDS + 8) * sizeof(onstack_thread);
-  const uint64_t others[] = {0, 1, region - 1, end, end + 64, UINT64_MAX, (uint64_t)(uintptr_t)&region,
-                             (uint64_t)(uintptr_t)table.process};
+  const uint64_t others[] = {
+      0, 1, region - 1, end, end + 64, UINT64_MAX, (uint64_t)(uintptr_t)&region, (uint64_t)(uintptr_t)table.process};
   for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
     cr_assert_null(onstack_thread_from_cookie(others[i]).record, "%lx", others[i]);
 }

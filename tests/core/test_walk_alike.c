@@ -126,8 +126,8 @@ Test(walk_alike, while_the_map_is_written_a_stack_is_cut_and_not_guessed) {
   onstack_modules.turn++;
   walk(&onstack_reader_probe, &from, DEPTH, &meanwhile);
   onstack_modules.turn++;
-  cr_assert_eq(meanwhile.result.truncation, ONSTACK_TRUNCATED_PENDING, "reason %u, %u frames",
-               meanwhile.result.truncation, meanwhile.result.frame_count);
+  cr_assert_eq(meanwhile.result.truncation, ONSTACK_TRUNCATED_PENDING, "reason %u, %u frames", meanwhile.result.truncation,
+               meanwhile.result.frame_count);
   cr_assert_eq(meanwhile.result.frame_count, 1);
   onstack_pc_epoch++;
   walk(&onstack_reader_probe, &from, DEPTH, &after);

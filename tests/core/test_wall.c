@@ -53,7 +53,8 @@ static void near_life(const t_collector *collector, const sleeper *s) {
 
 Test(wall, who_sleeps_and_who_works_weigh_the_same) {
   t_collector *collector = t_collector_new();
-  sleeper sleepers[3] = {{.name = "sleeps", .seconds = 1.0}, {.name = "works", .seconds = 1.0, .burns = true},
+  sleeper sleepers[3] = {{.name = "sleeps", .seconds = 1.0},
+                         {.name = "works", .seconds = 1.0, .burns = true},
                          {.name = "sleeps-less", .seconds = 0.5}};
   onstack_options options = wall_options(200, t_collect, collector);
   t_traces before = t_traces_now();
@@ -87,8 +88,10 @@ static void *waits_for_name(void *data) {
 Test(wall, only_the_threads_that_the_filter_takes) {
   t_collector *collector = t_collector_new();
   int asked = 0;
-  sleeper sleepers[4] = {{.name = "wanted-before", .seconds = 0.8}, {.name = "other-before", .seconds = 0.8},
-                         {.name = "wanted-later", .seconds = 0.6}, {.name = "other-later", .seconds = 0.6}};
+  sleeper sleepers[4] = {{.name = "wanted-before", .seconds = 0.8},
+                         {.name = "other-before", .seconds = 0.8},
+                         {.name = "wanted-later", .seconds = 0.6},
+                         {.name = "other-later", .seconds = 0.6}};
   for (int i = 0; i < 2; i++) pthread_create(&sleepers[i].thread, NULL, waits_for_name, &sleepers[i]);
   t_sleep(0.05);
   int expected = t_traces_now().threads + 2;
@@ -183,7 +186,8 @@ static bool profile_says(onstack_clock clock, const char *word) {
 Test(wall, a_profile_is_named_by_its_clock) {
   cr_assert(profile_says(ONSTACK_CLOCK_WALL, "\x32\x04wall")); /* field 6, four bytes */
   cr_assert_not(profile_says(ONSTACK_CLOCK_CPU, "\x32\x04wall"));
-  cr_assert(profile_says(ONSTACK_CLOCK_CPU, "\x32\x03" "cpu"));
+  cr_assert(profile_says(ONSTACK_CLOCK_CPU, "\x32\x03"
+                                            "cpu"));
 }
 
 /* ---- system calls ---- */

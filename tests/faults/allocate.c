@@ -40,9 +40,7 @@ static bool allocate_fails(void) {
 }
 
 void *malloc(size_t size) { return allocate_fails() ? NULL : allocate_counted(__libc_malloc(size)); }
-void *calloc(size_t count, size_t size) {
-  return allocate_fails() ? NULL : allocate_counted(__libc_calloc(count, size));
-}
+void *calloc(size_t count, size_t size) { return allocate_fails() ? NULL : allocate_counted(__libc_calloc(count, size)); }
 void *realloc(void *memory, size_t size) {
   if (allocate_fails()) return NULL;
   void *result = __libc_realloc(memory, size);

@@ -6,9 +6,12 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
-#define CALL(name, error) {SYS_##name, #name, error, NULL, NULL}
-#define NEEDED(name, error, why) {SYS_##name, #name, error, NULL, why}
-#define EXEMPT(name, why) {SYS_##name, #name, EPERM, why, NULL}
+#define CALL(name, error)                                                                                                   \
+  { SYS_##name, #name, error, NULL, NULL }
+#define NEEDED(name, error, why)                                                                                            \
+  { SYS_##name, #name, error, NULL, why }
+#define EXEMPT(name, why)                                                                                                   \
+  { SYS_##name, #name, EPERM, why, NULL }
 
 static const call_kind call_kinds[] = {
     CALL(mmap, ENOMEM),

@@ -46,7 +46,8 @@ static void deny_judge(plan *plan, const char *name, const char *how, int expect
   if (plan->complaint[0])
     printf("%-20s %-14s FAILED%s: %s\n", name, how, plan->wall ? ", wall clock" : "", plan->complaint);
   else if (plan->result == 0)
-    printf("%-20s %-14s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader, (unsigned)plan->ticks);
+    printf("%-20s %-14s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader,
+           (unsigned)plan->ticks);
   else
     printf("%-20s %-14s start answers %d: %s\n", name, how, plan->result,
            plan->result > -4096 ? strerror(-plan->result) : onstack_strerror(plan->result));
@@ -122,7 +123,7 @@ typedef struct deny_change {
   const char *name;
   void (*before)(plan *); /* what is refused before the session: who takes over loses its calls later */
   int call, also[2];
-  bool silent;      /* ticks may end there, and nothing says how many: open */
+  bool silent; /* ticks may end there, and nothing says how many: open */
 } deny_change;
 
 static const deny_change deny_changes[] = {

@@ -53,8 +53,9 @@ static int filter_every(unsigned long flags) {
 /* An allow list, as a worker installs it behind its set-up: what it needs to compute, to answer and to end. And what has no
    failure elsewhere (calls.c): who asks for its own id relies on the answer. */
 static int filter_most(uint32_t action, unsigned long flags) {
-  static const int allowed[] = {SYS_read, SYS_write, SYS_futex, SYS_brk, SYS_mmap, SYS_munmap, SYS_madvise, SYS_rt_sigreturn,
-                                SYS_exit, SYS_exit_group, SYS_restart_syscall, SYS_getpid, SYS_gettid};
+  static const int allowed[] = {
+      SYS_read, SYS_write,      SYS_futex,           SYS_brk,    SYS_mmap,  SYS_munmap, SYS_madvise, SYS_rt_sigreturn,
+      SYS_exit, SYS_exit_group, SYS_restart_syscall, SYS_getpid, SYS_gettid};
   enum { COUNT = sizeof(allowed) / sizeof(allowed[0]) };
   struct sock_filter code[COUNT + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
   for (unsigned i = 0; i < COUNT; i++)

@@ -24,8 +24,8 @@
 #define JUDGE_SECONDS 30.0 /* a subject that takes so long hangs: it takes a tenth of one */
 #define JUDGE_LINGER 1.0   /* a thread that has ended may be listed for a moment more */
 
-static const char *const judge_phases[] = {"setting up", "waiting", "start", "sampling", "write", "stop",
-                                           "free", "looking", "the next session", "the end"};
+static const char *const judge_phases[] = {"setting up", "waiting", "start",   "sampling",         "write",
+                                           "stop",       "free",    "looking", "the next session", "the end"};
 
 static int judge_page;
 
@@ -84,8 +84,7 @@ static void judge_forgive(const plan *plan, judge_view *view) {
   if (most || plan->call == SYS_timer_delete) view->after.timers = view->before.timers;
   if (most || (plan->call == SYS_fstat && (plan->persistent || plan->midway))) view->after.fds = view->before.fds;
   const bool ticks_on = plan->call == SYS_timer_delete && plan->also[0] == SYS_timer_settime;
-  if (most || ticks_on || plan->call == SYS_rt_sigaction)
-    view->after.profiling = view->before.profiling;
+  if (most || ticks_on || plan->call == SYS_rt_sigaction) view->after.profiling = view->before.profiling;
 }
 
 /* Moves the subject on when it waits to be looked at. */

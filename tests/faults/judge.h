@@ -14,5 +14,4 @@ plan *judge_plan(void);
  */
 int judge(plan *plan);
 
-
 #endif

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-#define NTH_EACH 6u /* of the calls that come first, all */
-#define NTH_MOST 4096u /* far above the calls that a session makes: who comes so far has no end, and that is a failure */
+#define NTH_EACH 6u        /* of the calls that come first, all */
+#define NTH_MOST 4096u     /* far above the calls that a session makes: who comes so far has no end, and that is a failure */
 #define NTH_MOST_AGAIN 12u /* unless all are wanted: ten sessions each take their time */
 #define NTH_ROUNDS (ONSTACK_MAX_SESSIONS + 2)
 
@@ -140,8 +140,10 @@ static void nth_again_every(plan *plan, const char *name) {
     if (judge(plan)) nth_report(plan, name);
     if (plan->injected == 0) return;
   }
-  if (nth_all) nth_too_many(name);
-  else printf("%-18s tried to failure %llu, and there are more%s\n", name, (unsigned long long)most, nth_where);
+  if (nth_all)
+    nth_too_many(name);
+  else
+    printf("%-18s tried to failure %llu, and there are more%s\n", name, (unsigned long long)most, nth_where);
 }
 
 /* The same failure again and again: a slot or an allocation that each leaves behind adds up. */

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SUBJECT_TICKS 6       /* what is enough to have sampled */
-#define SUBJECT_SECONDS 8.0   /* for that many, which take 0.01 on an idle machine */
+#define SUBJECT_TICKS 6     /* what is enough to have sampled */
+#define SUBJECT_SECONDS 8.0 /* for that many, which take 0.01 on an idle machine */
 
 static plan *subject_plan;
 static int32_t subject_main; /* its thread id: no call is needed to say so */
@@ -253,8 +253,10 @@ void subject_run(plan *plan, int socket) {
     plan->phase = PLAN_AGAIN;
     int first = plan->result;
     stats = subject_session();
-    if (plan->result < 0) complain("the next start, without a failure, answers", plan->result, onstack_strerror(plan->result));
-    else if (stats.ticks == 0) complain("the next session has no tick", 0, "");
+    if (plan->result < 0)
+      complain("the next start, without a failure, answers", plan->result, onstack_strerror(plan->result));
+    else if (stats.ticks == 0)
+      complain("the next session has no tick", 0, "");
     plan->result = first;
   }
   plan->phase = PLAN_END;

@@ -17,11 +17,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define fuzz_check(condition)                                                                                          \
-  do {                                                                                                                 \
-    if (condition) break;                                                                                              \
-    fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition);                                            \
-    abort();                                                                                                           \
+#define fuzz_check(condition)                                                                                               \
+  do {                                                                                                                      \
+    if (condition) break;                                                                                                   \
+    fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition);                                                 \
+    abort();                                                                                                                \
   } while (0)
 
 /* An input that is taken apart from its beginning; behind its end are zeros. */

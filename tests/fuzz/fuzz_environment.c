@@ -16,11 +16,11 @@
 #define NAMES ((uint32_t)(sizeof(names) / sizeof(names[0])))
 #define LONGEST (2u * ONSTACK_OUTPUT_NAME)
 
-static const char *const names[] = {"ONSTACK_PROFILE", "CPUPROFILE", "ONSTACK_FREQUENCY", "CPUPROFILE_FREQUENCY",
-                                    "ONSTACK_CLOCK", "CPUPROFILE_REALTIME", "CPUPROFILESIGNAL", "ONSTACK_FORK",
+static const char *const names[] = {"ONSTACK_PROFILE",  "CPUPROFILE",          "ONSTACK_FREQUENCY", "CPUPROFILE_FREQUENCY",
+                                    "ONSTACK_CLOCK",    "CPUPROFILE_REALTIME", "CPUPROFILESIGNAL",  "ONSTACK_FORK",
                                     "ONSTACK_UNWINDER", "ONSTACK_STATUS"};
-static const char *const texts[] = {"", "/tmp/a", "out-%p.pb.gz", "a%%b%p%+", "99", "10000", "wall", "cpu", "12", "follow", "stop",
-                                    "rules", "/tmp/%+", "%+", "-1", "0x10"};
+static const char *const texts[] = {"",   "/tmp/a", "out-%p.pb.gz", "a%%b%p%+", "99",      "10000", "wall", "cpu",
+                                    "12", "follow", "stop",         "rules",    "/tmp/%+", "%+",    "-1",   "0x10"};
 
 static uint32_t complaints;
 

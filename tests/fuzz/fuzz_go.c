@@ -57,8 +57,8 @@ static void relocate(const onstack_go_object *object, uint8_t *bytes, size_t siz
 
 static void run_object(uint8_t *bytes, size_t size) {
   onstack_go_object object = {.bias = (uint64_t)(uintptr_t)bytes,
-                      .segment_count = 1,
-                      .segments = {{(uint64_t)(uintptr_t)bytes, (uint64_t)(uintptr_t)bytes + size}}};
+                              .segment_count = 1,
+                              .segments = {{(uint64_t)(uintptr_t)bytes, (uint64_t)(uintptr_t)bytes + size}}};
   if (object_file < 0) object_file = memfd_create("object", MFD_CLOEXEC);
   if (ftruncate(object_file, 0) != 0 || pwrite(object_file, bytes, size, 0) != (ssize_t)size) return;
   snprintf(object.path, sizeof(object.path), "/proc/self/fd/%d", object_file);

@@ -32,7 +32,7 @@ static long fuzz_read(const struct onstack_vector *local, const struct onstack_v
 #define HEADERS 6u
 
 /* Headers that mean this object: addresses and sizes are mostly small. */
-static uint32_t take_headers(fuzz_input *input, ElfW(Phdr) *headers) {
+static uint32_t take_headers(fuzz_input *input, ElfW(Phdr) * headers) {
   static const uint32_t types[] = {PT_LOAD, PT_GNU_EH_FRAME, PT_LOAD, PT_DYNAMIC};
   uint32_t count = (uint32_t)fuzz_take(input, 1) % (HEADERS + 1);
   for (uint32_t i = 0; i < count; i++) {
@@ -47,7 +47,7 @@ static uint32_t take_headers(fuzz_input *input, ElfW(Phdr) *headers) {
 }
 
 /* What the loader mapped: nothing beyond the object. */
-static bool is_mapped(const ElfW(Phdr) *headers, uint32_t count) {
+static bool is_mapped(const ElfW(Phdr) * headers, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     if (headers[i].p_type == PT_LOAD &&
         (headers[i].p_vaddr > object_bytes || headers[i].p_memsz > object_bytes - headers[i].p_vaddr ||

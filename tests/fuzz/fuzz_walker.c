@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   registers.lr = world_number(&input);
   registers.bx = world_number(&input);
   world_fill_stack(&input);
-  onstack_pc_epoch++; /* nothing is remembered of the world before */
+  onstack_pc_epoch++;                     /* nothing is remembered of the world before */
   for (int again = 0; again < 2; again++) /* then from the cache */
     walk_once(&onstack_unwinder_rules, &registers, memory, capacity);
   walk_once(&onstack_unwinder_frame_pointer, &registers, memory, capacity);

@@ -57,7 +57,7 @@ static bool virtual_read(onstack_memory *memory, uint64_t address, uint64_t word
     if (address - world.stack_at < STACK_BYTES)
       words[i] = world.stack[(address - world.stack_at) / 8];
     else if (address - onstack_thread_pointer() < TLS_BYTES)
-      words[i] = world.stack_at; /* the current g is what the input writes there */
+      words[i] = world.stack_at;          /* the current g is what the input writes there */
     else if (world.kind == WORLD_HOSTILE) /* half of it leads back to the stack or to code */
       words[i] = address & 8 ? world.stack_at + (address * 0x9e3779b97f4a7c15u >> 49 & ~(uint64_t)7)
                              : NATIVE_AT + (address * 0xbf58476d1ce4e5b9u >> 43 & 0x21ffff);
@@ -139,8 +139,8 @@ static void make_rules(fuzz_input *input) {
   world.first_row[1] = row;
   world.table = (onstack_rule_table){1, row, rules + 1, 0, world.first_row, world.rows, world.rules};
   onstack_modules.count = 1;
-  onstack_modules.modules[0] = (onstack_module){
-      .low = NATIVE_AT, .high = NATIVE_AT + CODE_BYTES, .base = NATIVE_AT, .table = &world.table};
+  onstack_modules.modules[0] =
+      (onstack_module){.low = NATIVE_AT, .high = NATIVE_AT + CODE_BYTES, .base = NATIVE_AT, .table = &world.table};
 }
 
 /* Function table, then records of 44 bytes, then the bytes of pcsp. */
@@ -162,8 +162,8 @@ static void make_go_functions(fuzz_input *input, onstack_go_runtime *go) {
   for (uint32_t i = 0; i < pcsp_bytes; i++) bytes[pcsp + i] = (uint8_t)fuzz_take(input, 1);
   free(world.go_table);
   world.go_table = bytes;
-  go->functions = (onstack_go_functions){bytes, bytes, bytes + pcsp, bytes + size, GO_AT, count,
-                                         fuzz_take(input, 1) & 1 ? 4u : 1u};
+  go->functions =
+      (onstack_go_functions){bytes, bytes, bytes + pcsp, bytes + size, GO_AT, count, fuzz_take(input, 1) & 1 ? 4u : 1u};
 }
 
 static void make_go(fuzz_input *input) {

@@ -53,6 +53,8 @@ static void *burners_live(void *data) {
 /* On a guarded stack (threads.c says why). */
 void soak_run_burner(soak_worker *worker) {
   burners_life life = {.worker = worker};
-  if (soak_stack_start(&life.stack, (size_t)256 << 10, burners_live, &life)) soak_stack_join(&life.stack);
-  else soak_fail("no thread for a burner");
+  if (soak_stack_start(&life.stack, (size_t)256 << 10, burners_live, &life))
+    soak_stack_join(&life.stack);
+  else
+    soak_fail("no thread for a burner");
 }

@@ -69,8 +69,10 @@ static void fibers_unmap(soak_worker *worker) {
 
 void soak_run_fibers(soak_worker *worker) {
   while (!soak_resting) {
-    if (worker->number == 0) fibers_work(worker);
-    else fibers_unmap(worker);
+    if (worker->number == 0)
+      fibers_work(worker);
+    else
+      fibers_unmap(worker);
     soak_beat(worker);
   }
 }

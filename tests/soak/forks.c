@@ -106,7 +106,8 @@ void soak_run_forks(soak_worker *worker) {
     const char *how;
     pid_t child = forks_any(&worker->seed, &how);
     int status = child < 0 ? -1 : forks_wait(child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == FORKS_MERGED) soak_count(&soak_forks_merged, 1);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FORKS_MERGED)
+      soak_count(&soak_forks_merged, 1);
     else if (status != 0)
       soak_fail("a child of %s ended with %s %d", how, WIFSIGNALED(status) ? "signal" : "status",
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));

@@ -129,8 +129,8 @@ static void check_rest(const traces *first, const traces *now) {
   if (onstack_session_start(NULL, &session) == 0) onstack_session_free(session);
   if (!soak_first_owner_is_back()) soak_fail("the first owner's action is not back");
   if (now->descriptors != first->descriptors || now->threads != first->threads || now->timers != 0)
-    soak_fail("left behind: %d descriptors, %d threads, %d timers; before %d, %d, 0", now->descriptors,
-              now->threads, now->timers, first->descriptors, first->threads);
+    soak_fail("left behind: %d descriptors, %d threads, %d timers; before %d, %d, 0", now->descriptors, now->threads,
+              now->timers, first->descriptors, first->threads);
   soak_trend_add(now->resident, soak_sessions.sessions);
 }
 
@@ -198,8 +198,8 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
          b->ticks, b->recorded, b->unattributed, b->ring_full, b->no_stack, b->unwinder, b->stopping);
   printf("samples cut %lu, refused by sinks %lu, folded bytes %lu; slowest start %lu ms, stop %lu ms; starts refused for "
          "EAGAIN %lu; late %lu, looped %lu\n",
-         b->truncated, b->sink, b->profile_bytes, b->slowest_start_us / 1000, b->slowest_stop_us / 1000, b->refused,
-         b->late, b->looped);
+         b->truncated, b->sink, b->profile_bytes, b->slowest_start_us / 1000, b->slowest_stop_us / 1000, b->refused, b->late,
+         b->looped);
   printf("owners %lu, their ITIMER_PROF %lu and timer signals %lu; SIGPROF merged by the kernel %lu, in children %lu\n",
          s->owners, s->itimer, s->timer, s->merged, soak_forks_merged);
   printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu; fibers %lu; modules that cannot be "
@@ -213,8 +213,8 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
            trend.late >> 10, trend.sessions);
   printf("soak: %s: %.0f s, %lu sessions, %lu ticks, %lu foreign signals, %lu forks, %lu threads, %lu modules opened, "
          "%lu flips of memory%s\n",
-         failures ? "FAILED" : "ok", seconds, b->sessions, b->ticks, s->sent + s->queued + soak_posts, soak_forks, soak_threads,
-         soak_modules, soak_flips, failures ? "" : ": books closed, nothing lost, nothing left behind");
+         failures ? "FAILED" : "ok", seconds, b->sessions, b->ticks, s->sent + s->queued + soak_posts, soak_forks,
+         soak_threads, soak_modules, soak_flips, failures ? "" : ": books closed, nothing lost, nothing left behind");
 }
 
 int main(int argc, char **argv) {

@@ -12,7 +12,8 @@ static volatile unsigned long plugin_sum;
 __attribute__((noinline)) static void plugin_frame(unsigned long rounds, unsigned depth) {
   volatile unsigned long room[WORDS];
   room[depth % WORDS] = rounds;
-  if (depth < DEPTH) plugin_frame(rounds, depth + 1);
+  if (depth < DEPTH)
+    plugin_frame(rounds, depth + 1);
   else
     for (unsigned long i = 0; i < rounds; i++) plugin_sum += i;
   plugin_sum += room[depth % WORDS]; /* no tail call: the frame stays */

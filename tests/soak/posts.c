@@ -68,8 +68,10 @@ void soak_post(unsigned *seed) {
   uint32_t number = place->tid ? __atomic_fetch_add(&posts_sent, 1, __ATOMIC_RELAXED) : POSTS_MOST;
   if (number < POSTS_MOST) {
     /* EAGAIN: the user's queued signals are used up for the moment; it was not sent. */
-    if (posts_send(place->tid, number)) soak_count(&soak_posts, 1);
-    else soak_posts_take(POSTS_MARK | number);
+    if (posts_send(place->tid, number))
+      soak_count(&soak_posts, 1);
+    else
+      soak_posts_take(POSTS_MARK | number);
   }
   pthread_mutex_unlock(&place->lock);
 }

@@ -61,7 +61,8 @@ static int sessions_take(void *data, const onstack_sample *sample) {
   if (sample->weight == 0 || sample->frame_count == 0 || sample->frame_count > sink->depth || sample->frames[0] == 0 ||
       sample->truncation >= ONSTACK_TRUNCATION_COUNT || strlen(sample->thread_name) > 15)
     sink->malformed++;
-  else if (soak_is_wild(sample->frames[0])) soak_count(&soak_wild_samples, 1);
+  else if (soak_is_wild(sample->frames[0]))
+    soak_count(&soak_wild_samples, 1);
   if (sink->is_slow) soak_sleep(0.001);
   if (!sink->refuses || sink->calls % 16) return 0;
   sink->refused++;
@@ -90,8 +91,8 @@ static const char *sessions_wrong(const onstack_stats *s, const sessions_sink *s
   uint64_t truncated = 0;
   for (int i = 1; i < 16; i++) truncated += s->truncated_by[i];
   if (s->running) return "it runs after stop";
-  if (s->ticks != s->recorded + s->unattributed + s->dropped_ring_full + s->dropped_no_stack + s->dropped_unwinder +
-                      s->dropped_stopping)
+  if (s->ticks !=
+      s->recorded + s->unattributed + s->dropped_ring_full + s->dropped_no_stack + s->dropped_unwinder + s->dropped_stopping)
     return "the ticks do not add up";
   if (s->delivered != s->samples || s->truncated != truncated) return "the samples do not add up";
   if (sink && (sink->calls != s->delivered || sink->weight != s->recorded || sink->refused != s->dropped_sink))
@@ -126,8 +127,10 @@ static void sessions_choose(onstack_options *o, unsigned *seed) {
   o->frequency = rates[soak_random(seed, 4)];
   o->clock = soak_random(seed, 6) == 0 ? ONSTACK_CLOCK_WALL : ONSTACK_CLOCK_CPU;
   if (o->clock == ONSTACK_CLOCK_WALL && o->frequency > 1000) o->frequency = 250;
-  if (soak_random(seed, 8) == 0) o->custom_unwinder = &sessions_unwinder;
-  else o->unwinder = unwinders[soak_random(seed, 5)];
+  if (soak_random(seed, 8) == 0)
+    o->custom_unwinder = &sessions_unwinder;
+  else
+    o->unwinder = unwinders[soak_random(seed, 5)];
   o->threads = soak_random(seed, 3) == 0 ? ONSTACK_OFF : ONSTACK_ON;
   o->own_threads = soak_random(seed, 4) == 0 ? ONSTACK_ON : ONSTACK_OFF;
   o->fork = soak_random(seed, 2) ? ONSTACK_FORK_FOLLOW : ONSTACK_FORK_STOP;
@@ -200,8 +203,10 @@ static void sessions_round(soak_worker *worker, const soak_core *core, int signa
     options.sink_data = profile;
   }
   const char *wrong = sessions_run(core, &options, 0.001 * soak_random(&worker->seed, 800), &result);
-  if (wrong && result == -EAGAIN) soak_count(&soak_sessions.refused, 1);
-  else if (wrong) soak_fail("a session of %s: %s (%d: %s)", worker->name, wrong, result, onstack_strerror(result));
+  if (wrong && result == -EAGAIN)
+    soak_count(&soak_sessions.refused, 1);
+  else if (wrong)
+    soak_fail("a session of %s: %s (%d: %s)", worker->name, wrong, result, onstack_strerror(result));
   if (profile && onstack_profile_write_folded(profile, NULL, sessions_written, NULL) != 0) soak_fail("a profile");
   onstack_profile_free(profile);
   soak_beat(worker);

@@ -23,8 +23,10 @@ int soak_needs_stack;
 
 static void signals_arrive(const siginfo_t *info) {
   if (info->si_code == SI_QUEUE && soak_posts_take((uint64_t)(uintptr_t)info->si_value.sival_ptr)) return;
-  if (info->si_code == SI_QUEUE) signals_got += info->si_value.sival_int == signals_expected;
-  else soak_count(info->si_code == SI_TIMER ? &soak_signals.timer : &soak_signals.itimer, 1);
+  if (info->si_code == SI_QUEUE)
+    signals_got += info->si_value.sival_int == signals_expected;
+  else
+    soak_count(info->si_code == SI_TIMER ? &soak_signals.timer : &soak_signals.itimer, 1);
 }
 
 static void signals_first_owner(int signal, siginfo_t *info, void *context) {
@@ -33,9 +35,7 @@ static void signals_first_owner(int signal, siginfo_t *info, void *context) {
   signals_arrive(info);
 }
 
-static int signals_flags(int signal) {
-  return SA_SIGINFO | SA_RESTART | (signal == soak_needs_stack ? 0 : SA_ONSTACK);
-}
+static int signals_flags(int signal) { return SA_SIGINFO | SA_RESTART | (signal == soak_needs_stack ? 0 : SA_ONSTACK); }
 
 void soak_install_first_owner(int round) {
   soak_needs_stack = round % 2 ? SIGPROF : SOAK_OTHER_SIGNAL;
@@ -82,8 +82,10 @@ void soak_run_sender(soak_worker *worker) {
   while (!soak_resting) {
     int got = soak_send(SIGPROF);
     soak_count(&soak_signals.sent, 1);
-    if (got == 0) soak_count(&soak_signals.merged, 1);
-    else if (got != 1) soak_fail("a foreign SIGPROF was handed on %d times", got);
+    if (got == 0)
+      soak_count(&soak_signals.merged, 1);
+    else if (got != 1)
+      soak_fail("a foreign SIGPROF was handed on %d times", got);
     got = soak_send(SOAK_OTHER_SIGNAL);
     soak_count(&soak_signals.queued, 1);
     if (got != 1) soak_fail("a foreign real-time signal was handed on %d times", got);
@@ -149,7 +151,8 @@ void soak_run_owners(soak_worker *worker) {
     if (soak_random(&worker->seed, 2)) mine.sa_flags |= SA_ONSTACK;
     if (soak_random(&worker->seed, 2)) sigfillset(&mine.sa_mask);
     sigaction(SIGPROF, NULL, &found);
-    if (owners_are(&found)) soak_fail("an owner that has left is installed again");
+    if (owners_are(&found))
+      soak_fail("an owner that has left is installed again");
     else {
       while (__atomic_load_n(&owners_reading, __ATOMIC_SEQ_CST) != 0) soak_sleep(0.001);
       owners_below = found;

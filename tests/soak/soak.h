@@ -16,7 +16,7 @@
 typedef struct soak_worker {
   const char *name;
   void (*run)(struct soak_worker *worker); /* returns soon after soak_resting */
-  int number;     /* which one of its kind */
+  int number;                              /* which one of its kind */
   unsigned seed;
   volatile bool works;
   uint64_t beats; /* rises with each thing done; the watchdog looks at it */
@@ -31,7 +31,7 @@ void soak_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint32_t soak_random(unsigned *seed, uint32_t below);
 double soak_now(void);
-void soak_sleep(double seconds);        /* a signal does not cut it short */
+void soak_sleep(double seconds); /* a signal does not cut it short */
 void soak_burn(double cpu_seconds);
 void soak_beat(soak_worker *worker);
 void soak_count(uint64_t *counter, uint64_t more);
@@ -81,9 +81,9 @@ extern uint64_t soak_posts;
 /* A place where the calling thread can be reached, or -1; to be left before the thread ends. */
 int soak_posts_open(void);
 void soak_posts_close(int place);
-void soak_post(unsigned *seed);        /* one to whoever stands in some place */
-bool soak_posts_take(uint64_t value);  /* in a handler; false: it is none of these */
-void soak_check_posts(void);           /* when all threads with a place but the caller have ended */
+void soak_post(unsigned *seed);       /* one to whoever stands in some place */
+bool soak_posts_take(uint64_t value); /* in a handler; false: it is none of these */
+void soak_check_posts(void);          /* when all threads with a place but the caller have ended */
 
 /* ---- trend.c ---- */
 
@@ -99,13 +99,13 @@ extern uint64_t soak_forks, soak_forks_executed, soak_forks_sent, soak_forks_mer
 extern uint64_t soak_threads, soak_flips, soak_modules, soak_modules_failed, soak_fibers;
 extern uint64_t soak_wild, soak_wild_samples; /* bursts, and samples taken in them */
 
-void soak_run_flips(soak_worker *worker);   /* memory that comes and goes */
-uint64_t soak_somewhere(unsigned *seed);    /* a number for a register: memory of all kinds, or none */
-void soak_burn_wildly(unsigned *seed);      /* about a millisecond with random registers */
+void soak_run_flips(soak_worker *worker); /* memory that comes and goes */
+uint64_t soak_somewhere(unsigned *seed);  /* a number for a register: memory of all kinds, or none */
+void soak_burn_wildly(unsigned *seed);    /* about a millisecond with random registers */
 void soak_run_burner(soak_worker *worker);
 void soak_reserve_wild_pages(void);
-bool soak_is_wild(uint64_t address);        /* in a place for generated code */
-uint64_t soak_wild_place(unsigned *seed);   /* such a place; there is code or none */
+bool soak_is_wild(uint64_t address);      /* in a place for generated code */
+uint64_t soak_wild_place(unsigned *seed); /* such a place; there is code or none */
 void soak_run_wild(soak_worker *worker);
 void soak_run_threads(soak_worker *worker);
 void soak_run_modules(soak_worker *worker);

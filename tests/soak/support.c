@@ -42,4 +42,3 @@ void soak_most(uint64_t *most, uint64_t value) {
   while (seen < value && !__atomic_compare_exchange_n(most, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     continue;
 }
-

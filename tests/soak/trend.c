@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #define TREND_ROUNDS 65536
-#define TREND_WARM 10        /* rounds: three minutes, in which memory still rises on a busy machine */
-#define TREND_AT_LEAST 18    /* of the others */
+#define TREND_WARM 10     /* rounds: three minutes, in which memory still rises on a busy machine */
+#define TREND_AT_LEAST 18 /* of the others */
 #define TREND_HOLES ((uint64_t)2 << 20)
-#define TREND_SESSION 64     /* bytes: chance, as far as it grows with the time */
+#define TREND_SESSION 64                /* bytes: chance, as far as it grows with the time */
 #define TREND_KEPT ((uint64_t)16 << 20) /* of one round above the second: what is seen in the shortest run too */
 
 typedef struct trend_round {

@@ -129,7 +129,8 @@ typedef struct wild_life {
 static void *wild_live(void *data) {
   soak_worker *worker = ((wild_life *)data)->worker;
   stack_t alternate = {.ss_sp = wild_alternates[worker->number], .ss_size = sizeof(wild_alternates[0])};
-  if (sigaltstack(&alternate, NULL) != 0) soak_fail("no alternate stack");
+  if (sigaltstack(&alternate, NULL) != 0)
+    soak_fail("no alternate stack");
   else
     while (!soak_resting) {
       uint8_t *page = wild_pages[worker->number] + WILD_PAGE * soak_random(&worker->seed, WILD_PAGES);
@@ -143,6 +144,8 @@ static void *wild_live(void *data) {
 
 void soak_run_wild(soak_worker *worker) {
   wild_life life = {.worker = worker};
-  if (soak_stack_start(&life.stack, (size_t)256 << 10, wild_live, &life)) soak_stack_join(&life.stack);
-  else soak_fail("no thread for wild code");
+  if (soak_stack_start(&life.stack, (size_t)256 << 10, wild_live, &life))
+    soak_stack_join(&life.stack);
+  else
+    soak_fail("no thread for wild code");
 }

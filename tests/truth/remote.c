@@ -66,10 +66,7 @@ onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_regist
   memory.ranges[0] = (onstack_stack_range){remote->stack_low, remote->stack_high};
   onstack_memory_enter_stack(&memory, registers->sp);
   remote_walked = remote;
-  onstack_walk walk = {.registers = registers,
-                       .ucontext = context,
-                       .memory = &memory,
-                       .frames = frames,
-                       .capacity = capacity};
+  onstack_walk walk = {
+      .registers = registers, .ucontext = context, .memory = &memory, .frames = frames, .capacity = capacity};
   return onstack_unwinder_rules.run(&walk);
 }

@@ -109,8 +109,7 @@ static bool tracer_is_overwritten(const tracer_thread *thread) {
   uint64_t value;
   for (uint32_t i = 0; i < thread->shadow.count; i++) {
     const truth_entry *entry = &thread->shadow.entries[i];
-    if (!entry->signal && truth_remote_read(&thread->remote, entry->slot, &value, 8) && value != entry->value)
-      return true;
+    if (!entry->signal && truth_remote_read(&thread->remote, entry->slot, &value, 8) && value != entry->value) return true;
   }
   return false;
 }
@@ -119,8 +118,9 @@ static bool tracer_is_overwritten(const tracer_thread *thread) {
 static void tracer_fill_context(ucontext_t *context, const struct user_regs_struct *now) {
   greg_t *to = context->uc_mcontext.gregs;
   memset(context, 0, sizeof(*context));
-  const unsigned long long from[] = {now->r8,  now->r9,  now->r10, now->r11, now->r12, now->r13, now->r14, now->r15, now->rdi,
-                                     now->rsi, now->rbp, now->rbx, now->rdx, now->rax, now->rcx, now->rsp, now->rip};
+  const unsigned long long from[] = {now->r8,  now->r9,  now->r10, now->r11, now->r12, now->r13,
+                                     now->r14, now->r15, now->rdi, now->rsi, now->rbp, now->rbx,
+                                     now->rdx, now->rax, now->rcx, now->rsp, now->rip};
   for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) to[i] = (greg_t)from[i];
 }
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static truth_verdict verdict_of(const uint64_t *truth, size_t truth_count, const uint64_t *frames,
-                                onstack_walk_result walk, uint32_t *differs) {
+static truth_verdict verdict_of(const uint64_t *truth, size_t truth_count, const uint64_t *frames, onstack_walk_result walk,
+                                uint32_t *differs) {
   size_t common = 0, seen = 0;
   while (common < truth_count && common < walk.frame_count && truth[common] == frames[common]) common++;
   *differs = (uint32_t)common;
@@ -94,8 +94,8 @@ static void verdict_print_address(const char *label, uint64_t pc, FILE *out) {
 
 static const char *const verdict_names[TRUTH_VERDICTS] = {"exact", "truncated", "false root", "skipped", "INVENTED"};
 static const char *const verdict_reasons[ONSTACK_TRUNCATION_COUNT] = {
-    "not", "depth", "unreadable", "misaligned", "not rising", "bad return", "stack switch", "by design", "unwinder",
-    "no rule"};
+    "not",        "depth",        "unreadable", "misaligned", "not rising",
+    "bad return", "stack switch", "by design",  "unwinder",   "no rule"};
 
 void truth_tally_print(truth_tally *tally, const char *name, uint32_t places, FILE *out) {
   double all = tally->compared ? (double)tally->compared : 1;
@@ -103,11 +103,10 @@ void truth_tally_print(truth_tally *tally, const char *name, uint32_t places, FI
           "%s: steps %llu compared %llu overwritten %llu exact %.4f%% rooted %.4f%% invented %llu skipped %llu "
           "false-root %llu truncated %llu deepest %llu",
           name, (unsigned long long)tally->steps, (unsigned long long)tally->compared,
-          (unsigned long long)tally->overwritten,
-          100 * (double)tally->verdicts[TRUTH_EXACT] / all, 100 * (double)tally->rooted / all,
-          (unsigned long long)tally->verdicts[TRUTH_INVENTED], (unsigned long long)tally->verdicts[TRUTH_SKIPPED],
-          (unsigned long long)tally->verdicts[TRUTH_FALSE_ROOT], (unsigned long long)tally->verdicts[TRUTH_TRUNCATED],
-          (unsigned long long)tally->deepest);
+          (unsigned long long)tally->overwritten, 100 * (double)tally->verdicts[TRUTH_EXACT] / all,
+          100 * (double)tally->rooted / all, (unsigned long long)tally->verdicts[TRUTH_INVENTED],
+          (unsigned long long)tally->verdicts[TRUTH_SKIPPED], (unsigned long long)tally->verdicts[TRUTH_FALSE_ROOT],
+          (unsigned long long)tally->verdicts[TRUTH_TRUNCATED], (unsigned long long)tally->deepest);
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++)
     if (tally->truncated[i]) fprintf(out, " (%s %llu)", verdict_reasons[i], (unsigned long long)tally->truncated[i]);
   fputc('\n', out);

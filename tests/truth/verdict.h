@@ -24,8 +24,8 @@ typedef struct truth_place {
   uint64_t count;
   truth_verdict verdict;
   onstack_truncation truncation;
-  uint32_t at;           /* the first frame that differs */
-  uint64_t got, wanted;  /* there; 0: none */
+  uint32_t at;          /* the first frame that differs */
+  uint64_t got, wanted; /* there; 0: none */
 } truth_place;
 
 typedef struct truth_tally {

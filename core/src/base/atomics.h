@@ -33,7 +33,7 @@
 #define onstack_exchange(pointer, value) __atomic_exchange_n((pointer), (value), __ATOMIC_ACQ_REL)
 
 /* Strong compare-and-swap; `expected` points to the value and receives what was found. */
-#define onstack_cas(pointer, expected, value)                                                                          \
+#define onstack_cas(pointer, expected, value)                                                                               \
   __atomic_compare_exchange_n((pointer), (expected), (value), 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
 /* Full fence: a store before it is visible before a load behind it. */

@@ -15,8 +15,8 @@
 
 #ifdef ONSTACK_SINGLE_FILE
 #define ONSTACK_INTERNAL static
-#define ONSTACK_INTERNAL_DATA static     /* declares an object */
-#define ONSTACK_INTERNAL_DEFINE static   /* defines it */
+#define ONSTACK_INTERNAL_DATA static   /* declares an object */
+#define ONSTACK_INTERNAL_DEFINE static /* defines it */
 #else
 #define ONSTACK_INTERNAL __attribute__((visibility("hidden")))
 #define ONSTACK_INTERNAL_DATA extern __attribute__((visibility("hidden")))
@@ -32,8 +32,7 @@
 #if defined(__clang__)
 #define ONSTACK_HANDLER __attribute__((no_stack_protector, no_sanitize("address", "thread", "undefined", "memory")))
 #elif defined(__GNUC__) && __GNUC__ >= 11
-#define ONSTACK_HANDLER                                                                                                \
-  __attribute__((no_stack_protector, no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#define ONSTACK_HANDLER __attribute__((no_stack_protector, no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #else
 #define ONSTACK_HANDLER __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #endif

@@ -6,8 +6,7 @@
 #define EXCEPTIONS_FAIL 3         /* _URC_FATAL_PHASE1_ERROR */
 #define EXCEPTIONS_GO_ON 8        /* _URC_CONTINUE_UNWIND */
 
-__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception,
-                                                  void *context) {
+__attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context) {
   (void)version, (void)kind, (void)exception, (void)context;
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }

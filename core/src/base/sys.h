@@ -84,9 +84,7 @@ ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const
 ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
   return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
 }
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) {
-  return (int)onstack_sys_call1(SYS_timer_delete, timer);
-}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
 
 /* struct iovec of the kernel. */
 struct onstack_vector {

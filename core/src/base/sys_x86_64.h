@@ -3,8 +3,8 @@
 #ifndef ONSTACK_BASE_SYS_X86_64_H
 #define ONSTACK_BASE_SYS_X86_64_H
 
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long
-onstack_sys_call6(long number, long a, long b, long c, long d, long e, long f) {
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
   long result;
   register long r10 __asm__("r10") = d;
   register long r8 __asm__("r8") = e;

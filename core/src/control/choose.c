@@ -9,7 +9,7 @@
 
 const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
   static const onstack_unwinder_ops *const all[] = {&onstack_unwinder_rules, &onstack_unwinder_frame_pointer,
-                                                   &onstack_unwinder_pc_only};
+                                                    &onstack_unwinder_pc_only};
   if (!name) return all[0];
   for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
     if (strcmp(all[i]->name, name) == 0) return all[i];

@@ -5,8 +5,7 @@
 #define ERRORS_TEXT_OF(value) #value
 
 const char *onstack_version(void) {
-  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(
-      ONSTACK_VERSION_PATCH);
+  return ERRORS_TEXT(ONSTACK_VERSION_MAJOR) "." ERRORS_TEXT(ONSTACK_VERSION_MINOR) "." ERRORS_TEXT(ONSTACK_VERSION_PATCH);
 }
 
 const char *onstack_strerror(int code) {

@@ -35,7 +35,7 @@ static void (*fork_follow)(void); /* NULL: no session of this process was ever t
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
-#define FORK_FRESH 0u   /* a child that nobody has put in order yet */
+#define FORK_FRESH 0u /* a child that nobody has put in order yet */
 #define FORK_MENDING 1u
 #define FORK_KNOWN 2u
 

@@ -12,10 +12,10 @@
 _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
                "options grow at the end, and the old sizes stay known");
 
-#define OPTIONS_OVERRUN_NS 250000000u          /* how much one sample may stand for */
-#define OPTIONS_HANDLER_STACK 640u             /* our own frames around the unwinder's, with a margin; measured by
-                                                  tests/core/test_stack_use.c */
-#define OPTIONS_CUSTOM_STACK 1024u             /* when a user's unwinder does not say */
+#define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
+/* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
+#define OPTIONS_HANDLER_STACK 640u
+#define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
@@ -61,7 +61,7 @@ static int options_check_switches(const onstack_options *options) {
  * foreign, nobody could end the process by them any more.
  */
 static int options_check_meaning(int signal) {
-  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP,  SIGINT,
+  static const int refused[] = {SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGINT,
                                 SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ};
   for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
     if (signal == refused[i]) return ONSTACK_E_SIGNAL;

@@ -53,7 +53,8 @@ static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
     case ONSTACK_MODULE_NONE: /* generated code, or what was unloaded: by something else, if anything has been loaded */
       if (!grown) break;
       return i + 1;
-    default: return i + 1; /* another session's consumer is writing it */
+    default:
+      return i + 1; /* another session's consumer is writing it */
     }
   }
   return UINT32_MAX;
@@ -68,8 +69,7 @@ static void deliver_compare(const onstack_slot *slot, uint32_t turn, onstack_wal
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
 }
 
-static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry,
-                          const onstack_walked *stack) {
+static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
   onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
   onstack_add_relaxed(&counters->samples, (uint64_t)1);
   onstack_add_relaxed(&counters->truncated_by[stack->truncation], (uint64_t)1);

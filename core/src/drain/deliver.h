@@ -25,7 +25,7 @@ typedef struct onstack_delivery {
 } onstack_delivery;
 
 /* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to,
-                                          onstack_deliver_counters *counters, onstack_tally *tally);
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+                                          onstack_tally *tally);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct onstack_drain_thread {
   uint32_t *wake; /* futex word that the handler sets to 1 */
   uint32_t ready; /* futex word: 1 once the thread is known as one of ours */
   uint32_t quit;
-  int unblocked_signal; /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
+  int unblocked_signal;         /* 0: the thread blocks every signal; else the one it leaves open (own_threads) */
   uint64_t (*work)(void *data); /* returns ns until it wants to be called again, below a second */
   void *data;
 } onstack_drain_thread;

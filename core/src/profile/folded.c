@@ -34,11 +34,11 @@ typedef struct folded_report {
 
 /* Adds a name as it is written: the separators are not for names. */
 static int folded_add_name(folded_report *folded, const char *text, size_t length, uint32_t *number) {
-  if (memchr(text, ';', length) == NULL && memchr(text, '\n', length) == NULL && memchr(text, '\r', length) == NULL) {
+  if (!memchr(text, ';', length) && !memchr(text, '\n', length) && !memchr(text, '\r', length)) {
     return onstack_profile_strings_add(&folded->names, text, length, number);
   }
   char *clean = malloc(length);
-  if (clean == NULL) return -ENOMEM;
+  if (!clean) return -ENOMEM;
   for (size_t i = 0; i < length; i++) {
     clean[i] = text[i] == ';' ? ':' : text[i] == '\n' || text[i] == '\r' ? ' ' : text[i];
   }
@@ -50,7 +50,7 @@ static int folded_add_name(folded_report *folded, const char *text, size_t lengt
 static int folded_add_names(folded_report *folded) {
   const onstack_symbol_table *symbols = &folded->report->symbols;
   folded->answer_names = malloc((symbols->line_count + 1) * sizeof(*folded->answer_names));
-  if (folded->answer_names == NULL) return -ENOMEM;
+  if (!folded->answer_names) return -ENOMEM;
   int error = 0;
   for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
     const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
@@ -68,7 +68,7 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
     uint32_t line = symbols->answers[number].first;
     for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
       count++;
-      if (end != NULL) *(end - count) = folded->answer_names[line];
+      if (end) *(end - count) = folded->answer_names[line];
     }
   }
   return count;
@@ -82,13 +82,13 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
     error = folded_add_name(folded, name, strlen(name), &head[head_count++]);
   }
   const char *cut = onstack_profile_truncation_frame(stack->truncation);
-  if (error == 0 && cut != NULL) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
+  if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
   if (error != 0) return error;
   folded_line *line = &folded->lines[folded->count];
   line->ticks = stack->ticks;
   line->count = head_count + folded_put_functions(folded, stack, NULL);
   line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
-  if (line->frames == NULL) return -ENOMEM;
+  if (!line->frames) return -ENOMEM;
   for (uint32_t i = 0; i < head_count; i++) line->frames[i] = head[i];
   folded_put_functions(folded, stack, line->frames + line->count);
   folded->count++;
@@ -101,7 +101,7 @@ static int folded_add_overflow(folded_report *folded) {
   folded_line *line = &folded->lines[folded->count];
   *line = (folded_line){.count = 1, .ticks = overflow->ticks};
   line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
-  if (line->frames == NULL) return -ENOMEM;
+  if (!line->frames) return -ENOMEM;
   folded->count++;
   return folded_add_name(folded, ONSTACK_PROFILE_OVERFLOW_FRAME, strlen(ONSTACK_PROFILE_OVERFLOW_FRAME), line->frames);
 }
@@ -126,7 +126,7 @@ static int folded_rank(folded_report *folded) {
   folded_name *sorted = malloc(count * sizeof(*sorted));
   uint32_t *ranks = malloc(count * sizeof(*ranks));
   folded->order = malloc(count * sizeof(*folded->order));
-  int error = sorted == NULL || ranks == NULL || folded->order == NULL ? -ENOMEM : 0;
+  int error = !sorted || !ranks || !folded->order ? -ENOMEM : 0;
   if (error == 0) {
     for (size_t i = 0; i < count; i++) {
       sorted[i] = (folded_name){.text = folded->names.items[i].text, .number = (uint32_t)i};
@@ -158,7 +158,7 @@ static int folded_compare_lines(const void *a, const void *b) {
 static int folded_build(folded_report *folded) {
   const onstack_profile_view *view = &folded->report->view;
   folded->lines = malloc((view->count + 1) * sizeof(*folded->lines));
-  if (folded->lines == NULL) return -ENOMEM;
+  if (!folded->lines) return -ENOMEM;
   int error = folded_add_names(folded);
   for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
   if (error == 0) error = folded_add_overflow(folded);
@@ -208,7 +208,7 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
                                              onstack_writer writer, void *writer_data) {
   onstack_profile_report report;
   onstack_profile_output output;
-  if (writer == NULL) return ONSTACK_E_OPTIONS;
+  if (!writer) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_report_open(&report, profile, options, true);
   if (error != 0) return error;
   error = onstack_profile_output_open(&output, writer, writer_data);

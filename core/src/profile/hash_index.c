@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
-                                   onstack_profile_hash_equal equal, const void *owner, const void *key) {
+uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash, onstack_profile_hash_equal equal,
+                                   const void *owner, const void *key) {
   if (index->capacity == 0) return ONSTACK_PROFILE_HASH_NONE;
   size_t mask = index->capacity - 1;
   for (size_t at = hash & mask; index->slots[at].item != 0; at = (at + 1) & mask) {
@@ -26,7 +26,7 @@ int onstack_profile_hash_reserve(onstack_profile_hash_index *index) {
   if (index->count < index->capacity / 4 * 3) return 0; /* a quarter stays free: every search ends */
   size_t capacity = index->capacity == 0 ? 64 : index->capacity * 2;
   onstack_profile_hash_slot *slots = calloc(capacity, sizeof(*slots));
-  if (slots == NULL) return -ENOMEM;
+  if (!slots) return -ENOMEM;
   for (size_t i = 0; i < index->capacity; i++) {
     if (index->slots[i].item != 0) hash_place(slots, capacity - 1, index->slots[i]);
   }

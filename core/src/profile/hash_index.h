@@ -30,8 +30,7 @@ typedef bool (*onstack_profile_hash_equal)(const void *owner, uint32_t item, con
 
 /* Returns the position, or ONSTACK_PROFILE_HASH_NONE. */
 ONSTACK_INTERNAL uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
-                                                    onstack_profile_hash_equal equal, const void *owner,
-                                                    const void *key);
+                                                    onstack_profile_hash_equal equal, const void *owner, const void *key);
 /* Room for one more. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_hash_reserve(onstack_profile_hash_index *index);
 /* Adds a position whose key is not there yet, after a successful reserve. */

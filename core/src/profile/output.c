@@ -11,7 +11,7 @@
 
 int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data) {
   *output = (onstack_profile_output){.writer = writer, .data = data, .buffer = malloc(ONSTACK_OUTPUT_BYTES)};
-  return output->buffer == NULL ? -ENOMEM : 0;
+  return !output->buffer ? -ENOMEM : 0;
 }
 
 static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {

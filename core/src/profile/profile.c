@@ -20,12 +20,12 @@ struct onstack_profile {
   bool thread_names; /* these three never change */
   bool thread_ids;
   size_t max_stacks;
-  pthread_mutex_t lock; /* covers what follows, and the reference counts of what it points to */
+  pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
-  bool maps_stale;                /* a sample lay outside all known mappings */
-  uint64_t maps_read_ns;          /* monotonic */
-  uint64_t start_ns;              /* monotonic */
+  bool maps_stale;       /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns; /* monotonic */
+  uint64_t start_ns;     /* monotonic */
   int64_t start_unix_ns;
   uint64_t samples;
   uint64_t ticks;
@@ -47,12 +47,12 @@ static onstack_profile_maps *profile_reread_maps(onstack_profile *profile, bool 
 }
 
 static void profile_free_maps(onstack_profile_maps *maps) {
-  if (maps != NULL) onstack_profile_maps_free(maps);
+  if (maps) onstack_profile_maps_free(maps);
 }
 
 static int profile_apply_options(onstack_profile *profile, const onstack_profile_options *given) {
   onstack_profile_options options = {0};
-  int error = given == NULL ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
+  int error = !given ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
   if (error == 0) error = onstack_profile_switch_read(options.thread_names, &profile->thread_names);
   if (error == 0) error = onstack_profile_switch_read(options.thread_ids, &profile->thread_ids);
   if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
@@ -61,10 +61,10 @@ static int profile_apply_options(onstack_profile *profile, const onstack_profile
 }
 
 ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onstack_profile **out) {
-  if (out == NULL) return ONSTACK_E_OPTIONS;
+  if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_profile *profile = calloc(1, sizeof(*profile));
-  if (profile == NULL) return -ENOMEM;
+  if (!profile) return -ENOMEM;
   int error = profile_apply_options(profile, options);
   bool open = error == 0 && (error = onstack_profile_sight_open(&profile->sight)) == 0;
   if (error == 0) error = -pthread_mutex_init(&profile->lock, NULL);
@@ -80,8 +80,8 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
 }
 
 ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
-  if (profile == NULL) return;
-  if (profile->stacks != NULL && onstack_profile_stacks_drop(profile->stacks)) {
+  if (!profile) return;
+  if (profile->stacks && onstack_profile_stacks_drop(profile->stacks)) {
     onstack_profile_stacks_free(profile->stacks);
   }
   onstack_profile_sight_close(&profile->sight);
@@ -93,13 +93,13 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
 static bool profile_labels_are_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   if (sample->label_bytes == 0) return true;
-  if (sample->labels == NULL || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
+  if (!sample->labels || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
   for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == '\0';
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
 
 static bool profile_sample_is_sound(const onstack_sample *sample) {
-  return sample != NULL && sample->size >= sizeof(*sample) && sample->frames != NULL && sample->frame_count > 0 &&
+  return sample && sample->size >= sizeof(*sample) && sample->frames && sample->frame_count > 0 &&
          sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
 }
 
@@ -120,7 +120,7 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
     key.labels = sample->labels;
     key.label_bytes = sample->label_bytes;
   }
-  if (profile->thread_names && sample->thread_name != NULL) {
+  if (profile->thread_names && sample->thread_name) {
     memcpy(key.thread_name, sample->thread_name, strnlen(sample->thread_name, sizeof(key.thread_name) - 1));
   }
   return key;
@@ -128,7 +128,7 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
 
 static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && onstack_profile_maps_find(maps, stack->frames[i]) == NULL;
+    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && !onstack_profile_maps_find(maps, stack->frames[i]);
     if (unknown) return false;
   }
   return true;
@@ -142,8 +142,8 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   profile_take_frames(profile, sample);
   key->frames = profile->frames;
   key->frame_count = sample->frame_count;
-  if (profile->stacks == NULL) profile->stacks = onstack_profile_stacks_new();
-  if (profile->stacks == NULL) return -ENOMEM;
+  if (!profile->stacks) profile->stacks = onstack_profile_stacks_new();
+  if (!profile->stacks) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
   profile->stacks->cpu |= sample->clock != ONSTACK_CLOCK_WALL;
@@ -153,8 +153,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   if (added && !profile->maps_stale) {
     profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
-  if (profile->maps_stale &&
-      onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
+  if (profile->maps_stale && onstack_monotonic_ns() - profile->maps_read_ns >= ONSTACK_PROFILE_MAPS_PAUSE_NS) {
     old[1] = profile_reread_maps(profile, true);
   }
   return 0;
@@ -162,7 +161,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
 
 ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile *profile = data;
-  if (profile == NULL || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+  if (!profile || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
   onstack_profile_stack key = profile_key(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
@@ -197,9 +196,9 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
 }
 
 ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
-  if (out == NULL) return ONSTACK_E_OPTIONS;
+  if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
-  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  if (!profile) return ONSTACK_E_OPTIONS;
   const onstack_profile_options options = {.size = sizeof(options),
                                            .thread_names = profile->thread_names ? ONSTACK_ON : ONSTACK_OFF,
                                            .thread_ids = profile->thread_ids ? ONSTACK_ON : ONSTACK_OFF,
@@ -213,33 +212,33 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
 }
 
 ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
-  if (profile == NULL) return;
+  if (!profile) return;
   pthread_mutex_lock(&profile->lock);
   onstack_profile_stacks *stacks = profile->stacks;
-  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
+  if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
   profile->stacks = NULL;
   profile->samples = profile->ticks = profile->time_ns = 0;
   profile_restart_clock(profile);
   onstack_profile_maps *old = profile_reread_maps(profile, false); /* no sample is left that needs what is gone */
   pthread_mutex_unlock(&profile->lock);
-  if (stacks != NULL) onstack_profile_stacks_free(stacks);
+  if (stacks) onstack_profile_stacks_free(stacks);
   profile_free_maps(old);
 }
 
 /* What a thread that is not here may have been changing is left to itself. A set of mappings is never changed, and the
    pointer to it by one store: that one is good as it is. */
 ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
-  if (profile == NULL) return;
+  if (!profile) return;
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (stacks != NULL && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
+  if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   profile->samples = profile->ticks = profile->time_ns = 0;
   profile->maps_stale = true;
   profile->maps_read_ns = 0;
   profile_restart_clock(profile);
-  if (stacks != NULL) onstack_profile_stacks_free(stacks);
+  if (stacks) onstack_profile_stacks_free(stacks);
 }
 
 ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
@@ -247,23 +246,23 @@ ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t
   uint64_t none = 0, *wanted[3] = {samples, ticks, time_ns};
   const uint64_t *held[3] = {&none, &none, &none};
   pthread_mutex_t *lock = NULL;
-  if (profile != NULL) {
+  if (profile) {
     lock = (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is not part of the value */
     held[0] = &profile->samples, held[1] = &profile->ticks, held[2] = &profile->time_ns;
     pthread_mutex_lock(lock);
   }
   for (int i = 0; i < 3; i++) {
-    if (wanted[i] != NULL) *wanted[i] = *held[i];
+    if (wanted[i]) *wanted[i] = *held[i];
   }
-  if (lock != NULL) pthread_mutex_unlock(lock);
+  if (lock) pthread_mutex_unlock(lock);
 }
 
 /* With the lock held. */
 static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_view *view) {
-  if (profile->stacks == NULL || profile->stacks->count == 0) return 0;
+  if (!profile->stacks || profile->stacks->count == 0) return 0;
   size_t bytes = profile->stacks->count * sizeof(*view->items);
   view->items = malloc(bytes);
-  if (view->items == NULL) return -ENOMEM;
+  if (!view->items) return -ENOMEM;
   memcpy(view->items, profile->stacks->items, bytes);
   view->count = profile->stacks->count;
   view->overflow = profile->stacks->overflow;
@@ -292,7 +291,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *vi
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
   pthread_mutex_lock(&profile->lock);
-  bool last_stacks = view->stacks != NULL && onstack_profile_stacks_drop(view->stacks);
+  bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
   bool last_maps = onstack_profile_maps_drop(view->maps);
   pthread_mutex_unlock(&profile->lock);
   if (last_stacks) onstack_profile_stacks_free(view->stacks);

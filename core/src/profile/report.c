@@ -7,7 +7,7 @@
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
   *symbolize = true;
-  if (given == NULL) return 0;
+  if (!given) return 0;
   int error = onstack_profile_sized_copy(options, sizeof(*options), given);
   if (error != 0) return error;
   for (size_t i = 0; i < sizeof(options->reserved0); i++) {
@@ -55,10 +55,10 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   return error;
 }
 
-int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
-                                const onstack_write_options *given, bool always_names) {
+int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile, const onstack_write_options *given,
+                                bool always_names) {
   onstack_write_options options;
-  if (profile == NULL) return ONSTACK_E_OPTIONS;
+  if (!profile) return ONSTACK_E_OPTIONS;
   *report = (onstack_profile_report){.profile = profile};
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);

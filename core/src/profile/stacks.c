@@ -9,7 +9,7 @@
 
 onstack_profile_stacks *onstack_profile_stacks_new(void) {
   onstack_profile_stacks *stacks = calloc(1, sizeof(*stacks));
-  if (stacks != NULL) stacks->references = 1;
+  if (stacks) stacks->references = 1;
   return stacks;
 }
 
@@ -43,20 +43,19 @@ static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   return memcmp(have->frames, want->frames, want->frame_count * sizeof(*want->frames)) == 0;
 }
 
-static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                         uint32_t hash) {
+static onstack_profile_stack *stacks_add(onstack_profile_stacks *stacks, const onstack_profile_stack *key, uint32_t hash) {
   if (onstack_profile_hash_reserve(&stacks->index) != 0) return NULL;
   void *items = onstack_profile_grow(stacks->items, &stacks->capacity, stacks->count + 1, sizeof(*stacks->items));
-  if (items == NULL) return NULL;
+  if (!items) return NULL;
   stacks->items = items;
   size_t frame_bytes = key->frame_count * sizeof(*key->frames);
   uint64_t *frames = onstack_profile_arena_take(&stacks->frames, frame_bytes);
-  if (frames == NULL) return NULL;
+  if (!frames) return NULL;
   memcpy(frames, key->frames, frame_bytes);
   onstack_profile_stack *stack = &stacks->items[stacks->count];
   const char *labels = key->labels;
-  if (labels != NULL) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
-  if (labels == NULL && key->labels != NULL) return NULL;
+  if (labels) labels = onstack_profile_arena_text(&stacks->frames, labels, key->label_bytes);
+  if (!labels && key->labels) return NULL;
   *stack = *key;
   stack->labels = labels;
   stack->frames = frames;
@@ -71,11 +70,11 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
-  if (stack == NULL && stacks->count >= limit) {
+  if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow;
-  } else if (stack == NULL) {
+  } else if (!stack) {
     stack = stacks_add(stacks, key, hash);
-    if (stack == NULL) return -ENOMEM;
+    if (!stack) return -ENOMEM;
     *added = true;
   }
   stack->samples++;

@@ -38,7 +38,7 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack *items;
   size_t count;
   size_t capacity;
-  bool cpu; /* not all samples are from the wall clock */
+  bool cpu;                       /* not all samples are from the wall clock */
   onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
 } onstack_profile_stacks;
 

@@ -59,10 +59,10 @@ static int strings_add_clean(onstack_profile_strings *strings, const char *text,
   if (*number != ONSTACK_PROFILE_HASH_NONE) return 0;
   if (strings->count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&strings->index) != 0) return -ENOMEM;
   void *items = onstack_profile_grow(strings->items, &strings->capacity, strings->count + 1, sizeof(key));
-  if (items == NULL) return -ENOMEM;
+  if (!items) return -ENOMEM;
   strings->items = items;
   key.text = onstack_profile_arena_text(&strings->arena, text, length);
-  if (key.text == NULL) return -ENOMEM;
+  if (!key.text) return -ENOMEM;
   *number = (uint32_t)strings->count;
   strings->items[strings->count++] = key;
   onstack_profile_hash_insert(&strings->index, hash, *number);
@@ -72,14 +72,14 @@ static int strings_add_clean(onstack_profile_strings *strings, const char *text,
 int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length, uint32_t *number) {
   if (strings_all_utf8(text, length)) return strings_add_clean(strings, text, length, number);
   char *clean = length > SIZE_MAX / 3 ? NULL : malloc(length * 3);
-  if (clean == NULL) return -ENOMEM;
+  if (!clean) return -ENOMEM;
   int error = strings_add_clean(strings, clean, strings_repair(text, length, clean), number);
   free(clean);
   return error;
 }
 
 int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number) {
-  if (text == NULL) text = "";
+  if (!text) text = "";
   return onstack_profile_strings_add(strings, text, strlen(text), number);
 }
 

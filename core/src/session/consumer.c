@@ -12,10 +12,11 @@
 #include "handler/unwind/code_map.h"
 #include "handler/tick/own_threads.h"
 
-#define SESSION_STALE_NS 100000000u  /* executable ranges after an unknown return address */
-#define SESSION_WANTED_NS 10000000u  /* stack bounds that a record asks for */
-#define SESSION_LOOK_SHARE 100u      /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most:
-                                        ten thousand stacks are 30 ms */
+#define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
+#define SESSION_WANTED_NS 10000000u /* stack bounds that a record asks for */
+/* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
+   */
+#define SESSION_LOOK_SHARE 100u
 
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */

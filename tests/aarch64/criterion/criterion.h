@@ -26,21 +26,21 @@ void quick_fail(const char *file, int line, const char *what, const char *text, 
 void quick_skip(const char *text, ...) __attribute__((format(printf, 1, 2), noreturn));
 void quick_tell(const char *text, ...) __attribute__((format(printf, 1, 2)));
 
-#define QUICK_REGISTER(id, ...)                                                                                        \
-  __attribute__((constructor)) static void quick_register_##id(void) {                                                 \
-    static quick_test test = {__VA_ARGS__};                                                                            \
-    quick_register(&test);                                                                                             \
+#define QUICK_REGISTER(id, ...)                                                                                             \
+  __attribute__((constructor)) static void quick_register_##id(void) {                                                      \
+    static quick_test test = {__VA_ARGS__};                                                                                 \
+    quick_register(&test);                                                                                                  \
   }
-#define Test(suite_, name_, ...)                                                                                       \
-  static void quick_##suite_##_##name_(void);                                                                          \
-  QUICK_REGISTER(suite_##_##name_, .suite = #suite_, .name = #name_, .body = quick_##suite_##_##name_, ##__VA_ARGS__)  \
+#define Test(suite_, name_, ...)                                                                                            \
+  static void quick_##suite_##_##name_(void);                                                                               \
+  QUICK_REGISTER(suite_##_##name_, .suite = #suite_, .name = #name_, .body = quick_##suite_##_##name_, ##__VA_ARGS__)       \
   static void quick_##suite_##_##name_(void)
 #define QUICK_SUITE(suite_, line, ...) QUICK_REGISTER(suite_##_at_##line, .suite = #suite_, ##__VA_ARGS__) struct quick_test
 #define TestSuite(suite_, ...) QUICK_SUITE(suite_, suite, ##__VA_ARGS__)
 
-#define cr_assert(condition, ...)                                                                                      \
-  do {                                                                                                                 \
-    if (!(condition)) quick_fail(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                                      \
+#define cr_assert(condition, ...)                                                                                           \
+  do {                                                                                                                      \
+    if (!(condition)) quick_fail(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                                          \
   } while (0)
 #define cr_assert_not(condition, ...) cr_assert(!(condition), ##__VA_ARGS__)
 #define cr_assert_fail(...) cr_assert(false, ##__VA_ARGS__)

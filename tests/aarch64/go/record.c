@@ -143,7 +143,9 @@ static uint32_t half(const uint8_t *at) {
   return value;
 }
 
-static uint64_t function_low(const onstack_go_functions *from, uint32_t i) { return from->text + half(from->functab + i * 8); }
+static uint64_t function_low(const onstack_go_functions *from, uint32_t i) {
+  return from->text + half(from->functab + i * 8);
+}
 
 /* The bytes of a pcsp table: pairs of varints, until a value's difference is zero behind the first. */
 static size_t pcsp_size(const uint8_t *at) {

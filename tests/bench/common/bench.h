@@ -20,9 +20,9 @@ typedef struct bench_options {
   uint32_t hz;         /* ticks a second that the subject is asked for */
   uint32_t depth;      /* recursive frames under the measured signal */
   uint32_t threads;
-  uint32_t life_ms;    /* CPU time that a short thread lives */
+  uint32_t life_ms; /* CPU time that a short thread lives */
   uint32_t repeats;
-  double seconds;      /* wall time that the case measures (memory: CPU time that is sampled) */
+  double seconds; /* wall time that the case measures (memory: CPU time that is sampled) */
 } bench_options;
 
 /* What a subject must bring for a case beyond the options. Filled in by the case. */

@@ -27,9 +27,7 @@ OPAQUE void burn_until(uint32_t depth, burn_done done, void *data) {
   __asm__ volatile("" ::: "memory");
 }
 
-static int cpu_reached(void *data) {
-  return bench_thread_cpu_ns() >= *(uint64_t *)data;
-}
+static int cpu_reached(void *data) { return bench_thread_cpu_ns() >= *(uint64_t *)data; }
 
 void burn_cpu_ns(uint64_t ns) {
   uint64_t end = bench_thread_cpu_ns() + ns;

@@ -31,7 +31,8 @@ static uint64_t read_on(uint64_t seed) {
 /* Waits for a tick. */
 static uint64_t leaf(uint64_t seed) {
   while (intercept_count() == cold.seen && bench_now_ns() < cold.end_ns) {
-    if (cold.memory) seed = read_on(seed);
+    if (cold.memory)
+      seed = read_on(seed);
     else
       for (int i = 0; i < 1000; i++) seed = seed * 6364136223846793005u + 1;
   }

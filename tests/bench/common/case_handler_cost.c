@@ -45,8 +45,10 @@ static void split(const intercept_tick *ticks, size_t count, uint32_t repeats, d
     while (next < time_count && times[next] < ticks[i].begin_ns) next++;
     int left_sample = !times || (next < time_count && times[next] <= ticks[i].end_ns);
     double cost = tick_cost(&ticks[i], repeats);
-    if (left_sample) sampled[(*sampled_count)++] = cost;
-    else others[(*others_count)++] = cost;
+    if (left_sample)
+      sampled[(*sampled_count)++] = cost;
+    else
+      others[(*others_count)++] = cost;
   }
 }
 
@@ -87,8 +89,10 @@ int bench_case_handler_cost(const bench_options *options) {
   bench_start(options, &needs);
   intercept_begin(SIGPROF, repeats, max_ticks);
   deadline end = {bench_now_ns() + (uint64_t)(options->seconds * 1e9), max_ticks};
-  if (bench_burn_hook) bench_burn_hook(over, &end);
-  else burn_until(options->depth, over, &end);
+  if (bench_burn_hook)
+    bench_burn_hook(over, &end);
+  else
+    burn_until(options->depth, over, &end);
   const intercept_tick *ticks = intercept_end(&count);
   bench_stop(&counts);
   if (counts.samples == 0) bench_fail("the profile is empty after %zu ticks", count);

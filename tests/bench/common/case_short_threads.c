@@ -8,7 +8,7 @@
 
 typedef struct launcher {
   pthread_t thread;
-  uint64_t end_ns;      /* no new thread after that */
+  uint64_t end_ns; /* no new thread after that */
   uint64_t life_ns;
   uint64_t short_cpu_ns; /* of the short thread that was joined last */
   uint64_t cpu_ns;       /* of all its short threads and itself */

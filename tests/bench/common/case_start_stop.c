@@ -14,9 +14,7 @@ static void *sleep_until_the_end(void *data) {
   return NULL;
 }
 
-static double microseconds_since(uint64_t begin_ns) {
-  return (double)(bench_now_ns() - begin_ns) / 1000;
-}
+static double microseconds_since(uint64_t begin_ns) { return (double)(bench_now_ns() - begin_ns) / 1000; }
 
 int bench_case_start_stop(const bench_options *options) {
   uint32_t sleepers = options->threads - 1, repeats = options->repeats;

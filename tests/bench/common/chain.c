@@ -16,25 +16,26 @@ static chain_leaf leaf_given;
 
 /* Work before and after the call: interrupted there, the function is the leaf. Several values live across the call
    fill the saved registers, RBP included where it is free; the frames differ in size. */
-#define FUNCTION(octal)                                                                           \
-  static OPAQUE uint64_t chain_##octal(uint64_t seed, uint32_t caller) {                          \
-    enum { number = 0##octal };                                                                   \
-    volatile uint64_t local[1 + number % 7];                                                      \
-    uint64_t a = seed * (number | 1), b = seed ^ number, c = seed + number, d = ~seed, e = a ^ b; \
-    sites[caller] = (uint64_t)(uintptr_t)__builtin_return_address(0);                             \
-    local[number % 3 % (1 + number % 7)] = a + b;                                                 \
-    e += next[number](a ^ c, number);                                                             \
-    return ((a + e) ^ (b * d)) + (c ^ local[0]) + e;                                              \
+#define FUNCTION(octal)                                                                                                     \
+  static OPAQUE uint64_t chain_##octal(uint64_t seed, uint32_t caller) {                                                    \
+    enum { number = 0##octal };                                                                                             \
+    volatile uint64_t local[1 + number % 7];                                                                                \
+    uint64_t a = seed * (number | 1), b = seed ^ number, c = seed + number, d = ~seed, e = a ^ b;                           \
+    sites[caller] = (uint64_t)(uintptr_t)__builtin_return_address(0);                                                       \
+    local[number % 3 % (1 + number % 7)] = a + b;                                                                           \
+    e += next[number](a ^ c, number);                                                                                       \
+    return ((a + e) ^ (b * d)) + (c ^ local[0]) + e;                                                                        \
   }
 #define POINTER(octal) chain_##octal,
 
 #define EIGHT(x, p) x(p##0) x(p##1) x(p##2) x(p##3) x(p##4) x(p##5) x(p##6) x(p##7)
-#define SIXTY_FOUR(x, p) \
+#define SIXTY_FOUR(x, p)                                                                                                    \
   EIGHT(x, p##0) EIGHT(x, p##1) EIGHT(x, p##2) EIGHT(x, p##3) EIGHT(x, p##4) EIGHT(x, p##5) EIGHT(x, p##6) EIGHT(x, p##7)
-#define P512(x, p)                                                                                         \
-  SIXTY_FOUR(x, p##0) SIXTY_FOUR(x, p##1) SIXTY_FOUR(x, p##2) SIXTY_FOUR(x, p##3) SIXTY_FOUR(x, p##4)      \
-  SIXTY_FOUR(x, p##5) SIXTY_FOUR(x, p##6) SIXTY_FOUR(x, p##7)
-#define P4096(x, p) \
+#define P512(x, p)                                                                                                          \
+  SIXTY_FOUR(x, p##0)                                                                                                       \
+  SIXTY_FOUR(x, p##1)                                                                                                       \
+  SIXTY_FOUR(x, p##2) SIXTY_FOUR(x, p##3) SIXTY_FOUR(x, p##4) SIXTY_FOUR(x, p##5) SIXTY_FOUR(x, p##6) SIXTY_FOUR(x, p##7)
+#define P4096(x, p)                                                                                                         \
   P512(x, p##0) P512(x, p##1) P512(x, p##2) P512(x, p##3) P512(x, p##4) P512(x, p##5) P512(x, p##6) P512(x, p##7)
 
 P4096(FUNCTION, 0)
@@ -88,8 +89,10 @@ static uint32_t chain_find(uint64_t address) {
   uint32_t low = 0, high = CHAIN_FUNCTIONS;
   while (high - low > 1) {
     uint32_t middle = (low + high) / 2;
-    if ((uint64_t)(uintptr_t)functions[middle] <= address) low = middle;
-    else high = middle;
+    if ((uint64_t)(uintptr_t)functions[middle] <= address)
+      low = middle;
+    else
+      high = middle;
   }
   return low;
 }

@@ -66,8 +66,8 @@ void bench_stopwatch_on_signal(int signal, siginfo_t *info, void *context) {
   intercept_tick tick;
   tick.pc = interrupted_pc(context);
   measure(stopwatch.call, signal, info, context, stopwatch.repeats, &tick);
-  memcpy(&stopwatch.ticks[stopwatch.count], &tick, offsetof(intercept_tick, call_ns) +
-                                                       stopwatch.repeats * sizeof tick.call_ns[0]);
+  memcpy(&stopwatch.ticks[stopwatch.count], &tick,
+         offsetof(intercept_tick, call_ns) + stopwatch.repeats * sizeof tick.call_ns[0]);
   stopwatch.count++;
 }
 
@@ -88,9 +88,7 @@ void intercept_begin(int signal, uint32_t repeats, size_t max_ticks) {
   if (sigaction(signal, &mine, NULL) < 0) bench_fail("the stopwatch cannot be installed on signal %d", signal);
 }
 
-size_t intercept_count(void) {
-  return stopwatch.count;
-}
+size_t intercept_count(void) { return stopwatch.count; }
 
 const intercept_tick *intercept_end(size_t *count) {
   struct sigaction present;
@@ -102,9 +100,7 @@ const intercept_tick *intercept_end(size_t *count) {
   return stopwatch.ticks;
 }
 
-static void do_nothing(int signal, siginfo_t *info, void *context) {
-  (void)signal, (void)info, (void)context;
-}
+static void do_nothing(int signal, siginfo_t *info, void *context) { (void)signal, (void)info, (void)context; }
 
 double intercept_empty_call_ns(void) {
   handler volatile empty = do_nothing; /* volatile: the call must not be inlined away */

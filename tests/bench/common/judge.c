@@ -9,9 +9,7 @@
 #define BEYOND_MAIN 4 /* frames above the case's caller: main and libc's start code */
 
 /* Some profilers keep the address before the return address, with which they look the call up. */
-static int is_site(uint64_t address, uint64_t site) {
-  return address == site || address + 1 == site;
-}
+static int is_site(uint64_t address, uint64_t site) { return address == site || address + 1 == site; }
 
 /* Frames of the handler itself, for unwinders that begin there and step over the signal frame. */
 static size_t skip_handler(const judge_truth *truth, const uint64_t *frames, size_t count) {
@@ -48,8 +46,7 @@ static judge_verdict judge_chain(const judge_truth *truth, uint32_t n, const uin
 static judge_verdict judge_leaf(const judge_truth *truth, const uint64_t *frames, size_t count) {
   if (count == 0) return JUDGE_TRUNCATED;
   uint32_t n = chain_plain.find(frames[0]);
-  if (n >= CHAIN_FUNCTIONS || (n + 1) % truth->depth != 0 || !is_site(frames[0], chain_plain.sites[n]))
-    return JUDGE_WRONG;
+  if (n >= CHAIN_FUNCTIONS || (n + 1) % truth->depth != 0 || !is_site(frames[0], chain_plain.sites[n])) return JUDGE_WRONG;
   return judge_chain(truth, n, frames + 1, count - 1);
 }
 

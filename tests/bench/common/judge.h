@@ -16,11 +16,11 @@ typedef enum judge_verdict {
 } judge_verdict;
 
 typedef struct judge_truth {
-  uint32_t depth;          /* functions in a chain */
-  uint64_t main_site;      /* return address in the function that called the case */
-  uint64_t trampoline;     /* where handlers return to: frames up to it are the profiler's own */
+  uint32_t depth;      /* functions in a chain */
+  uint64_t main_site;  /* return address in the function that called the case */
+  uint64_t trampoline; /* where handlers return to: frames up to it are the profiler's own */
   uint64_t libc_low, libc_high;
-  const uint64_t *pcs;     /* that were interrupted, sorted */
+  const uint64_t *pcs; /* that were interrupted, sorted */
   size_t pc_count;
 } judge_truth;
 

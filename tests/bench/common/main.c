@@ -10,10 +10,14 @@ static const struct {
   const char *name;
   bench_case run;
 } cases[] = {
-    {"handler-cost", bench_case_handler_cost}, {"handler-cold", bench_case_handler_cold},
-    {"exact", bench_case_exact},               {"memory", bench_case_memory},
-    {"weights", bench_case_weights},           {"short-threads", bench_case_short_threads},
-    {"start-stop", bench_case_start_stop},     {"overhead", bench_case_overhead},
+    {"handler-cost", bench_case_handler_cost},
+    {"handler-cold", bench_case_handler_cold},
+    {"exact", bench_case_exact},
+    {"memory", bench_case_memory},
+    {"weights", bench_case_weights},
+    {"short-threads", bench_case_short_threads},
+    {"start-stop", bench_case_start_stop},
+    {"overhead", bench_case_overhead},
     {"displacement", bench_case_displacement},
 };
 
@@ -49,13 +53,20 @@ static int parse_setting(char *argument, bench_options *options) {
     return 0;
   }
   if (parse_number(value, &number) < 0) return -1;
-  if (strcmp(argument, "seconds") == 0) options->seconds = number;
-  else if (strcmp(argument, "hz") == 0) options->hz = (uint32_t)number;
-  else if (strcmp(argument, "depth") == 0) options->depth = (uint32_t)number;
-  else if (strcmp(argument, "threads") == 0) options->threads = (uint32_t)number;
-  else if (strcmp(argument, "life_ms") == 0) options->life_ms = (uint32_t)number;
-  else if (strcmp(argument, "repeats") == 0) options->repeats = (uint32_t)number;
-  else return -1;
+  if (strcmp(argument, "seconds") == 0)
+    options->seconds = number;
+  else if (strcmp(argument, "hz") == 0)
+    options->hz = (uint32_t)number;
+  else if (strcmp(argument, "depth") == 0)
+    options->depth = (uint32_t)number;
+  else if (strcmp(argument, "threads") == 0)
+    options->threads = (uint32_t)number;
+  else if (strcmp(argument, "life_ms") == 0)
+    options->life_ms = (uint32_t)number;
+  else if (strcmp(argument, "repeats") == 0)
+    options->repeats = (uint32_t)number;
+  else
+    return -1;
   return 0;
 }
 
@@ -70,8 +81,7 @@ static int usage(const char *program, const char *problem) {
 }
 
 int bench_run(int argc, char **argv) {
-  bench_options options = {.mode = "tick", .hz = 100, .depth = 20, .threads = 1, .life_ms = 20, .repeats = 20,
-                           .seconds = 1};
+  bench_options options = {.mode = "tick", .hz = 100, .depth = 20, .threads = 1, .life_ms = 20, .repeats = 20, .seconds = 1};
   if (argc < 3) return usage(argv[0], "a variant and a case are needed");
   options.variant = argv[1];
   bench_case run = find_case(argv[2]);

@@ -13,17 +13,11 @@ static uint64_t read_clock(clockid_t clock) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-uint64_t bench_now_ns(void) {
-  return read_clock(CLOCK_MONOTONIC);
-}
+uint64_t bench_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 
-uint64_t bench_thread_cpu_ns(void) {
-  return read_clock(CLOCK_THREAD_CPUTIME_ID);
-}
+uint64_t bench_thread_cpu_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
-uint64_t bench_process_cpu_ns(void) {
-  return read_clock(CLOCK_PROCESS_CPUTIME_ID);
-}
+uint64_t bench_process_cpu_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 /* To an absolute time: ticks of a subject without SA_RESTART or with an itimer may interrupt the sleep. */
 void bench_sleep_ns(uint64_t ns) {

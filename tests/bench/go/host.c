@@ -5,18 +5,10 @@
 #include "bench.h"
 #include "burn.h"
 
-static void burn_in_go(int (*over)(void *data), void *data) {
-  goBurn((uintptr_t)over, data);
-}
+static void burn_in_go(int (*over)(void *data), void *data) { goBurn((uintptr_t)over, data); }
 
-void host_burn_in_go(void) {
-  bench_burn_hook = burn_in_go;
-}
+void host_burn_in_go(void) { bench_burn_hook = burn_in_go; }
 
-int host_is_over(uintptr_t over, void *data) {
-  return ((int (*)(void *))over)(data);
-}
+int host_is_over(uintptr_t over, void *data) { return ((int (*)(void *))over)(data); }
 
-void host_burn(uint32_t depth, uintptr_t over, void *data) {
-  burn_until(depth, (burn_done)over, data);
-}
+void host_burn(uint32_t depth, uintptr_t over, void *data) { burn_until(depth, (burn_done)over, data); }

@@ -18,11 +18,9 @@ static const char *start(const bench_options *options, const bench_needs *needs)
 static const char *stop(bench_counts *counts) {
   uint64_t samples = 0, frames = 0;
   if (goProfileStop(&samples, &frames) != 0) return "the profile cannot be read";
-  if (counts)
-    *counts = (bench_counts){.samples = samples, .frames = frames, .time_ns = samples * period_ns, .dropped = -1};
+  if (counts) *counts = (bench_counts){.samples = samples, .frames = frames, .time_ns = samples * period_ns, .dropped = -1};
   return NULL;
 }
 
 /* A thread that has a timer of its own is not sampled by the process's, whose ticks come beside and return at once. */
-const bench_subject bench_subject_linked = {
-    .name = "runtime/pprof", .start = start, .stop = stop, .tick_code = SI_TIMER};
+const bench_subject bench_subject_linked = {.name = "runtime/pprof", .start = start, .stop = stop, .tick_code = SI_TIMER};

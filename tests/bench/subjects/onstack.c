@@ -78,8 +78,7 @@ static const char *stop(bench_counts *counts) {
   int error = onstack_session_stop(run.session);
   if (error) return onstack_strerror(error);
   if (counts)
-    *counts = (bench_counts){
-        .samples = run.samples, .frames = run.frames, .time_ns = run.time_ns, .dropped = dropped()};
+    *counts = (bench_counts){.samples = run.samples, .frames = run.frames, .time_ns = run.time_ns, .dropped = dropped()};
   error = onstack_session_free(run.session);
   onstack_profile_free(run.profile);
   return error ? onstack_strerror(error) : NULL;

@@ -20,8 +20,8 @@ static const char *stop(bench_counts *counts) {
   pprof_rs_counts raw = {0};
   const char *why = bench_pprof_rs_stop(counts ? &raw : NULL);
   if (counts)
-    *counts = (bench_counts){
-        .samples = raw.samples, .frames = raw.frames, .time_ns = raw.samples * raw.period_ns, .dropped = -1};
+    *counts =
+        (bench_counts){.samples = raw.samples, .frames = raw.frames, .time_ns = raw.samples * raw.period_ns, .dropped = -1};
   return why;
 }
 

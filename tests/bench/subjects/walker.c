@@ -75,10 +75,8 @@ static const char *stop(bench_counts *counts) {
   sigaction(SIGPROF, &ignore, NULL); /* discards a pending tick */
   sigaction(SIGPROF, &run.found, NULL);
   if (counts)
-    *counts = (bench_counts){.samples = run.samples,
-                             .frames = run.frames,
-                             .time_ns = run.samples * run.period_ns,
-                             .dropped = (int64_t)run.lost};
+    *counts = (bench_counts){
+        .samples = run.samples, .frames = run.frames, .time_ns = run.samples * run.period_ns, .dropped = (int64_t)run.lost};
   return NULL;
 }
 

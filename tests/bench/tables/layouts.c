@@ -57,13 +57,9 @@ static table8 *make_table8(const onstack_rule_table *table, size_t *bytes, int c
   return made;
 }
 
-static void *make_rows8(const onstack_rule_table *table, size_t *bytes) {
-  return make_table8(table, bytes, 0);
-}
+static void *make_rows8(const onstack_rule_table *table, size_t *bytes) { return make_table8(table, bytes, 0); }
 
-static void *make_rows8_chunked(const onstack_rule_table *table, size_t *bytes) {
-  return make_table8(table, bytes, 1);
-}
+static void *make_rows8_chunked(const onstack_rule_table *table, size_t *bytes) { return make_table8(table, bytes, 1); }
 
 static uint64_t look_up_rows8(const void *made, uint64_t offset) {
   const table8 *table = made;
@@ -76,8 +72,10 @@ static uint64_t look_up_rows8(const void *made, uint64_t offset) {
   }
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (table->rows[middle].offset <= offset) low = middle + 1;
-    else high = middle;
+    if (table->rows[middle].offset <= offset)
+      low = middle + 1;
+    else
+      high = middle;
   }
   if (low == 0) return 0;
   uint32_t packed = table->rows[low - 1].packed;
@@ -115,8 +113,10 @@ static uint64_t look_up_rows4_coarse(const void *made, uint64_t offset) {
   uint32_t low = coarse->first_row[chunk], high = coarse->first_row[chunk + 1];
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    if (table->rows[middle].offset <= (uint16_t)offset) low = middle + 1;
-    else high = middle;
+    if (table->rows[middle].offset <= (uint16_t)offset)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low == 0 ? 0 : digest(&table->rules[table->rows[low - 1].rule]);
 }

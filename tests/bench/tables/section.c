@@ -34,8 +34,7 @@ static int look(struct dl_phdr_info *info, size_t size, void *data) {
   }
   for (int i = 0; i < info->dlpi_phnum && out->address; i++) {
     uint64_t low = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, high = low + info->dlpi_phdr[i].p_memsz;
-    if (info->dlpi_phdr[i].p_type == PT_LOAD && out->address >= low && out->address < high)
-      out->size = high - out->address;
+    if (info->dlpi_phdr[i].p_type == PT_LOAD && out->address >= low && out->address < high) out->size = high - out->address;
   }
   return 1;
 }

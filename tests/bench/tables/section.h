@@ -9,9 +9,9 @@
 typedef struct section {
   uint8_t *bytes; /* the copy */
   size_t size;
-  uint64_t address;              /* where it is loaded */
-  uint64_t base;                 /* of the object */
-  uint64_t text_low, text_high;  /* executable part */
+  uint64_t address;             /* where it is loaded */
+  uint64_t base;                /* of the object */
+  uint64_t text_low, text_high; /* executable part */
 } section;
 
 /* Loads the library if it is not there. Returns NULL, or why it cannot be had. */

@@ -75,7 +75,8 @@ int main(void) {
   check(owner_calls == 10, "the found handler is served meanwhile", "%d of 10 signals", (int)owner_calls);
 
   plugin again = open_plugin();
-  check(again.stop == first.stop, "opened again it is the same copy", "%p, %p", *(void **)&first.stop, *(void **)&again.stop);
+  check(again.stop == first.stop, "opened again it is the same copy", "%p, %p", *(void **)&first.stop,
+        *(void **)&again.stop);
   cpu = process_cpu() - cpu;
   unsigned long ticks = again.stop();
   check((double)ticks > cpu * 1000 * 0.85, "and has all its ticks", "%lu of %.0f", ticks, cpu * 1000);

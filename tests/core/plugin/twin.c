@@ -3,12 +3,14 @@
  * Two libraries that differ in nothing but the size of one frame (ROOM), behind forty functions that are alike: same
  * size, same header of .eh_frame as far as anybody looks. Built without frame pointers.
  */
+/* clang-format off: it does not come to an end with these. */
 #define TWIN_FUNCTION(n)                                                                                               \
   int twin_##n(int x);                                                                                                 \
   int twin_##n(int x) { return x * n + 7; }
 #define TWIN_TEN(n)                                                                                                    \
   TWIN_FUNCTION(n##0) TWIN_FUNCTION(n##1) TWIN_FUNCTION(n##2) TWIN_FUNCTION(n##3) TWIN_FUNCTION(n##4)                   \
   TWIN_FUNCTION(n##5) TWIN_FUNCTION(n##6) TWIN_FUNCTION(n##7) TWIN_FUNCTION(n##8) TWIN_FUNCTION(n##9)
+/* clang-format on */
 TWIN_TEN(1)
 TWIN_TEN(2)
 TWIN_TEN(3)

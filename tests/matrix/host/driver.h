@@ -21,12 +21,12 @@
 static inline clockid_t matrix_cpu_clock(pid_t thread) { return (clockid_t)(~(unsigned)thread << 3 | 6); }
 
 typedef struct matrix_host {
-  int (*profile_start)(void);           /* the other owner's; 0, or anything else for an error */
-  long long (*profile_stop)(void);      /* its samples; negative for an error */
-  int (*load_start)(const char *mix);   /* 0, or anything else for an error */
-  void (*load_stop)(void);              /* returns when nothing burns any more */
-  int (*health)(void);                  /* 0 when the runtime is whole; may be NULL */
-  void (*describe)(FILE *out);          /* more members of an event, each begun by a comma; may be NULL */
+  int (*profile_start)(void);         /* the other owner's; 0, or anything else for an error */
+  long long (*profile_stop)(void);    /* its samples; negative for an error */
+  int (*load_start)(const char *mix); /* 0, or anything else for an error */
+  void (*load_stop)(void);            /* returns when nothing burns any more */
+  int (*health)(void);                /* 0 when the runtime is whole; may be NULL */
+  void (*describe)(FILE *out);        /* more members of an event, each begun by a comma; may be NULL */
 } matrix_host;
 
 /* Runs `argv[1]` (the mix) and the steps behind it. Returns the exit status: 0 when every step could be taken. */

@@ -107,15 +107,24 @@ static APART int tail_first(int a, int b) { return tail_second(b + 1, a - 1); }
 
 static APART int jump_table(int n) {
   switch (n) {
-  case 0: return recurse(1, n);
-  case 1: return tail_first(n, 2);
-  case 2: return use_alloca(90);
-  case 3: return n * 5;
-  case 4: return recurse(4, 1) * 3;
-  case 5: return tail_first(4, n);
-  case 6: return sink;
-  case 7: return recurse(2, 2) - 1;
-  default: return -1;
+  case 0:
+    return recurse(1, n);
+  case 1:
+    return tail_first(n, 2);
+  case 2:
+    return use_alloca(90);
+  case 3:
+    return n * 5;
+  case 4:
+    return recurse(4, 1) * 3;
+  case 5:
+    return tail_first(4, n);
+  case 6:
+    return sink;
+  case 7:
+    return recurse(2, 2) - 1;
+  default:
+    return -1;
   }
 }
 

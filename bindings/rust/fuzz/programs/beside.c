@@ -13,4 +13,7 @@
  *   objcopy --add-section .gnu_debugaltlink=NAME-NUL-AND-BUILD-ID plain shared
  */
 static inline __attribute__((always_inline)) int inner(int x) { return x * 3 + 1; }
-int outer(int x) { for (int i = 0; i < x; i++) x ^= inner(i); return x; }
+int outer(int x) {
+  for (int i = 0; i < x; i++) x ^= inner(i);
+  return x;
+}

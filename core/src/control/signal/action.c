@@ -66,7 +66,8 @@ static bool action_is_same(const struct onstack_kernel_sigaction *a, const struc
  * In place of `now`; who came at that very moment is put back. It may have left again meanwhile, or another one may have
  * come: so until what a change of ours replaced is what we had put there last.
  */
-static void action_exchange(int signal, const struct onstack_kernel_sigaction *to, const struct onstack_kernel_sigaction *now) {
+static void action_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                            const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction put = *to, expected = *now, was;
   while (onstack_sys_sigaction(signal, &put, &was) == 0 && !action_is_same(&was, &expected)) {
     expected = put;
@@ -162,7 +163,8 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
     onstack_nesting_open();
   }
   struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
-  int result = onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
   if (result < 0) return result;
   *was = *replaced;
   onstack_trampoline_use(action, trampoline);
@@ -223,7 +225,8 @@ static uint32_t action_answer(int signal, action_owner *owner, const struct onst
 }
 
 /* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was, int *result) {
+static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                                   int *result) {
   onstack_copy *copy;
   *result = action_meet(was, &copy);
   return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
@@ -476,7 +479,8 @@ static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_a
  * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
  * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
  */
-static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline, const struct onstack_kernel_sigaction *now) {
+static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline,
+                             const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;

@@ -28,9 +28,7 @@ static bool below_is_same(const onstack_below *a, const onstack_below *b) {
   return true;
 }
 
-static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) {
-  return action->held >> trampoline & 1u;
-}
+static bool trampoline_is_held(const onstack_action *action, uint32_t trampoline) { return action->held >> trampoline & 1u; }
 
 /*
  * Owners come and go above each other, so few are held at a time; those that are not go first. With more than sixteen, an
@@ -72,4 +70,3 @@ void onstack_trampolines_forget(onstack_action *action, const onstack_below *nob
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
     if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
 }
-

@@ -150,7 +150,8 @@ static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
   int result = onstack_threads_arm_all(slot, settings);
   if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
   if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent = onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  const bool silent =
+      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return result == 0 && silent ? ONSTACK_E_CLOCK : result;
 }
 

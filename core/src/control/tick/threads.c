@@ -28,8 +28,8 @@
 int onstack_threads_prepare(void) {
   static bool prepared; /* under the control lock */
   if (prepared) return 0;
-  void *memory = mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *memory =
+      mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
   onstack_thread_region_set(memory);
   prepared = true;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TICKER_SHORTEST_NS 1000000u  /* between two rounds; above 1,000 Hz the weight grows instead */
+#define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
 #define TICKER_LONGEST_NS 50000000u
 
 static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
@@ -45,7 +45,8 @@ static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_tick
   if (ticker_queue(mark->tid, slot->signal, &info) == 0)
     mark->sent_ns += (int64_t)(ticks * slot->period_ns);
   else
-    onstack_store_relaxed(&record->unanswered, (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
+    onstack_store_relaxed(&record->unanswered,
+                          (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
 }
 
 static void ticker_visit(onstack_ticker *ticker, uint32_t index) {

@@ -57,9 +57,9 @@ static bool cfi_is_at_fp(cfi_machine *machine, uint64_t number) {
 }
 
 static void cfi_set_cfa_register(cfi_machine *machine, uint64_t number) {
-  machine->now.cfa_kind = number == CFI_REG_SP   ? ONSTACK_CFA_SP
-                          : number == CFI_REG_FP ? ONSTACK_CFA_FP
-                          : number == CFI_REG_BX ? ONSTACK_CFA_BX
+  machine->now.cfa_kind = number == CFI_REG_SP     ? ONSTACK_CFA_SP
+                          : number == CFI_REG_FP   ? ONSTACK_CFA_FP
+                          : number == CFI_REG_BX   ? ONSTACK_CFA_BX
                           : number < CFI_REG_COUNT ? ONSTACK_CFA_REGISTER
                                                    : ONSTACK_CFA_LOST;
   machine->now.cfa_after = machine->now.cfa_kind == ONSTACK_CFA_REGISTER ? (uint8_t)number : 0;
@@ -85,9 +85,7 @@ static onstack_rule cfi_make_rule(uint8_t cfa, uint8_t after, int16_t fp, int16_
   return rule;
 }
 
-static onstack_rule cfi_bare_rule(uint8_t cfa) {
-  return cfi_make_rule(cfa, 0, 0, 0, 0, 0);
-}
+static onstack_rule cfi_bare_rule(uint8_t cfa) { return cfi_make_rule(cfa, 0, 0, 0, 0, 0); }
 
 static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   const cfi_state *state = &machine->now;

@@ -97,8 +97,8 @@ bool onstack_cfi_open(onstack_cfi_section *section, uint32_t entry, onstack_cfi_
          cfi_parse_function(section, entry, common_offset, instructions, &function);
 }
 
-void onstack_cfi_each(onstack_cfi_section *section,
-                      bool (*visit)(void *data, const onstack_cfi_function *function), void *data) {
+void onstack_cfi_each(onstack_cfi_section *section, bool (*visit)(void *data, const onstack_cfi_function *function),
+                      void *data) {
   onstack_cfi_reader reader;
   onstack_cfi_function function;
   uint64_t common_offset;
@@ -106,8 +106,7 @@ void onstack_cfi_each(onstack_cfi_section *section,
   for (size_t offset = 0; offset < section->size && offset <= UINT32_MAX; offset = reader.end) {
     if (!cfi_open_entry(section, offset, &reader, &common_offset, &is_function)) return;
     size_t end = reader.end;
-    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) &&
-        !visit(data, &function))
+    if (is_function && cfi_parse_function(section, offset, common_offset, &reader, &function) && !visit(data, &function))
       return;
     reader.end = end;
   }

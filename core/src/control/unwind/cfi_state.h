@@ -10,7 +10,7 @@
 #define CFI_REG_SP 7u
 #define CFI_REG_BX 3u
 #define CFI_REG_COUNT 16u /* general registers, which the kernel saves in order */
-#else /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
+#else                     /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
 #define CFI_REG_FP 29u
 #define CFI_REG_SP 31u
 #define CFI_REG_LR 30u

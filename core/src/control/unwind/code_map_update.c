@@ -13,7 +13,7 @@
 static pthread_mutex_t code_map_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define CODE_MAP_REFUSED ((uint64_t)1 << 20) /* around an address without an answer; a power of two */
-#define CODE_MAP_RECORDS 512u /* records that one pass serves; the next pass goes on with the rest */
+#define CODE_MAP_RECORDS 512u                /* records that one pass serves; the next pass goes on with the rest */
 
 typedef struct code_map_scan {
   onstack_slot *slot;
@@ -70,8 +70,7 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
   if (mapping->executable) code_map_add_executable(scan, mapping);
-  if (mapping->readable && mapping->writable && !mapping->shared && mapping->anonymous)
-    code_map_match_stacks(scan, mapping);
+  if (mapping->readable && mapping->writable && !mapping->shared && mapping->anonymous) code_map_match_stacks(scan, mapping);
 }
 
 /* The records in use, beginning after the last pass's end. */

@@ -39,7 +39,7 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
-static bool modules_added; /* objects, since the map was published */
+static bool modules_added;  /* objects, since the map was published */
 static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
@@ -358,7 +358,7 @@ bool onstack_modules_refresh(size_t budget_bytes) {
     derived = true;
     if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
-  bool missing = entry != NULL;
+  bool missing = entry;
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);

@@ -16,14 +16,14 @@ typedef struct other_search {
 } other_search;
 
 /* The segment at the file's beginning, which the program header is in. */
-static const ElfW(Phdr) *other_first(const ElfW(Phdr) *segments, uint32_t count) {
+static const ElfW(Phdr) * other_first(const ElfW(Phdr) * segments, uint32_t count) {
   for (uint32_t i = 0; i < count; i++)
     if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0) return &segments[i];
   return NULL;
 }
 
 /* Is code mapped where the program header wants it? A file that somebody only reads has none there. */
-static bool other_is_here(const ElfW(Phdr) *segments, uint32_t count, uint64_t bias, const onstack_mapping *code) {
+static bool other_is_here(const ElfW(Phdr) * segments, uint32_t count, uint64_t bias, const onstack_mapping *code) {
   for (uint32_t i = 0; i < count; i++) {
     const uint64_t low = bias + segments[i].p_vaddr;
     if (segments[i].p_type == PT_LOAD && segments[i].p_flags & PF_X && low >= code->low &&

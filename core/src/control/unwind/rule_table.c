@@ -10,7 +10,7 @@
 
 typedef struct rule_builder {
   uint64_t base, high; /* of the object; functions elsewhere are left out */
-  bool failed; /* memory */
+  bool failed;         /* memory */
   onstack_cfi_function *functions;
   size_t function_count, function_room;
   onstack_rule_row *rows;
@@ -110,8 +110,7 @@ static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
   if (builder->rule_count * 2 >= builder->index_size && !rule_rehash(builder)) return 0;
   uint32_t at = rule_hash(rule, builder->index_size);
   for (; builder->index[at]; at = (at + 1) & (builder->index_size - 1))
-    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule))
-      return (uint16_t)(builder->index[at] - 1);
+    if (rule_is_same(&builder->rules[builder->index[at] - 1], rule)) return (uint16_t)(builder->index[at] - 1);
   if (builder->rule_count == RULE_MAX ||
       !rule_grow(builder, &builder->rules, builder->rule_count, &builder->rule_room, sizeof(*rule)))
     return 0;
@@ -123,8 +122,7 @@ static uint16_t rule_intern(rule_builder *builder, const onstack_rule *rule) {
 /* Begins the chunks up to the one that holds `offset`. */
 static bool rule_open_chunks(rule_builder *builder, uint64_t offset) {
   while (builder->chunk_count <= offset >> ONSTACK_RULE_CHUNK_BITS) {
-    if (!rule_grow(builder, &builder->first_row, builder->chunk_count, &builder->chunk_room, sizeof(uint32_t)))
-      return false;
+    if (!rule_grow(builder, &builder->first_row, builder->chunk_count, &builder->chunk_room, sizeof(uint32_t))) return false;
     builder->first_row[builder->chunk_count++] = builder->row_count;
   }
   return true;
@@ -180,8 +178,8 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   memcpy(first_row, builder->first_row, first_bytes - sizeof(uint32_t));
   first_row[builder->chunk_count] = builder->row_count;
   memcpy(rows, builder->rows, row_bytes);
-  *table = (onstack_rule_table){builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes,
-                                first_row, rows, rules};
+  *table = (onstack_rule_table){
+      builder->chunk_count, builder->row_count, builder->rule_count, (uint32_t)bytes, first_row, rows, rules};
   return table;
 }
 

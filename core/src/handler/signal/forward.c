@@ -103,8 +103,8 @@ typedef struct action_delivery {
  * for less gets exactly what the kernel would have given it: interrupted mask + its own mask + the signal itself
  * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
  */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void action_deliver(
-    const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void
+action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
   onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
   if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
@@ -162,8 +162,8 @@ __asm__(".pushsection .text\n"
 #endif
         ".cfi_endproc\n.size onstack_action_switch_stack, . - onstack_action_switch_stack\n.popsection\n");
 
-static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found,
-                                                    int signal, siginfo_t *info, void *context) {
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found, int signal,
+                                                    siginfo_t *info, void *context) {
   const action_delivery to = {found, info, context, signal};
   /* A newer owner that chains to us may have left open every signal but its own. */
   const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
@@ -216,12 +216,14 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
  * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
  * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
-static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level, uint32_t changing) {
+static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level,
+                                                            uint32_t changing) {
   onstack_action *action = &onstack_actions[signal];
   onstack_found *replaced = &action->replaced[trampoline];
   const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
-  if (onstack_load_relaxed(&action->changing) != changing || was == expected) return action_published(action, trampoline, level);
+  if (onstack_load_relaxed(&action->changing) != changing || was == expected)
+    return action_published(action, trampoline, level);
   const onstack_copy *copy = &onstack_copy_self;
   for (uint32_t i = 0; copy; copy = onstack_copy_other(&onstack_copy_self, i++)) {
     const uint32_t theirs = onstack_trampoline_at(copy, was);
@@ -242,7 +244,7 @@ ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampol
 
 /* To the next level; false: there is none. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(int signal, siginfo_t *info, void *context,
-                                                                             uint32_t trampoline) {
+                                                                              uint32_t trampoline) {
   onstack_action *action = &onstack_actions[signal];
   const uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
   bool first;

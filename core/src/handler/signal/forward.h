@@ -41,12 +41,12 @@ typedef struct onstack_below {
 
 /* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
 typedef struct onstack_action {
-  uint32_t running;         /* a session of this copy uses the signal (dekker) */
-  uint32_t current;         /* the trampoline that is installed, or was last */
-  uint32_t visited;         /* a newer owner came or went under this run: its own timers may outlive its profile */
-  uint32_t held;            /* bits: trampolines that an owner may have found and not put back yet */
+  uint32_t running; /* a session of this copy uses the signal (dekker) */
+  uint32_t current; /* the trampoline that is installed, or was last */
+  uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
+  uint32_t held;    /* bits: trampolines that an owner may have found and not put back yet */
   uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours; /* while `running`: as it was installed last */
+  struct onstack_kernel_sigaction ours;      /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;

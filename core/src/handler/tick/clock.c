@@ -17,7 +17,8 @@
 ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
 /* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
-static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation, uint64_t period_ns) {
+static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
+                                             uint64_t period_ns) {
   struct onstack_timespec now = {0, 0};
   onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
   uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
@@ -102,7 +103,8 @@ static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
  * time would make them wrong, and between two clocks the caller may wait for a processor. Where a filter refuses to read
  * the clock, it is not known (0).
  */
-static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer, uint64_t first) {
+static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer,
+                                     uint64_t first) {
   uint64_t now;
   const bool known = clock_read(clock, &now);
   if (known) first += now;
@@ -212,7 +214,8 @@ int onstack_clock_create_process(onstack_process_clock *clock) {
 
 int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first) {
   clock_forget_ticks(clock->record);
-  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer), first);
+  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer),
+                   first);
 }
 
 int32_t onstack_clock_settle_process(onstack_process_clock *clock) {
@@ -241,7 +244,8 @@ ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock
   struct onstack_kernel_itimerspec spec;
   if (period_ns == 0) return;
   if (ended_call) {
-    clock_move_process(clock, period_ns, period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
+    clock_move_process(clock, period_ns,
+                       period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
     return;
   }
   if (onstack_sys_timer_gettime(timer, &spec) < 0) return;

@@ -58,8 +58,7 @@ static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucont
 }
 
 static ONSTACK_HANDLER void entry_wake_drain(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0)
-    onstack_sys_futex_wake(&slot->wake);
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
 }
 
 static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstack_thread *record, ucontext_t *context,
@@ -75,8 +74,8 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   memory.low = memory.high = 0;
   onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
   if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
-  onstack_walk walk = {&registers, context, &memory, slot->custom, entry->frames, slot->ring.depth,
-                       onstack_ring_found(&slot->ring, entry)};
+  onstack_walk walk = {
+      &registers, context, &memory, slot->custom, entry->frames, slot->ring.depth, onstack_ring_found(&slot->ring, entry)};
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
   if (memory.asked) {
@@ -105,7 +104,7 @@ static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, on
 
 /* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
 static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
-                                         ucontext_t *context) {
+                                               ucontext_t *context) {
   onstack_counters *counters = &slot->counters;
   uint64_t position;
   onstack_ring_entry *entry;
@@ -189,7 +188,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  *
  * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot, const siginfo_t *info, uint64_t age_ns) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot,
+                                                                                 const siginfo_t *info, uint64_t age_ns) {
   const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
@@ -228,8 +228,7 @@ static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, cons
   return ONSTACK_THREAD_UNARMED;
 }
 
-static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info,
-                                                     ucontext_t *context) {
+static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   int32_t timer = ONSTACK_THREAD_UNARMED;
   entry_count_own(clock->record, info);
@@ -271,7 +270,8 @@ static ONSTACK_HANDLER bool entry_session_tick(onstack_slot *slot, onstack_threa
 }
 
 /* By value and apart, so that the handler's entry keeps no frame of its own below what it goes on to. */
-static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info, ucontext_t *context) {
+static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int signal, const siginfo_t *info,
+                                                ucontext_t *context) {
   bool taken;
   onstack_dekker_add(&tick.record->busy, 1u); /* before the look at the state; see slot.h */
   if (tick.slot < ONSTACK_MAX_SESSIONS) {
@@ -308,8 +308,8 @@ __asm__(".pushsection .text\n"
         ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
         ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
         ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
-        ".endr\n" ENTRY_SCOPE("onstack_handler_trampoline")
-        ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
+        ".endr\n" ENTRY_SCOPE(
+            "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
 ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
   const onstack_thread_tick tick = entry_recognize(info);

@@ -53,7 +53,7 @@ void onstack_own_leave(void) {
   if (own) onstack_publish(&own->tid, 0);
 }
 
-ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid) != NULL; }
+ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid); }
 
 uint32_t onstack_own_count(void) {
   uint32_t count = 0;
@@ -61,9 +61,7 @@ uint32_t onstack_own_count(void) {
   return count;
 }
 
-uint32_t onstack_own_count_expected(void) {
-  return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected);
-}
+uint32_t onstack_own_count_expected(void) { return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected); }
 
 void onstack_own_open(int32_t signal) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());

@@ -19,8 +19,8 @@
 #define ONSTACK_OWN_THREADS 32u /* more are taken for the host's */
 
 typedef struct onstack_own_thread {
-  int32_t tid;  /* 0: free. Written by the thread itself, and in the child of a fork */
-  int32_t open; /* the signal that it leaves open now; 0: none (dekker: control/signal/action.c takes the action away) */
+  int32_t tid;     /* 0: free. Written by the thread itself, and in the child of a fork */
+  int32_t open;    /* the signal that it leaves open now; 0: none (dekker: control/signal/action.c takes the action away) */
   uint64_t cpu_ns; /* of its CPU time, what is in onstack_own_cpu_ns; the thread itself only */
 } onstack_own_thread;
 
@@ -50,8 +50,8 @@ ONSTACK_INTERNAL void onstack_own_close(void);
 
 /* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
 typedef struct onstack_own_stand_in {
-  uint64_t handler; /* 0: there is none */
-  uint32_t has_host; /* what it stands for is a handler (dekker, as `undisputed`) */
+  uint64_t handler;    /* 0: there is none */
+  uint32_t has_host;   /* what it stands for is a handler (dekker, as `undisputed`) */
   uint32_t interrupts; /* one without SA_RESTART: what the installed action is to be like (control/signal/action.c) */
 } onstack_own_stand_in;
 ONSTACK_INTERNAL_DATA onstack_own_stand_in onstack_own_stands_in;

@@ -16,9 +16,10 @@
 #include "onstack/onstack.h"
 
 typedef struct onstack_process_clock {
-  onstack_thread *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
-  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
-  int32_t signal;         /* 0: no session uses it */
+  onstack_thread
+      *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
+  uint32_t generation; /* counts its timers; the low bits are in the cookie */
+  int32_t signal;      /* 0: no session uses it */
   uint64_t period_ns;
 } onstack_process_clock;
 

@@ -59,8 +59,7 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
 
 /* Lays a ring over memory (at least two strides; the largest power of two of it is used), which stays the caller's.
    Start only. */
-ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth,
-                                        uint32_t label_room);
+ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
                                                                                  onstack_ring_entry *entry) {

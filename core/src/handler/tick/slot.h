@@ -43,20 +43,20 @@ typedef struct onstack_slot {
   uint32_t clock;       /* ONSTACK_CLOCK_* */
   uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes; /* the unwinder's need plus ours */
-  uint32_t wake;     /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
-  uint32_t wanted;   /* a record asks for stack bounds */
-  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
+  uint32_t wake;        /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t scanning;    /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t wanted;      /* a record asks for stack bounds */
+  int32_t sink_tid;     /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool ticker; /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
+  bool ticker;      /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
-  onstack_process_clock *process_clock; /* that finds its new threads; NULL: none does. Written while not running */
-  uint32_t meets; /* its threads are armed: handlers may claim records of new ones (publish / observe) */
-  uint64_t process_start_ns;            /* of what it has used (onstack_clock_read_process); 0: not known */
+  onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
+  uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
+  uint64_t process_start_ns; /* of what it has used (onstack_clock_read_process); 0: not known */
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;

@@ -24,10 +24,10 @@
 #define ONSTACK_THREAD_BUCKET 16u
 #define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
 #define ONSTACK_THREAD_RANGES 3u
-#define ONSTACK_THREAD_CLAIMED (-1) /* `timer`: the record is being set up by its claimer; nobody else touches it */
-#define ONSTACK_THREAD_UNARMED (-2) /* `timer`: none could be had; the process tick stands in */
+#define ONSTACK_THREAD_CLAIMED (-1)         /* `timer`: the record is being set up by its claimer; nobody else touches it */
+#define ONSTACK_THREAD_UNARMED (-2)         /* `timer`: none could be had; the process tick stands in */
 #define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/tick/ticker.h sends the ticks */
-#define ONSTACK_THREAD_UNWANTED (-3) /* `timer`: the session's filter does not want this thread */
+#define ONSTACK_THREAD_UNWANTED (-3)        /* `timer`: the session's filter does not want this thread */
 #define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
@@ -37,16 +37,16 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;       /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  int32_t timer;       /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint8_t unanswered;  /* process ticks that hit this armed thread since its own timer ticked last */
-  uint8_t next_range;  /* the range that is replaced next; housekeeping only */
-  uint16_t looked;     /* `ticks` when housekeeping looked at the name last; housekeeping only */
-  uint32_t turn;       /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
-  uint64_t name[2];    /* 16 bytes, NUL-padded */
-  uint64_t wanted[2];  /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t ticks;      /* of its timer since that was set, overruns too; written on the thread itself */
-  union {              /* one after the other: */
+  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  int32_t timer;        /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
+  uint8_t unanswered;   /* process ticks that hit this armed thread since its own timer ticked last */
+  uint8_t next_range;   /* the range that is replaced next; housekeeping only */
+  uint16_t looked;      /* `ticks` when housekeeping looked at the name last; housekeeping only */
+  uint32_t turn;        /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  uint64_t name[2];     /* 16 bytes, NUL-padded */
+  uint64_t wanted[2];   /* stack addresses that no range covers; housekeeping answers. 0: none */
+  uint32_t ticks;       /* of its timer since that was set, overruns too; written on the thread itself */
+  union {               /* one after the other: */
     uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
     uint32_t due;       /* `timer` says SETTLED: how many have been due */
     uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */

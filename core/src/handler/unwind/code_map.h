@@ -75,9 +75,9 @@ typedef struct onstack_go_runtime {
 } onstack_go_runtime;
 
 typedef struct onstack_code_map {
-  uint32_t turn;  /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
+  uint32_t turn; /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
   uint32_t count;
-  uint32_t stale; /* a walk met a return address that no range holds: look again */
+  uint32_t stale;    /* a walk met a return address that no range holds: look again */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];

@@ -7,9 +7,9 @@
 #include "handler/unwind/memory.h"
 
 typedef struct onstack_go_frame {
-  uint64_t entry;  /* of the function */
-  int32_t depth;   /* bytes between SP and the return address at this instruction */
-  bool writes_sp;  /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
+  uint64_t entry; /* of the function */
+  int32_t depth;  /* bytes between SP and the return address at this instruction */
+  bool writes_sp; /* the function changes SP in ways that the table does not tell (runtime/symtab.go, SPWRITE) */
 } onstack_go_frame;
 
 /* What .gopclntab's pcsp table says at `address` in this runtime's text; false if it says nothing. Signal-safe. */

@@ -32,8 +32,7 @@ static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(ui
   return epoch * 0xd1b54a32d192ed03u;
 }
 
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value,
-                                                                             uint64_t seal) {
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
   return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
 }
 
@@ -42,15 +41,13 @@ static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_p
 }
 
 /* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc,
-                                                                                                uint64_t seal) {
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
   const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
   uint64_t value = onstack_load_relaxed(&entry->value);
   return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
 }
 
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc,
-                                                                                              uint64_t value,
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
                                                                                               uint64_t seal) {
   onstack_pc_entry *entry = onstack_pc_entry_of(pc);
   onstack_store_relaxed(&entry->value, value);

@@ -12,8 +12,8 @@ typedef struct proof_batch {
 } proof_batch;
 
 /* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found,
-                                              uint32_t count, uint32_t next, uint64_t seal) {
+static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found, uint32_t count,
+                                              uint32_t next, uint64_t seal) {
   batch->count = 0;
   for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
     if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;

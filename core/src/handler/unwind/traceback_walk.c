@@ -67,8 +67,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
     traceback_memory(&memory, from->sp);
     uint8_t found[TRACEBACK_DEPTH];
     if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-    onstack_walk walk = {
-        .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
     onstack_walk_result result = onstack_unwinder_rules.run(&walk);
     uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
     taken = traceback_take(frames, believed);
@@ -79,9 +78,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
   return taken;
 }
 
-static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) {
-  return *(const volatile uint64_t *)(uintptr_t)address;
-}
+static ONSTACK_HANDLER uint64_t traceback_word(uint64_t address) { return *(const volatile uint64_t *)(uintptr_t)address; }
 
 /*
  * Plain loads: the frame is one of the caller's own, live while it runs, and its rule says where its words are. Only

@@ -10,10 +10,10 @@
 #include "onstack/onstack.h"
 
 /* How a walk came from a frame to its caller. */
-#define ONSTACK_BY_NOTHING 0u /* the last frame: the root, or where the walk broke off */
-#define ONSTACK_BY_RULES 1u   /* .eh_frame */
-#define ONSTACK_BY_GO 2u      /* Go's tables and conventions */
-#define ONSTACK_BY_RECORD 3u  /* the chain of frame pointers */
+#define ONSTACK_BY_NOTHING 0u  /* the last frame: the root, or where the walk broke off */
+#define ONSTACK_BY_RULES 1u    /* .eh_frame */
+#define ONSTACK_BY_GO 2u       /* Go's tables and conventions */
+#define ONSTACK_BY_RECORD 3u   /* the chain of frame pointers */
 #define ONSTACK_BY_UNWINDER 4u /* the user's */
 
 typedef struct onstack_walk {
@@ -23,7 +23,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *
+      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {

@@ -6,8 +6,8 @@
 #include "handler/unwind/unwinder.h"
 
 static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) {
-  onstack_walk_result result = walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames,
-                                                  walk->capacity);
+  onstack_walk_result result =
+      walk->custom->walk(walk->custom->data, walk->registers, walk->ucontext, walk->frames, walk->capacity);
   if (result.frame_count > walk->capacity) {
     result.frame_count = walk->capacity;
     result.truncation = ONSTACK_TRUNCATED_DEPTH;

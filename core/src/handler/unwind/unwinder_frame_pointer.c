@@ -48,8 +48,8 @@ typedef struct fp_cursor {
  * just below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
  * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
  */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go,
-                                                fp_cursor *cursor, uint64_t saved_fp) {
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
+                                                uint64_t saved_fp) {
   uint64_t link[2];
   if (saved_fp > cursor->fp && onstack_memory_read_pair(memory, saved_fp, link) && link[0] == saved_fp + 8) {
     cursor->floor = cursor->fp = saved_fp;
@@ -100,8 +100,8 @@ static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cur
 #endif
 
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
-static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor,
-                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
+static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor, const uint64_t record[2],
+                                                     uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
   if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
@@ -188,4 +188,5 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   return (onstack_walk_result){count, why};
 }
 
-ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512, fp_run};
+ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_frame_pointer = {"frame_pointer", true, false, 512,
+                                                                                     fp_run};

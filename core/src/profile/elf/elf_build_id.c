@@ -9,9 +9,7 @@
 #define ONSTACK_ELF_NOTES_LIMIT ((uint64_t)64 * 1024)
 
 /* A length rounded up; lengths here are sums of 32-bit numbers, so nothing wraps. */
-static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) & ~(alignment - 1);
-}
+static uint64_t elf_note_padded(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) & ~(alignment - 1); }
 
 static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignment, onstack_elf_build_id *id) {
   for (uint64_t at = 0; size - at >= sizeof(onstack_elf_note);) {
@@ -20,9 +18,8 @@ static bool elf_notes_scan(const uint8_t *notes, uint64_t size, uint64_t alignme
     uint64_t content = elf_note_padded(sizeof(note) + (uint64_t)note.name_bytes, alignment);
     uint64_t end = content + note.content_bytes;
     if (end > size - at) return false;
-    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 &&
-        memcmp(notes + at + sizeof(note), "GNU", 4) == 0 && note.content_bytes > 0 &&
-        note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
+    if (note.type == ONSTACK_ELF_NOTE_BUILD_ID && note.name_bytes == 4 && memcmp(notes + at + sizeof(note), "GNU", 4) == 0 &&
+        note.content_bytes > 0 && note.content_bytes <= ONSTACK_ELF_BUILD_ID_MAX) {
       id->length = note.content_bytes;
       memcpy(id->bytes, notes + at + content, note.content_bytes);
       return true;
@@ -38,9 +35,9 @@ static bool elf_notes_read(const onstack_elf_file *file, uint64_t offset, uint64
                            onstack_elf_build_id *id) {
   if (size > ONSTACK_ELF_NOTES_LIMIT) size = ONSTACK_ELF_NOTES_LIMIT;
   uint8_t *notes = size == 0 ? NULL : malloc((size_t)size);
-  if (notes == NULL) return false;
-  bool found = onstack_elf_read(file, offset, notes, (size_t)size) &&
-               elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
+  if (!notes) return false;
+  bool found =
+      onstack_elf_read(file, offset, notes, (size_t)size) && elf_notes_scan(notes, size, alignment == 8 ? 8 : 4, id);
   free(notes);
   return found;
 }

@@ -47,11 +47,10 @@ bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes
 }
 
 /* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
-static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes,
-                            int *error) {
+static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes, int *error) {
   if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
   void *table = malloc((size_t)count * item_bytes);
-  if (table == NULL) {
+  if (!table) {
     *error = -ENOMEM;
     return NULL;
   }
@@ -80,13 +79,12 @@ static int elf_read_tables(onstack_elf_file *file) {
   }
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
-    file->segments =
-        elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
-    if (file->segments != NULL) file->segment_count = header.segment_count;
+    file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
+    if (file->segments) file->segment_count = header.segment_count;
   }
   uint64_t sections = elf_count_sections(file, &header);
   file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
-  if (file->sections != NULL) file->section_count = (uint32_t)sections;
+  if (file->sections) file->section_count = (uint32_t)sections;
   return error;
 }
 
@@ -125,9 +123,9 @@ bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, ui
   for (uint32_t i = 0; i < file->segment_count; i++) {
     const onstack_elf_segment *segment = &file->segments[i];
     if (!elf_segment_meets(segment, offset, length)) continue;
-    if (found == NULL || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
+    if (!found || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
   }
-  if (found == NULL) return false;
+  if (!found) return false;
   *difference = found->vaddr - found->offset;
   return true;
 }

@@ -50,7 +50,7 @@ static int elf_module_open_debug(onstack_elf_file *file, const onstack_elf_build
 
 static bool elf_module_all_named(const onstack_elf_query *queries, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    if (queries[i].name == NULL) return false;
+    if (!queries[i].name) return false;
   }
   return true;
 }

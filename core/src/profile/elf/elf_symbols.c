@@ -26,15 +26,23 @@ uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf
   if (symbol->size == 0 || symbol->name == 0 || symbol->section == ONSTACK_ELF_INDEX_UNDEFINED) return 0;
   uint32_t rank;
   switch (symbol->info >> 4) {
-    case ONSTACK_ELF_BIND_WEAK: rank = 2; break;
-    case ONSTACK_ELF_BIND_LOCAL: rank = 1; break;
-    default: rank = 3; /* global, and GNU's unique */
+  case ONSTACK_ELF_BIND_WEAK:
+    rank = 2;
+    break;
+  case ONSTACK_ELF_BIND_LOCAL:
+    rank = 1;
+    break;
+  default:
+    rank = 3; /* global, and GNU's unique */
   }
   switch (symbol->info & 15) {
-    case ONSTACK_ELF_SYMBOL_FUNCTION:
-    case ONSTACK_ELF_SYMBOL_IFUNC: return rank + 3;
-    case ONSTACK_ELF_SYMBOL_NOTYPE: break; /* assembly */
-    default: return 0;
+  case ONSTACK_ELF_SYMBOL_FUNCTION:
+  case ONSTACK_ELF_SYMBOL_IFUNC:
+    return rank + 3;
+  case ONSTACK_ELF_SYMBOL_NOTYPE:
+    break; /* assembly */
+  default:
+    return 0;
   }
   if (symbol->section >= ONSTACK_ELF_INDEX_RESERVED || symbol->section >= file->section_count) return 0;
   return (file->sections[symbol->section].flags & ONSTACK_ELF_SECTION_EXECUTABLE) != 0 ? rank : 0;
@@ -65,7 +73,7 @@ static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
     if (query->address - symbol->value >= symbol->size) return true; /* cannot wrap: at or above value */
     if (scan->budget-- == 0) return false;
     /* Of nested symbols the inner one, which begins later, is meant. */
-    if (query->name != NULL) continue;
+    if (query->name) continue;
     if (query->rank == 0 || symbol->value > query->value || (symbol->value == query->value && rank > query->rank)) {
       query->value = symbol->value;
       query->name_offset = symbol->name;
@@ -80,7 +88,7 @@ int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_sec
   uint64_t left = table->bytes / sizeof(onstack_elf_symbol);
   uint64_t offset = table->offset;
   onstack_elf_symbol *symbols = malloc(ONSTACK_ELF_SYMBOLS_AT_ONCE * sizeof(*symbols));
-  if (symbols == NULL) return -ENOMEM;
+  if (!symbols) return -ENOMEM;
   bool go_on = true;
   while (go_on && left > 0) {
     size_t some = left < ONSTACK_ELF_SYMBOLS_AT_ONCE ? (size_t)left : ONSTACK_ELF_SYMBOLS_AT_ONCE;
@@ -104,30 +112,30 @@ static size_t elf_symbol_name(const elf_symbol_scan *scan, uint32_t name_offset,
     if (step > ONSTACK_ELF_NAME_LIMIT - length) step = ONSTACK_ELF_NAME_LIMIT - length;
     if (!onstack_elf_read(scan->file, names->offset + name_offset + length, name + length, step)) return 0;
     char *end = memchr(name + length, '\0', step);
-    if (end == NULL) continue;
+    if (!end) continue;
     /* Static tables carry the version of an exported symbol, name@VERSION or name@@VERSION; people do not. */
     char *version = memchr(name + 1, '@', end > name ? (size_t)(end - name - 1) : 0);
-    return (size_t)((version != NULL ? version : end) - name);
+    return (size_t)((version ? version : end) - name);
   }
   return 0;
 }
 
 static int elf_symbols_take_names(elf_symbol_scan *scan, onstack_profile_arena *arena) {
   char *buffer = malloc(ONSTACK_ELF_NAME_LIMIT);
-  if (buffer == NULL) return -ENOMEM;
+  if (!buffer) return -ENOMEM;
   int error = 0;
   const onstack_elf_query *previous = NULL;
   for (size_t i = 0; error == 0 && i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
-    if (query->rank == 0 || query->name != NULL) continue;
-    if (previous != NULL && previous->name_offset == query->name_offset) {
+    if (query->rank == 0 || query->name) continue;
+    if (previous && previous->name_offset == query->name_offset) {
       query->name = previous->name; /* neighbours are often in one function */
     } else {
       size_t length = elf_symbol_name(scan, query->name_offset, buffer);
       if (length > 0) query->name = onstack_profile_arena_text(arena, buffer, length);
-      if (length > 0 && query->name == NULL) error = -ENOMEM;
+      if (length > 0 && !query->name) error = -ENOMEM;
     }
-    if (query->name != NULL) previous = query;
+    if (query->name) previous = query;
   }
   free(buffer);
   return error;
@@ -140,18 +148,18 @@ static bool elf_section_inside(const onstack_elf_file *file, const onstack_elf_s
 
 static bool elf_symbols_open(elf_symbol_scan *scan, uint32_t table_type) {
   const onstack_elf_file *file = scan->file;
-  for (uint32_t i = 0; i < file->section_count && scan->table == NULL; i++) {
+  for (uint32_t i = 0; i < file->section_count && !scan->table; i++) {
     if (file->sections[i].type == table_type) scan->table = &file->sections[i];
   }
-  if (scan->table == NULL || scan->table->entry_bytes != sizeof(onstack_elf_symbol)) return false;
+  if (!scan->table || scan->table->entry_bytes != sizeof(onstack_elf_symbol)) return false;
   if (scan->table->link >= file->section_count) return false;
   scan->names = &file->sections[scan->table->link];
   return scan->names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, scan->table) &&
          elf_section_inside(file, scan->names);
 }
 
-int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
-                             size_t count, onstack_profile_arena *names) {
+int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,
+                             onstack_profile_arena *names) {
   elf_symbol_scan scan = {.file = file, .queries = queries, .count = count};
   if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;

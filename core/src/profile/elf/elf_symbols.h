@@ -27,8 +27,8 @@ typedef struct onstack_elf_query {
  * Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM) for every query that has no name yet.
  * `queries` are sorted by address. Errors: -ENOMEM; a broken table names less, or nothing.
  */
-ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type,
-                                              onstack_elf_query *queries, size_t count, onstack_profile_arena *names);
+ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
+                                              size_t count, onstack_profile_arena *names);
 
 /*
  * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SYMBOL_INDEX_FILES 1024u /* a host that loads new files without end must not make us grow without end */
-#define SYMBOL_INDEX_BACK 16u    /* symbols before an address that are tried; functions nest one or two deep */
+#define SYMBOL_INDEX_FILES 1024u            /* a host that loads new files without end must not make us grow without end */
+#define SYMBOL_INDEX_BACK 16u               /* symbols before an address that are tried; functions nest one or two deep */
 #define SYMBOL_INDEX_MOST ((size_t)4 << 20) /* functions of one file; bounds what a hostile table makes us keep */
 
 static onstack_symbol_file *symbol_files[SYMBOL_INDEX_FILES];
@@ -41,7 +41,7 @@ static bool symbol_add(void *data, const onstack_elf_symbol *symbol) {
   if (rank == 0 || symbol->value > UINT32_MAX || symbol->size >= (uint64_t)1 << 28) return true;
   if (reader->count == SYMBOL_INDEX_MOST) return false;
   void *entries = onstack_profile_grow(reader->entries, &reader->capacity, reader->count + 1, sizeof(*reader->entries));
-  if (entries == NULL) return false;
+  if (!entries) return false;
   reader->entries = entries;
   reader->entries[reader->count++] =
       (onstack_symbol_entry){(uint32_t)symbol->value, (uint32_t)symbol->size << 4 | (rank & 15), symbol->name};
@@ -97,7 +97,7 @@ static void symbol_take_names(symbol_reader *reader, onstack_symbol_names *names
 /* What grew by doubling is cut to what is used; as it was when that fails. */
 static void *symbol_fit(void *items, size_t bytes) {
   void *fitted = realloc(items, bytes);
-  if (fitted == NULL) return items;
+  if (!fitted) return items;
   return fitted;
 }
 
@@ -109,8 +109,8 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
   symbol_reader reader = {.file = file};
   onstack_symbol_names names;
   const onstack_elf_section *table = symbol_find_table(file, ONSTACK_ELF_SECTION_SYMTAB);
-  if (table == NULL) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
-  if (table == NULL || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
+  if (!table) table = symbol_find_table(file, ONSTACK_ELF_SECTION_DYNSYM);
+  if (!table || !onstack_symbol_names_begin(&names, file, &file->sections[table->link])) return;
   onstack_elf_symbols_each(file, table, symbol_add, &reader); /* after an error, what was read before it */
   symbol_sort(&reader, symbol_compare_rank);
   symbol_drop_hidden(&reader);
@@ -140,7 +140,7 @@ const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping
     if (symbol_file_is(symbol_files[i], mapping)) return symbol_files[i];
   if (symbol_file_count == SYMBOL_INDEX_FILES) return NULL;
   onstack_symbol_file *file = calloc(1, sizeof(*file));
-  if (file == NULL) return NULL;
+  if (!file) return NULL;
   file->device = mapping->device;
   file->inode = mapping->inode;
   file->build_id = mapping->build_id;
@@ -154,12 +154,12 @@ const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping
 
 onstack_symbol_set *onstack_symbol_set_new(const onstack_profile_maps *maps) {
   onstack_symbol_set *set = calloc(1, sizeof(*set) + maps->count * sizeof(set->modules[0]));
-  if (set == NULL) return NULL;
+  if (!set) return NULL;
   for (size_t i = 0; i < maps->count; i++) {
     const onstack_profile_mapping *mapping = &maps->items[i];
     if (mapping->path[0] == '\0') continue; /* generated code */
     const onstack_symbol_file *file = onstack_symbol_file_get(mapping);
-    if (file == NULL || file->count == 0) continue;
+    if (!file || file->count == 0) continue;
     set->modules[set->count++] = (onstack_symbol_module){
         mapping->start, mapping->limit, onstack_profile_mapping_vaddr(mapping, mapping->start) - mapping->start, file};
   }
@@ -191,7 +191,7 @@ ONSTACK_HANDLER const char *onstack_symbol_set_find(const onstack_symbol_set *se
     if (address < module->start || address >= module->limit) continue;
     uint64_t start = 0;
     const char *name = symbol_file_find(module->file, address + module->difference, &start);
-    *entry = name == NULL ? 0 : start - module->difference;
+    *entry = !name ? 0 : start - module->difference;
     return name;
   }
   return NULL;

@@ -16,7 +16,7 @@ bool onstack_symbol_names_begin(onstack_symbol_names *names, const onstack_elf_f
   *names = (onstack_symbol_names){.file = file, .table = table, .used = 1, .budget = SYMBOL_NAMES_READ};
   names->window = malloc(SYMBOL_NAMES_WINDOW);
   names->text = onstack_profile_grow(NULL, &names->capacity, 1, 1);
-  if (names->window != NULL && names->text != NULL) {
+  if (names->window && names->text) {
     names->text[0] = '\0';
     return true;
   }
@@ -43,15 +43,15 @@ static size_t symbol_names_length(const onstack_symbol_names *names, uint64_t of
   if (offset < names->window_at || offset - names->window_at >= names->window_bytes) return 0;
   const char *name = names->window + (offset - names->window_at);
   const char *end = memchr(name, '\0', names->window_bytes - (size_t)(offset - names->window_at));
-  if (end == NULL || end == name) return 0;
+  if (!end || end == name) return 0;
   const char *version = memchr(name + 1, '@', (size_t)(end - name - 1));
-  return (size_t)((version == NULL ? end : version) - name);
+  return (size_t)((!version ? end : version) - name);
 }
 
 static uint32_t symbol_names_keep(onstack_symbol_names *names, const char *name, size_t length) {
   if (length >= SYMBOL_NAMES_MOST - names->used) return 0;
   char *text = onstack_profile_grow(names->text, &names->capacity, names->used + length + 1, 1);
-  if (text == NULL) return 0;
+  if (!text) return 0;
   size_t place = names->used;
   memcpy(text + place, name, length);
   text[place + length] = '\0';

@@ -20,8 +20,8 @@ typedef struct onstack_symbol_names {
   char *window;
   uint64_t window_at; /* its place in the table */
   size_t window_bytes;
-  uint64_t budget;    /* bytes that may still be read */
-  uint64_t last;      /* the place in the table, the length and the place in `text` of the newest name */
+  uint64_t budget; /* bytes that may still be read */
+  uint64_t last;   /* the place in the table, the length and the place in `text` of the newest name */
   size_t last_length;
   uint32_t last_copy;
 } onstack_symbol_names;

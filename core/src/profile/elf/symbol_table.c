@@ -26,9 +26,7 @@ static bool symbols_equal(const void *owner, uint32_t item, const void *key) {
   return ((const onstack_symbol_table *)owner)->addresses[item] == *(const uint64_t *)key;
 }
 
-static uint32_t symbols_hash(uint64_t address) {
-  return onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
-}
+static uint32_t symbols_hash(uint64_t address) { return onstack_profile_hash_fold(onstack_profile_hash_word(0, address)); }
 
 int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address) {
   uint32_t hash = symbols_hash(address);
@@ -37,7 +35,7 @@ int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t ad
   }
   if (table->count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&table->index) != 0) return -ENOMEM;
   void *addresses = onstack_profile_grow(table->addresses, &table->capacity, table->count + 1, sizeof(address));
-  if (addresses == NULL) return -ENOMEM;
+  if (!addresses) return -ENOMEM;
   table->addresses = addresses;
   table->addresses[table->count] = address;
   onstack_profile_hash_insert(&table->index, hash, (uint32_t)table->count);
@@ -51,7 +49,7 @@ uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint6
 
 int onstack_profile_symbols_open(onstack_symbol_table *table) {
   table->answers = calloc(table->count + 1, sizeof(*table->answers)); /* + 1: NULL means failure, not "none" */
-  if (table->answers == NULL) return -ENOMEM;
+  if (!table->answers) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     table->answers[i].first = table->answers[i].last = ONSTACK_PROFILE_NO_LINE;
   }
@@ -59,11 +57,10 @@ int onstack_profile_symbols_open(onstack_symbol_table *table) {
 }
 
 /* Appends a line to the chain of an address. */
-static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer,
-                          const onstack_profile_line *line) {
+static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer, const onstack_profile_line *line) {
   if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
   void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
-  if (lines == NULL) return -ENOMEM;
+  if (!lines) return -ENOMEM;
   table->lines = lines;
   uint32_t number = (uint32_t)table->line_count++;
   table->lines[number] = *line;
@@ -86,8 +83,7 @@ int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, c
 }
 
 static int symbols_add_line(onstack_symbol_table *table, size_t index, const onstack_symbol_line *given) {
-  onstack_profile_line line = {
-      .next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
+  onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
   int error = onstack_profile_strings_add_text(&table->strings, given->name, &line.name);
   if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->system_name, &line.system_name);
   if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->file, &line.file);
@@ -102,7 +98,7 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
 
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
   onstack_symbol_line given;
-  if (table == NULL || line == NULL || table->asked == NULL || index >= table->asked_count) return ONSTACK_E_OPTIONS;
+  if (!table || !line || !table->asked || index >= table->asked_count) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_sized_copy(&given, sizeof(given), line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;

@@ -15,7 +15,7 @@ static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_m
   *addresses = malloc((table->count + 1) * sizeof(**addresses));
   table->asked = malloc((table->count + 1) * sizeof(*table->asked));
   table->asked_count = 0;
-  if (*addresses == NULL || table->asked == NULL) return -ENOMEM;
+  if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
     if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
@@ -29,7 +29,7 @@ int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack
                                       onstack_symbolizer symbolizer, void *data) {
   ONSTACK_STOP_EXCEPTIONS;
   uint64_t *addresses;
-  if (symbolizer == NULL || table->count == 0) return 0;
+  if (!symbolizer || table->count == 0) return 0;
   int result = symbolize_choose(table, maps, &addresses);
   if (result == 0 && table->asked_count > 0) result = symbolizer(data, addresses, table->asked_count, table);
   free(addresses);
@@ -49,7 +49,7 @@ static int symbolize_compare(const void *a, const void *b) {
 /* The addresses without an answer, sorted. */
 static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
   *items = malloc((table->count + 1) * sizeof(**items));
-  if (*items == NULL) return -ENOMEM;
+  if (!*items) return -ENOMEM;
   *count = 0;
   for (size_t i = 0; i < table->count; i++) {
     if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
@@ -62,7 +62,7 @@ static int symbolize_collect(const onstack_symbol_table *table, symbolize_item *
 static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_mapping *mapping,
                              const symbolize_item *items, size_t count) {
   onstack_elf_query *queries = calloc(count, sizeof(*queries));
-  if (queries == NULL) return -ENOMEM;
+  if (!queries) return -ENOMEM;
   /* One constant is added to each, so they stay sorted. Where a broken file makes the sum wrap, symbols are missed. */
   for (size_t i = 0; i < count; i++) {
     queries[i].address = onstack_profile_mapping_vaddr(mapping, items[i].address);
@@ -71,7 +71,7 @@ static int symbolize_mapping(onstack_symbol_table *table, const onstack_profile_
   onstack_profile_arena names = {0};
   int error = onstack_elf_module_symbols(mapping, queries, count, &names);
   for (size_t i = 0; error == 0 && i < count; i++) {
-    if (queries[i].name != NULL) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
+    if (queries[i].name) error = onstack_profile_symbols_name(table, queries[i].number, queries[i].name, true);
   }
   onstack_profile_arena_release(&names);
   free(queries);
@@ -85,7 +85,7 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
   for (size_t first = 0, next; error == 0 && first < count; first = next) {
     const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, items[first].address);
     next = first + 1;
-    if (mapping == NULL) continue;
+    if (!mapping) continue;
     while (next < count && items[next].address < mapping->limit) next++;
     error = symbolize_mapping(table, mapping, items + first, next - first);
   }
@@ -97,7 +97,7 @@ static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number
   char number_text[24];
   uint64_t address = table->addresses[number];
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  if (mapping == NULL || mapping->path[0] == '\0') {
+  if (!mapping || mapping->path[0] == '\0') {
     snprintf(number_text, sizeof(number_text), "0x%" PRIx64, address);
     return onstack_profile_symbols_name(table, number, number_text, false);
   }
@@ -105,7 +105,7 @@ static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number
   const char *base = onstack_profile_mapping_base_name(mapping);
   int length = snprintf(NULL, 0, "%s+0x%" PRIx64, base, vaddr);
   char *text = length < 0 ? NULL : malloc((size_t)length + 1);
-  if (text == NULL) return -ENOMEM;
+  if (!text) return -ENOMEM;
   snprintf(text, (size_t)length + 1, "%s+0x%" PRIx64, base, vaddr);
   int error = onstack_profile_symbols_name(table, number, text, false);
   free(text);

@@ -10,7 +10,7 @@ bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
 
 const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping) {
   const char *slash = strrchr(mapping->path, '/');
-  return slash == NULL ? mapping->path : slash + 1;
+  return !slash ? mapping->path : slash + 1;
 }
 
 uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address) {
@@ -29,15 +29,15 @@ uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t r
     }
   }
   const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
-  return plain != NULL && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
+  return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
 }
 
 bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real) {
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
   *real = address;
   if (address == ONSTACK_MAPS_UNKNOWN) return false;
-  if (mapping == NULL || mapping->start == mapping->real) {
-    return mapping == NULL || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
+  if (!mapping || mapping->start == mapping->real) {
+    return !mapping || !mapping->retired || onstack_profile_maps_place(maps, address) == address;
   }
   *real = onstack_profile_mapping_real(mapping, address);
   return !mapping->retired;

@@ -17,16 +17,15 @@ static uint64_t maps_program_entry(void) {
 #endif
 }
 
-onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                     const onstack_profile_mapping *mapping, const char *path,
-                                                     size_t path_length) {
+onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps, const onstack_profile_mapping *mapping,
+                                                     const char *path, size_t path_length) {
   void *items = onstack_profile_grow(maps->items, &maps->capacity, maps->count + 1, sizeof(*mapping));
-  if (items == NULL) return NULL;
+  if (!items) return NULL;
   maps->items = items;
   onstack_profile_mapping *copy = &maps->items[maps->count];
   *copy = *mapping;
   copy->path = onstack_profile_arena_text(&maps->arena, path, path_length);
-  if (copy->path == NULL) return NULL;
+  if (!copy->path) return NULL;
   maps->count++;
   return copy;
 }
@@ -38,8 +37,8 @@ static bool maps_same(const onstack_profile_mapping *a, const onstack_profile_ma
 
 /* Build id and addresses of an image: from memory, or, where memory cannot be read (seccomp, emulators), the file. */
 static void maps_identify(onstack_profile_mapping *mapping, const onstack_profile_maps *previous) {
-  const onstack_profile_mapping *known = previous == NULL ? NULL : onstack_profile_maps_find(previous, mapping->start);
-  if (known != NULL && !known->retired && maps_same(known, mapping)) {
+  const onstack_profile_mapping *known = !previous ? NULL : onstack_profile_maps_find(previous, mapping->start);
+  if (known && !known->retired && maps_same(known, mapping)) {
     mapping->build_id = known->build_id;
     mapping->stamp = known->stamp;
     mapping->vaddr_difference = known->vaddr_difference;
@@ -70,8 +69,8 @@ static void maps_track_image(maps_image *image, const onstack_maps_line *line) {
   /* The kernel's own images ("[vdso]") have no inode and one mapping. */
   bool own = line->inode == 0 && line->executable && line->path_length > 0 && line->path[0] == '[';
   if (line->offset == 0 && (line->inode != 0 || own)) {
-    *image = (maps_image){
-        .start = line->start, .bytes = line->limit - line->start, .device = line->device, .inode = line->inode};
+    *image =
+        (maps_image){.start = line->start, .bytes = line->limit - line->start, .device = line->device, .inode = line->inode};
   } else if (line->inode == 0 || line->inode != image->inode || line->device != image->device) {
     *image = (maps_image){0};
   }
@@ -97,7 +96,7 @@ static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps
                                        .main = entry >= line.start && entry < line.limit,
                                        .deleted = line.deleted};
     onstack_profile_mapping *added = onstack_profile_maps_append(maps, &mapping, line.path, line.path_length);
-    if (added == NULL) return false;
+    if (!added) return false;
     maps_identify(added, previous);
   }
   return true;
@@ -111,14 +110,14 @@ static bool maps_read_loader(onstack_profile_maps *maps, const onstack_profile_m
 
 onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
-  if (maps == NULL) return NULL;
+  if (!maps) return NULL;
   maps->references = 1;
   char *text = NULL;
   const onstack_profile_maps *known = changed ? NULL : previous;
   int error = onstack_maps_text_read(&text);
   bool good = error == 0 ? maps_read_now(maps, known, text) : maps_read_loader(maps, known);
   free(text);
-  if (good && previous != NULL && keep_retired) good = onstack_profile_maps_unite(maps, previous);
+  if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
   return NULL;

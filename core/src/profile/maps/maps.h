@@ -39,7 +39,7 @@ typedef struct onstack_profile_mapping {
   /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
      file later. */
   onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp; /* of a file without a build id */
+  onstack_elf_stamp stamp;   /* of a file without a build id */
   uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
   bool main;                 /* holds the program's entry point */
   bool deleted;
@@ -64,8 +64,8 @@ typedef struct onstack_profile_maps {
  * is looked at anew. Where there is no /proc the loader is asked.
  * Returns a set with one reference; NULL when memory is out.
  */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous,
-                                                                 bool keep_retired, bool changed);
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
+                                                                 bool changed);
 
 /* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
    while (onstack_profile_take under a writer), so counts are atomic. */

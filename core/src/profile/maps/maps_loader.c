@@ -17,11 +17,11 @@ typedef struct loader_scan {
 } loader_scan;
 
 static const char *loader_path(const struct dl_phdr_info *info) {
-  if (info->dlpi_name != NULL && strncmp(info->dlpi_name, "linux-vdso", 10) == 0) return "[vdso]";
-  if (info->dlpi_name != NULL && info->dlpi_name[0] != '\0') return info->dlpi_name;
+  if (info->dlpi_name && strncmp(info->dlpi_name, "linux-vdso", 10) == 0) return "[vdso]";
+  if (info->dlpi_name && info->dlpi_name[0] != '\0') return info->dlpi_name;
   /* The program has no name there; this is the one that it was started by. */
   const char *started = (const char *)getauxval(AT_EXECFN);
-  return started != NULL ? started : "";
+  return started ? started : "";
 }
 
 /* The start of the file in memory, which lies in the first segment. */
@@ -50,7 +50,7 @@ static int loader_visit(struct dl_phdr_info *info, size_t size, void *data) {
                                        .offset = segment->p_offset - inside};
     mapping.main = scan->entry >= mapping.start && scan->entry < mapping.limit;
     loader_find_image(info, &mapping);
-    scan->failed = onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path)) == NULL;
+    scan->failed = !onstack_profile_maps_append(scan->maps, &mapping, path, strlen(path));
     if (scan->failed) return 1;
   }
   return 0;
@@ -63,12 +63,12 @@ static int loader_compare(const void *a, const void *b) {
 
 /* Names are as the program gave them: relative ones to its directory of then, which most often is that of now. */
 static bool loader_complete_path(onstack_profile_maps *maps, onstack_profile_mapping *mapping) {
-  if (mapping->path[0] == '/' || strchr(mapping->path, '/') == NULL) return true;
+  if (mapping->path[0] == '/' || !strchr(mapping->path, '/')) return true;
   char *path = realpath(mapping->path, NULL);
-  if (path == NULL) return true;
+  if (!path) return true;
   mapping->path = onstack_profile_arena_text(&maps->arena, path, strlen(path));
   free(path);
-  return mapping->path != NULL;
+  return mapping->path;
 }
 
 bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {

@@ -12,7 +12,7 @@
 static int maps_text_read_all(int descriptor, char **text) {
   size_t capacity = ONSTACK_MAPS_FIRST_BYTES, used = 0;
   char *bytes = malloc(capacity);
-  while (bytes != NULL) {
+  while (bytes) {
     ssize_t got = read(descriptor, bytes + used, capacity - used - 1);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
@@ -28,7 +28,7 @@ static int maps_text_read_all(int descriptor, char **text) {
     }
     if (capacity - used > capacity / 4) continue;
     char *more = realloc(bytes, capacity * 2);
-    if (more == NULL) free(bytes);
+    if (!more) free(bytes);
     bytes = more;
     capacity *= 2;
   }
@@ -105,7 +105,7 @@ bool onstack_maps_text_next(char **text, onstack_maps_line *line) {
   while (**text != '\0') {
     char *start = *text;
     char *end = strchr(start, '\n');
-    bool last = end == NULL;
+    bool last = !end;
     if (last) end = start + strlen(start);
     *text = last ? end : end + 1;
     *end = '\0';

@@ -33,8 +33,8 @@ static bool unite_same_stamp(const onstack_elf_stamp *a, const onstack_elf_stamp
 /* Whether both show the same file at the same place, wherever they begin and end. */
 static bool unite_same_file(const onstack_profile_mapping *a, const onstack_profile_mapping *b) {
   return a->real - a->offset == b->real - b->offset && a->device == b->device && a->inode == b->inode &&
-         a->build_id.length == b->build_id.length &&
-         memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 && unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
+         a->build_id.length == b->build_id.length && memcmp(a->build_id.bytes, b->build_id.bytes, a->build_id.length) == 0 &&
+         unite_same_stamp(&a->stamp, &b->stamp) && strcmp(a->path, b->path) == 0;
 }
 
 static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_mapping *from, uint64_t start,
@@ -48,12 +48,12 @@ static onstack_profile_mapping *unite_append(unite *set, const onstack_profile_m
 }
 
 static bool unite_keep(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
-  return unite_append(set, mapping, start, limit) != NULL;
+  return unite_append(set, mapping, start, limit);
 }
 
 static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
   onstack_profile_mapping *part = unite_append(set, gone, start, limit);
-  if (part == NULL) return false;
+  if (!part) return false;
   part->retired = true;
   part->image = 0;
   return true;
@@ -79,7 +79,7 @@ static bool unite_alias(unite *set, const onstack_profile_mapping *mapping, uint
     return true;
   }
   onstack_profile_mapping *part = unite_append(set, mapping, start, limit);
-  if (part == NULL) return false;
+  if (!part) return false;
   part->start = unite_alias_address(set, mapping, start, limit);
   part->limit = part->start + (limit - start);
   part->latest = true;
@@ -93,15 +93,17 @@ static bool unite_cut(unite *set, const onstack_profile_mapping *mapping, unite_
   uint64_t at = mapping->start;
   for (size_t i = 0; i < previous->count && at < mapping->limit; i++) {
     const onstack_profile_mapping *known = &previous->items[i];
-    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) || unite_same_file(known, mapping)) continue;
+    if (unite_is_alias(previous, i) || known->limit <= at || !onstack_profile_mapping_is_file(known) ||
+        unite_same_file(known, mapping))
+      continue;
     if (known->start >= mapping->limit) break;
     uint64_t start = known->start > at ? known->start : at;
     uint64_t limit = known->limit < mapping->limit ? known->limit : mapping->limit;
-    if (rest != NULL && start > at && !rest(set, mapping, at, start)) return false;
-    if (other != NULL && !other(set, mapping, start, limit)) return false;
+    if (rest && start > at && !rest(set, mapping, at, start)) return false;
+    if (other && !other(set, mapping, start, limit)) return false;
     at = limit;
   }
-  return rest == NULL || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
+  return !rest || at >= mapping->limit || rest(set, mapping, at, mapping->limit);
 }
 
 /*
@@ -168,11 +170,11 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
   set.back = calloc(previous->alias_count + 1, sizeof(*set.back));
   const onstack_profile_mapping *last =
       previous->alias_count == 0 ? NULL : &previous->items[previous->alias_first + previous->alias_count - 1];
-  set.next_alias = last == NULL ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
+  set.next_alias = !last ? ONSTACK_MAPS_ALIAS : last->limit + ONSTACK_MAPS_ALIAS_STEP;
   maps->items = NULL;
   maps->count = maps->capacity = 0;
   maps->full = previous->full;
-  bool good = set.back != NULL && unite_plain(&set) && unite_aliases(&set);
+  bool good = set.back && unite_plain(&set) && unite_aliases(&set);
   if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
   while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
   free(set.back);

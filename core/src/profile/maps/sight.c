@@ -13,17 +13,17 @@ int onstack_profile_sight_open(onstack_profile_sight *sight) {
   *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
   sight->until_ns = sight->since_ns;
   sight->maps = onstack_profile_maps_read(NULL, false, false);
-  return sight->maps == NULL ? -ENOMEM : 0;
+  return !sight->maps ? -ENOMEM : 0;
 }
 
 static onstack_profile_maps *sight_drop(onstack_profile_maps *maps) {
-  return maps != NULL && onstack_profile_maps_drop(maps) ? maps : NULL;
+  return maps && onstack_profile_maps_drop(maps) ? maps : NULL;
 }
 
 void onstack_profile_sight_close(onstack_profile_sight *sight) {
   onstack_profile_maps *sets[] = {sight_drop(sight->maps), sight_drop(sight->earlier)};
   for (int i = 0; i < 2; i++) {
-    if (sets[i] != NULL) onstack_profile_maps_free(sets[i]);
+    if (sets[i]) onstack_profile_maps_free(sets[i]);
   }
 }
 
@@ -31,14 +31,14 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
   uint64_t before, after = onstack_loader_changes();
   onstack_profile_maps *now = NULL;
   for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
-    if (now != NULL) onstack_profile_maps_free(now);
+    if (now) onstack_profile_maps_free(now);
     before = after;
     now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
     after = onstack_loader_changes();
-    if (now == NULL || before == after) break;
+    if (!now || before == after) break;
   }
   uint64_t read_ns = onstack_monotonic_ns();
-  if (now == NULL) return NULL;
+  if (!now) return NULL;
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
@@ -59,10 +59,10 @@ bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
 
 uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_t address, uint64_t time_ns) {
   const onstack_profile_maps *maps = sight->maps, *earlier = sight->earlier;
-  if (maps->alias_count == 0 && (earlier == NULL || earlier->alias_count == 0)) return address;
+  if (maps->alias_count == 0 && (!earlier || earlier->alias_count == 0)) return address;
   if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
   uint64_t now = onstack_profile_maps_place(maps, address);
-  if (earlier == NULL || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  if (!earlier || time_ns == 0 || time_ns >= sight->since_ns) return now;
   uint64_t then = onstack_profile_maps_place(earlier, address);
   return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }

@@ -104,7 +104,7 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
   }
   if (stack->frame_count == 0) {
     onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, ONSTACK_PPROF_SPECIAL_OVERFLOW));
-  } else if (onstack_profile_truncation_frame(stack->truncation) != NULL) {
+  } else if (onstack_profile_truncation_frame(stack->truncation)) {
     uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
     onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
   }
@@ -148,7 +148,7 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
 static int pprof_write_remarks(onstack_pprof_writer *writer) {
   const char *line = writer->report->remarks;
   int error = 0;
-  while (error == 0 && line != NULL && *line != '\0') {
+  while (error == 0 && line && *line != '\0') {
     size_t length = strcspn(line, "\n");
     uint32_t number;
     error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
@@ -194,7 +194,7 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
                                             onstack_writer writer, void *writer_data) {
   onstack_profile_report report;
   onstack_profile_output output;
-  if (writer == NULL) return ONSTACK_E_OPTIONS;
+  if (!writer) return ONSTACK_E_OPTIONS;
   int error = onstack_profile_report_open(&report, profile, options, false);
   if (error != 0) return error;
   error = onstack_profile_output_open(&output, writer, writer_data);

@@ -16,9 +16,9 @@ static bool pprof_message_room(onstack_pprof_message *message, size_t bytes) {
   void *grown = bytes > SIZE_MAX - message->used
                     ? NULL
                     : onstack_profile_grow(message->bytes, &message->capacity, message->used + bytes, 1);
-  message->failed = grown == NULL;
-  if (grown != NULL) message->bytes = grown;
-  return grown != NULL;
+  message->failed = !grown;
+  if (grown) message->bytes = grown;
+  return grown;
 }
 
 void onstack_pprof_add_varint(onstack_pprof_message *message, uint64_t value) {

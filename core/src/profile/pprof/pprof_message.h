@@ -22,8 +22,7 @@ ONSTACK_INTERNAL void onstack_pprof_add_number(onstack_pprof_message *message, u
 ONSTACK_INTERNAL void onstack_pprof_add_bytes(onstack_pprof_message *message, uint32_t field, const void *bytes,
                                               size_t length);
 /* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_pprof_add_part(onstack_pprof_message *message, uint32_t field,
-                                             onstack_pprof_message *part);
+ONSTACK_INTERNAL void onstack_pprof_add_part(onstack_pprof_message *message, uint32_t field, onstack_pprof_message *part);
 ONSTACK_INTERNAL void onstack_pprof_message_release(onstack_pprof_message *message);
 
 #endif

@@ -24,17 +24,16 @@ static bool pprof_function_equal(const void *owner, uint32_t item, const void *k
 }
 
 /* Sets the number of a function, new or known. Errors: -ENOMEM. */
-static int pprof_function_number(onstack_pprof_writer *writer, const onstack_pprof_function *function,
-                                 uint64_t *number) {
+static int pprof_function_number(onstack_pprof_writer *writer, const onstack_pprof_function *function, uint64_t *number) {
   uint32_t hash = pprof_function_hash(function);
   uint32_t item = onstack_profile_hash_find(&writer->function_index, hash, pprof_function_equal, writer, function);
   if (item == ONSTACK_PROFILE_HASH_NONE) {
     if (writer->function_count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&writer->function_index) != 0) {
       return -ENOMEM;
     }
-    void *functions = onstack_profile_grow(writer->functions, &writer->function_capacity, writer->function_count + 1,
-                                           sizeof(*function));
-    if (functions == NULL) return -ENOMEM;
+    void *functions =
+        onstack_profile_grow(writer->functions, &writer->function_capacity, writer->function_count + 1, sizeof(*function));
+    if (!functions) return -ENOMEM;
     writer->functions = functions;
     item = (uint32_t)writer->function_count++;
     writer->functions[item] = *function;
@@ -64,7 +63,7 @@ static int pprof_add_lines(onstack_pprof_writer *writer, const onstack_profile_a
     onstack_pprof_function function = {
         .name = line->name, .system_name = line->system_name, .file = line->file, .start_line = line->start_line};
     error = pprof_add_line(writer, &function, line->line);
-    if (mapping == NULL || !answer->named) continue;
+    if (!mapping || !answer->named) continue;
     mapping->has_functions = true;
     mapping->has_files = mapping->has_files || line->file != 0;
     mapping->has_lines = mapping->has_lines || line->line != 0;
@@ -76,7 +75,7 @@ static int pprof_add_lines(onstack_pprof_writer *writer, const onstack_profile_a
 static onstack_pprof_mapping *pprof_find_mapping(const onstack_pprof_writer *writer, uint64_t address) {
   const onstack_profile_maps *maps = writer->report->view.maps;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  return mapping == NULL ? NULL : &writer->mappings[mapping - maps->items];
+  return !mapping ? NULL : &writer->mappings[mapping - maps->items];
 }
 
 static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
@@ -85,8 +84,8 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
   onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
   onstack_pprof_add_number(&writer->message, 1, (uint64_t)number + 1);
-  if (mapping != NULL) onstack_pprof_add_number(&writer->message, 2, mapping->number);
-  if (place != NULL) address = onstack_profile_mapping_real(place, address);
+  if (mapping) onstack_pprof_add_number(&writer->message, 2, mapping->number);
+  if (place) address = onstack_profile_mapping_real(place, address);
   onstack_pprof_add_number(&writer->message, 3, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
   int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
@@ -100,8 +99,8 @@ uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special) {
 }
 
 static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
-  const char *name = special == ONSTACK_PPROF_SPECIAL_OVERFLOW ? ONSTACK_PROFILE_OVERFLOW_FRAME
-                                                               : onstack_profile_truncation_frame(special);
+  const char *name =
+      special == ONSTACK_PPROF_SPECIAL_OVERFLOW ? ONSTACK_PROFILE_OVERFLOW_FRAME : onstack_profile_truncation_frame(special);
   onstack_pprof_function function = {0};
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, name, &function.name);
   if (error != 0) return error;
@@ -132,7 +131,7 @@ static void pprof_number_mappings(onstack_pprof_writer *writer) {
   uint32_t number = 0;
   for (size_t i = 0; i < symbols->count; i++) {
     onstack_pprof_mapping *mapping = pprof_find_mapping(writer, symbols->addresses[i]);
-    if (mapping != NULL) mapping->number = UINT32_MAX;
+    if (mapping) mapping->number = UINT32_MAX;
   }
   for (size_t i = 0; i < maps->count; i++) {
     if (maps->items[i].main && !maps->items[i].retired) writer->mappings[i].number = ++number;
@@ -193,7 +192,7 @@ static int pprof_write_mappings(onstack_pprof_writer *writer) {
 
 int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
   writer->mappings = calloc(writer->report->view.maps->count + 1, sizeof(*writer->mappings));
-  if (writer->mappings == NULL) return -ENOMEM;
+  if (!writer->mappings) return -ENOMEM;
   pprof_number_mappings(writer);
   int error = 0;
   for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {

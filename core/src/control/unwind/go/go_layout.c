@@ -50,8 +50,7 @@ static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
   static const int16_t local[] = {0x64, 0x48, 0x8b, 0x3c, 0x25, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY};
   static const int16_t relaxed[] = {0x48,       0xc7, 0xc1, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
                                     LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
-  static const int16_t got[] = {0x48,       0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
-                                LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
+  static const int16_t got[] = {0x48, 0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x64, 0x48, 0x8b, 0x39};
   if (layout_matches(at, end, local, ONSTACK_COUNT_OF(local))) {
     *offset = layout_signed(at + 5);
     return at + ONSTACK_COUNT_OF(local);
@@ -71,8 +70,8 @@ static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
  * and soon m.g0, which is m's first word: mov (%rbx),%rsi; cmp %rsi,%rdi.
  */
 static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *code) {
-  static const int16_t saves[] = {0x48, 0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89, 0x47,
-                                  LAYOUT_ANY, 0x48, 0x8d, 0x44, 0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
+  static const int16_t saves[] = {0x48,       0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89,      0x47,
+                                  LAYOUT_ANY, 0x48, 0x8d, 0x44,       0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
   static const int16_t compares[] = {0x48, 0x8b, 0x33, 0x48, 0x39, 0xf7};
   const uint8_t *at = layout_tls(code, &layout->tls_g), *end = code->end;
   if (!at || !layout_matches(at, end, saves, ONSTACK_COUNT_OF(saves))) return false;
@@ -87,8 +86,8 @@ static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *
 
 /* systemstack: mov (%rbx),%rdx; cmp %rdx,%rax; je; cmp m_curg(%rbx),%rax; jne. */
 static bool layout_read_systemstack(onstack_go_layout *layout, const layout_code *code) {
-  static const int16_t compares[] = {0x48, 0x8b, 0x13,       0x48,       0x39,       0xd0,       0x74, LAYOUT_ANY,
-                                     0x48, 0x3b, 0x83,       LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
+  static const int16_t compares[] = {0x48, 0x8b, 0x13, 0x48,       0x39,       0xd0,       0x74,       LAYOUT_ANY,
+                                     0x48, 0x3b, 0x83, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
   for (const uint8_t *at = code->bytes; at < code->end; at++) {
     if (!layout_matches(at, code->end, compares, ONSTACK_COUNT_OF(compares))) continue;
     layout->m_curg = (uint32_t)layout_signed(at + 11);

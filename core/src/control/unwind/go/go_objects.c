@@ -64,8 +64,7 @@ static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, 
     if (!go_read_at(file, &section, sizeof(section), header->e_shoff + (uint64_t)i * sizeof(section))) return;
     if (!(section.sh_flags & SHF_ALLOC)) continue;
     memset(name, 0, sizeof(name));
-    if (names.sh_offset > INT64_MAX ||
-        pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
+    if (names.sh_offset > INT64_MAX || pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
       continue;
     go_note_section(sections, name, &section, bias);
   }

@@ -12,8 +12,8 @@ typedef struct onstack_go_object {
   uint64_t bias;
   uint32_t segment_count;
   onstack_code_range segments[ONSTACK_GO_SEGMENTS]; /* loaded and readable; between them may be holes that fault */
-  bool is_program; /* the first one: it alone stays mapped whatever happens */
-  char path[512];  /* "" for the program */
+  bool is_program;                                  /* the first one: it alone stays mapped whatever happens */
+  char path[512];                                   /* "" for the program */
 } onstack_go_object;
 
 typedef struct onstack_go_object_list {
@@ -25,7 +25,7 @@ typedef struct onstack_go_object_list {
 typedef struct onstack_go_sections {
   uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
   uint64_t module, module_size;
-  uint64_t text_low, text_high;   /* section .text, a bound for what the table says */
+  uint64_t text_low, text_high; /* section .text, a bound for what the table says */
 } onstack_go_sections;
 
 /* Fills in the loader's counts alone; false where the loader cannot be asked. */

@@ -34,8 +34,7 @@ bool onstack_go_pclntab_open(onstack_go_pclntab *table, const void *base, size_t
   /* functab: function_count pairs of 32-bit offsets and one more offset, the end of text. */
   return table->names < size && table->pc_values < size && table->function_count <= UINT32_MAX &&
          table->functions >= GO_PCLNTAB_HEADER && table->functions < size && table->function_count > 0 &&
-         table->function_count <= (size - table->functions) / 8 &&
-         table->function_count * 8 + 4 <= size - table->functions;
+         table->function_count <= (size - table->functions) / 8 && table->function_count * 8 + 4 <= size - table->functions;
 }
 
 /* The name of the function whose _func record lies at `offset` from the function table; NULL if it is out of bounds. */

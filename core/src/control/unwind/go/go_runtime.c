@@ -32,7 +32,7 @@
 typedef struct go_entry {
   bool used;
   bool is_library; /* built to be one (c-archive, c-shared), though it may lie in the program's file */
-  uint8_t *copy; /* NULL: the program's own tables, where they lie */
+  uint8_t *copy;   /* NULL: the program's own tables, where they lie */
   uint64_t bias;
   uint64_t pclntab, functab_end; /* loaded addresses */
   uint8_t witness[GO_WITNESS];
@@ -56,19 +56,31 @@ static const struct {
   const char *name;
   uint32_t treatment;
 } go_special_names[] = {
-    {"runtime.asmcgocall", ONSTACK_GO_BY_G},      {"runtime.systemstack", ONSTACK_GO_BY_FP},
-    {"runtime.cgocallback", ONSTACK_GO_BY_FP},    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
-    {"time.now", ONSTACK_GO_BY_FP},               {"runtime.walltime", ONSTACK_GO_BY_FP},
-    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
-    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
-    {"crosscall2", ONSTACK_GO_CROSSCALL2},        {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
-    {"runtime.sigpanic", ONSTACK_GO_EXACT},       {"runtime.sigpanic0", ONSTACK_GO_EXACT},
+    {"runtime.asmcgocall", ONSTACK_GO_BY_G},
+    {"runtime.systemstack", ONSTACK_GO_BY_FP},
+    {"runtime.cgocallback", ONSTACK_GO_BY_FP},
+    {"runtime.nanotime1", ONSTACK_GO_BY_FP},
+    {"time.now", ONSTACK_GO_BY_FP},
+    {"runtime.walltime", ONSTACK_GO_BY_FP},
+    {"runtime.vgetrandom1", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoSigaction", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMmap", ONSTACK_GO_BY_FP},
+    {"runtime.callCgoMunmap", ONSTACK_GO_BY_FP},
+    {"crosscall2", ONSTACK_GO_CROSSCALL2},
+    {"runtime.asyncPreempt", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic", ONSTACK_GO_EXACT},
+    {"runtime.sigpanic0", ONSTACK_GO_EXACT},
     {"runtime.debugCallV2", ONSTACK_GO_EXACT},
-    {"runtime.goexit", ONSTACK_GO_ROOT},          {"runtime.mstart", ONSTACK_GO_ROOT},
-    {"runtime.rt0_go", ONSTACK_GO_ROOT},          {"runtime.mcall", ONSTACK_GO_LEAVES},
-    {"gogo", ONSTACK_GO_RESUMES},                 {"racecall", ONSTACK_GO_LOST},
-    {"asancall", ONSTACK_GO_LOST},                {"msancall", ONSTACK_GO_LOST},
-    {"runtime.morestack", ONSTACK_GO_GROWS},      {"runtime.schedule", ONSTACK_GO_SCHEDULES},
+    {"runtime.goexit", ONSTACK_GO_ROOT},
+    {"runtime.mstart", ONSTACK_GO_ROOT},
+    {"runtime.rt0_go", ONSTACK_GO_ROOT},
+    {"runtime.mcall", ONSTACK_GO_LEAVES},
+    {"gogo", ONSTACK_GO_RESUMES},
+    {"racecall", ONSTACK_GO_LOST},
+    {"asancall", ONSTACK_GO_LOST},
+    {"msancall", ONSTACK_GO_LOST},
+    {"runtime.morestack", ONSTACK_GO_GROWS},
+    {"runtime.schedule", ONSTACK_GO_SCHEDULES},
 #if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
     {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
 #endif
@@ -109,8 +121,7 @@ static bool go_is_live(uint32_t index) { return onstack_load_relaxed(&onstack_co
 static bool go_is_there(const go_entry *entry, const onstack_go_object_list *list) {
   for (uint32_t i = 0; i < list->count; i++) {
     const onstack_go_object *object = &list->objects[i];
-    if (object->bias == entry->bias &&
-        onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
+    if (object->bias == entry->bias && onstack_go_object_holds(object, entry->pclntab, entry->functab_end - entry->pclntab))
       return go_is_same(entry);
   }
   return list->count == ONSTACK_GO_OBJECTS; /* behind the end of the list: perhaps */
@@ -156,13 +167,13 @@ static uint32_t go_free_entry(bool *soon) {
 }
 
 /* Where text begins and ends: from moduledata where it proves to be one, else from the table's own header. */
-static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections,
-                         onstack_go_pclntab *table, onstack_code_range *text) {
+static bool go_find_text(const onstack_go_object *object, const onstack_go_sections *sections, onstack_go_pclntab *table,
+                         onstack_code_range *text) {
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
       onstack_go_object_holds(object, sections->module, sections->module_size) &&
-      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) &&
-      module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) && module[0] == sections->pclntab &&
+      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
     table->text = module[GO_MODULE_TEXT];
     *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};

@@ -70,7 +70,8 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
   if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
   if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
   /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr) return false;
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
   cursor->pc = cursor->lr;
   cursor->exact = false;
   return true;
@@ -123,9 +124,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2_called(rules_cur
 
 /* True if x29 points to the frame at SP: at its record, or at the one that a caller of duffzero and duffcopy writes two
    words below it. Otherwise it is the caller's: in a prologue, an epilogue, or on another stack. */
-static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) {
-  return cursor->sp - cursor->fp - 8 <= 16;
-}
+static ONSTACK_HANDLER bool rules_go_is_linked(const rules_cursor *cursor) { return cursor->sp - cursor->fp - 8 <= 16; }
 
 /* Inside morestack on the goroutine's stack: x3 holds who called the function that LR returns to, and that function has
    no frame yet. */

@@ -43,19 +43,19 @@ typedef struct rules_cursor {
   uint64_t pc, sp, fp, bx, lr;
   bool exact;
   uint32_t switches;
-  bool scheduled; /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
-  bool by_table;  /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
+  bool scheduled;  /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
+  bool by_table;   /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
   bool fp_unknown; /* until a frame that saves it is passed; all three only on the way through morestack */
-  uint64_t seal; /* of the PC cache's epoch, for the whole walk */
+  uint64_t seal;   /* of the PC cache's epoch, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
   uint32_t treatment; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
-  bool pending;   /* the module that holds pc will have rules; its frame pointers may be anything */
-  bool described; /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
+  bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
+  bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
-  bool unproven; /* pc is a return address that has not been seen behind a call yet */
+  bool unproven;       /* pc is a return address that has not been seen behind a call yet */
 } rules_cursor;
 
 static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {

@@ -37,9 +37,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *curso
 #include "handler/unwind/rules/x86_64.h"
 
 /* A Go function without a pcsp table. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
-  return rules_step_record(cursor);
-}
+static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
 
 /* A Go frame that is as large as pcsp says. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
@@ -73,8 +71,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *curs
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
   if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
   onstack_go_point waits;
-  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits))
-    return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
   if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->pc = waits.pc;

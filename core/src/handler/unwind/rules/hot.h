@@ -70,7 +70,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(r
 }
 
 static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
-  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 && (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
+  return value < RULES_PACKED && value >= RULES_GO_FIRST << 1 &&
+         (((value >> 1) - RULES_GO_FIRST) & 0xff) == ONSTACK_GO_PLAIN;
 }
 
 /* What the cache holds of the cursor's place, where it can be left on this way; else 0. */

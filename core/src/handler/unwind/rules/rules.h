@@ -28,11 +28,13 @@
 #define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
 #define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
 #define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-#define ONSTACK_CFA_LOST 9u     /* described, but not in words that we have: the walk ends. Frame pointers would guess:
-                                   code that is described is free to use the register for anything */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
 
-#define ONSTACK_CFA_REGISTER 10u /* the register of the DWARF number `after` + offset: known for the first frame only
-                                    (x86_64: OpenSSL's RSA, gcc's realigning prologues; aarch64: alike) */
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
 
 /* Where a register of the caller is. Anything else than these is not representable: no rule. */
 #define ONSTACK_AT_SAME INT16_MIN /* unchanged */
@@ -59,7 +61,7 @@ typedef struct onstack_rule_table {
   uint32_t chunk_count;
   uint32_t row_count;
   uint32_t rule_count;
-  uint32_t bytes; /* of the whole mapping, for statistics and for the end */
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
   const uint32_t *first_row; /* chunk_count + 1 */
   const onstack_rule_row *rows;
   const onstack_rule *rules;
@@ -69,7 +71,7 @@ typedef struct onstack_rule_table {
 typedef struct onstack_module {
   uint64_t low; /* executable part of the object */
   uint64_t high;
-  uint64_t base;                  /* what offsets in the table are relative to */
+  uint64_t base;                   /* what offsets in the table are relative to */
   const onstack_rule_table *table; /* NULL: no rules (yet) */
   uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
   uint16_t pending;                /* its rules have not been derived yet */
@@ -81,7 +83,7 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
   uint32_t count;
-  uint32_t added; /* the last turn that brought new ones */
+  uint32_t added;                          /* the last turn that brought new ones */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 

@@ -83,15 +83,15 @@ ONSTACK_API const char *onstack_version(void);
 
 /* Why a stack could not be followed to its root. The frames that are there are right; what is missing is above. */
 typedef uint32_t onstack_truncation;
-#define ONSTACK_TRUNCATED_NOT 0         /* followed to its root */
-#define ONSTACK_TRUNCATED_DEPTH 1       /* more frames than the session's maximal depth */
-#define ONSTACK_TRUNCATED_UNREADABLE 2  /* the next frame lies in memory that cannot be read */
-#define ONSTACK_TRUNCATED_MISALIGNED 3  /* the frame pointer is not aligned: no frame pointers in that code */
-#define ONSTACK_TRUNCATED_NOT_RISING 4  /* the frame pointer points below the stack pointer or in a circle */
-#define ONSTACK_TRUNCATED_BAD_RETURN 5  /* the return address is not in executable memory */
+#define ONSTACK_TRUNCATED_NOT 0          /* followed to its root */
+#define ONSTACK_TRUNCATED_DEPTH 1        /* more frames than the session's maximal depth */
+#define ONSTACK_TRUNCATED_UNREADABLE 2   /* the next frame lies in memory that cannot be read */
+#define ONSTACK_TRUNCATED_MISALIGNED 3   /* the frame pointer is not aligned: no frame pointers in that code */
+#define ONSTACK_TRUNCATED_NOT_RISING 4   /* the frame pointer points below the stack pointer or in a circle */
+#define ONSTACK_TRUNCATED_BAD_RETURN 5   /* the return address is not in executable memory */
 #define ONSTACK_TRUNCATED_STACK_SWITCH 6 /* a switch of stacks (Go) that could not be followed */
-#define ONSTACK_TRUNCATED_BY_DESIGN 7   /* the unwinder records no callers (pc_only) */
-#define ONSTACK_TRUNCATED_UNWINDER 8    /* the user's unwinder said so */
+#define ONSTACK_TRUNCATED_BY_DESIGN 7    /* the unwinder records no callers (pc_only) */
+#define ONSTACK_TRUNCATED_UNWINDER 8     /* the user's unwinder said so */
 #define ONSTACK_TRUNCATION_COUNT 9
 
 /* One sample, valid only during the sink call that receives it. */
@@ -180,26 +180,26 @@ typedef uint8_t onstack_fork;
 #define ONSTACK_FORK_FOLLOW 2 /* not in this version: ONSTACK_E_UNSUPPORTED */
 
 typedef struct onstack_options {
-  uint32_t size;           /* sizeof(onstack_options) as the caller's header has it */
-  uint32_t frequency;      /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99. On the CPU clock the kernel
+  uint32_t size;              /* sizeof(onstack_options) as the caller's header has it */
+  uint32_t frequency;         /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99. On the CPU clock the kernel
                               ticks at most CONFIG_HZ times a second; above that the weight grows instead */
-  onstack_clock clock;     /* ONSTACK_CLOCK_* */
-  onstack_switch on_stack; /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process */
-  onstack_restore restore; /* ONSTACK_RESTORE_*; only the session that installs the action has a say */
-  onstack_fork fork;       /* ONSTACK_FORK_* */
-  onstack_switch threads;  /* default on: a drain thread "onstack-drain". Off: no thread is made, the host calls
+  onstack_clock clock;        /* ONSTACK_CLOCK_* */
+  onstack_switch on_stack;    /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process */
+  onstack_restore restore;    /* ONSTACK_RESTORE_*; only the session that installs the action has a say */
+  onstack_fork fork;          /* ONSTACK_FORK_* */
+  onstack_switch threads;     /* default on: a drain thread "onstack-drain". Off: no thread is made, the host calls
                               onstack_session_poll */
   onstack_switch own_threads; /* sample the library's own threads too; default off */
-  uint8_t reserved0[2];    /* 0 */
-  int32_t signal;          /* 0: SIGPROF */
-  uint32_t max_depth;      /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
-  uint32_t buffer_bytes;   /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
-  uint32_t reserved1;      /* 0 */
-  const char *unwinder;    /* by name: "rules" (default: .eh_frame and Go's tables, frame pointers where there are none),
+  uint8_t reserved0[2];       /* 0 */
+  int32_t signal;             /* 0: SIGPROF */
+  uint32_t max_depth;         /* frames a sample, 1 .. ONSTACK_MAX_DEPTH; 0: 128 */
+  uint32_t buffer_bytes;      /* sample buffer; 0: 1 MiB. Rounded up to a power of two, 64 KiB .. 256 MiB */
+  uint32_t reserved1;         /* 0 */
+  const char *unwinder;       /* by name: "rules" (default: .eh_frame and Go's tables, frame pointers where there are none),
                               "frame_pointer", "pc_only". NULL: default. Not kept */
   const onstack_unwinder *custom_unwinder; /* the user's own; then `unwinder` must be NULL. Not copied */
-  onstack_sink sink;       /* where samples go; NULL: they are read and thrown away (statistics only) */
-  void *sink_data;         /* handed to the sink */
+  onstack_sink sink;                       /* where samples go; NULL: they are read and thrown away (statistics only) */
+  void *sink_data;                         /* handed to the sink */
 } onstack_options;
 
 /*
@@ -249,13 +249,13 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
  * in ticks (a sample with 3 overruns counts 4), exact once the session is stopped.
  */
 typedef struct onstack_stats {
-  uint32_t size;      /* in: what the caller has; out: what was filled in */
-  uint32_t running;   /* 1 while sampling */
-  uint64_t period_ns; /* as in the samples */
-  uint64_t ticks;     /* recognized as this session's */
-  uint64_t recorded;  /* ticks whose sample went into the buffer */
-  uint64_t samples;   /* samples in the buffer (recorded / samples is the mean weight) */
-  uint64_t delivered; /* samples handed to the sink */
+  uint32_t size;              /* in: what the caller has; out: what was filled in */
+  uint32_t running;           /* 1 while sampling */
+  uint64_t period_ns;         /* as in the samples */
+  uint64_t ticks;             /* recognized as this session's */
+  uint64_t recorded;          /* ticks whose sample went into the buffer */
+  uint64_t samples;           /* samples in the buffer (recorded / samples is the mean weight) */
+  uint64_t delivered;         /* samples handed to the sink */
   uint64_t unattributed;      /* overruns of more than 250 ms: they belong to no stack */
   uint64_t dropped_ring_full; /* the sink was slower than the ticks */
   uint64_t dropped_no_stack;  /* too little room on the signal stack for the unwinder */
@@ -270,13 +270,13 @@ typedef struct onstack_stats {
   uint64_t process_ticks;     /* expiries of the process-wide timer that finds new threads; not in `ticks` unless
                                  they hit a thread without a timer */
   /* Of the signal action that this session shares with others, since it was installed: */
-  uint64_t forwarded;         /* foreign signals handed to the action that was found */
-  uint64_t forwarded_timer;   /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
-  uint64_t swallowed;         /* foreign signals that met SIG_DFL or SIG_IGN underneath */
-  uint64_t late;              /* ticks of sessions that were over already */
-  uint64_t looped;            /* foreign signals that came back from the action below while being forwarded; dropped */
-  const char *unwinder;       /* name in use; static, or the user's */
-  const char *reader;         /* memory reader in use: "probe", "copy", "none"; static */
+  uint64_t forwarded;       /* foreign signals handed to the action that was found */
+  uint64_t forwarded_timer; /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
+  uint64_t swallowed;       /* foreign signals that met SIG_DFL or SIG_IGN underneath */
+  uint64_t late;            /* ticks of sessions that were over already */
+  uint64_t looped;          /* foreign signals that came back from the action below while being forwarded; dropped */
+  const char *unwinder;     /* name in use; static, or the user's */
+  const char *reader;       /* memory reader in use: "probe", "copy", "none"; static */
 } onstack_stats;
 
 /*
@@ -325,8 +325,8 @@ typedef struct onstack_symbol_line {
   const char *name;        /* for people (demangled); NULL: the system name */
   const char *system_name; /* as in the symbol table; NULL: the name */
   const char *file;
-  int64_t line;            /* 0: unknown */
-  int64_t start_line;      /* of the function; 0: unknown */
+  int64_t line;       /* 0: unknown */
+  int64_t start_line; /* of the function; 0: unknown */
 } onstack_symbol_line;
 
 typedef struct onstack_symbol_table onstack_symbol_table; /* the answer that a symbolizer fills */
@@ -350,8 +350,8 @@ typedef int (*onstack_writer)(void *data, const void *bytes, size_t length);
 /* How a profile is written. */
 typedef struct onstack_write_options {
   uint32_t size;
-  onstack_switch symbolize; /* default on; off: addresses and mappings only (pprof), for servers that symbolize */
-  uint8_t reserved0[3];     /* 0 */
+  onstack_switch symbolize;      /* default on; off: addresses and mappings only (pprof), for servers that symbolize */
+  uint8_t reserved0[3];          /* 0 */
   onstack_symbolizer symbolizer; /* asked first; may be NULL */
   void *symbolizer_data;
   int64_t start_time_unix_ns; /* pprof time_nanos; 0: when the profile was made or cleared */
