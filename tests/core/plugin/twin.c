@@ -3,7 +3,8 @@
  * Two libraries that differ in nothing but the size of one frame (ROOM), behind forty functions that are alike: same
  * size, same header of .eh_frame as far as anybody looks. Built without frame pointers.
  */
-/* clang-format off: it does not come to an end with these. */
+/* The formatter does not come to an end with these. */
+/* clang-format off */
 #define TWIN_FUNCTION(n)                                                                                               \
   int twin_##n(int x);                                                                                                 \
   int twin_##n(int x) { return x * n + 7; }
