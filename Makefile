@@ -81,7 +81,7 @@ test-bare-root: ## the README's C part in a bare Debian root with only the packa
 	@ci/test-bare-root.sh
 
 .PHONY: clocks
-clocks: lib ## clocks above the kernel's tick side by side, perf events among them (minutes; the figures of docs/SIGNALS.md)
+clocks: lib ## clocks above the kernel's tick side by side, perf events among them (minutes; the figures of docs/decisions/perf-clock.md)
 	@tests/clocks/run.sh
 
 .PHONY: soak

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Clocks above the kernel's tick, side by side: the figures of docs/SIGNALS.md. Minutes; 77: perf events are refused here.
+# Clocks above the kernel's tick, side by side: the figures of docs/decisions/perf-clock.md. Minutes; 77: perf events are refused here.
 # Usage: tests/clocks/run.sh [sessions] [rates] [perf]      after `make lib`
 set -euo pipefail
 cd "$(dirname "$0")/../.."
