@@ -86,7 +86,7 @@ static bool read_recorded(onstack_memory *memory, uint64_t address, uint64_t pai
 }
 static const onstack_reader recorded = {"recorded", NULL, read_recorded};
 
-/* ---- the format (tests/aarch64/fixtures/README.md) ---- */
+/* ---- the format (tests/aarch64/fixtures/writer.h) ---- */
 
 #define FRAMES 512u
 
