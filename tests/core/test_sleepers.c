@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A tick of a working thread and one of the process that expire together are a sleeper's EINTR: so the process's clock keeps
- * away from the thread's. How often they meet all the same depends on the machine (docs/CONTINUOUS.md); what is asked here is
+ * away from the thread's. How often they meet all the same depends on the machine (docs/SIGNALS.md); what is asked here is
  * where the clock goes.
  */
 #include "support.h"
