@@ -69,7 +69,7 @@ func compare(t *testing.T, alone, beside guestResult) {
 		t.Errorf("Go's profile changed: %+v alone, %+v beside ours", alone, beside)
 	}
 	// Little more than a second on threads that come and go on a busy machine: as wide as for Go. TestStatsBalance and the core's
-	// test_scale close the books.
+	// test_scale close the accounting.
 	if ours := rate(beside.OurTicks, beside.OurTime); ours < onstack.DefaultRate*0.8 || ours > onstack.DefaultRate*1.2 {
 		t.Errorf("our profile at %d Hz: %+v", onstack.DefaultRate, beside)
 	}

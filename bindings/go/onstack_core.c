@@ -1549,7 +1549,7 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
  *
  * Clock `cpu`: on the CPU time of the thread. New threads are found by a timer on the process's CPU time (process_clock.h):
  * its signal goes to a running thread (since Linux 6.4). A thread without a timer gets one then, in the handler, whose first
- * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_owed). A scan takes those that no tick
+ * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_unaccounted). A scan takes those that no tick
  * has met for long (consumer.c says why).
  *
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
@@ -2187,7 +2187,7 @@ static ONSTACK_HANDLER void clock_move_process(onstack_process_clock *clock, uin
  * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
  * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
  * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
- * entry_owed). With rates near the kernel's, or several threads at work, they meet all the same.
+ * entry_unaccounted). With rates near the kernel's, or several threads at work, they meet all the same.
  */
 ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call) {
   const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);
@@ -2482,14 +2482,15 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
- * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. What is owed is also what
+ * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. Unaccounted is also what
  * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
  * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
  *
  * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot,
-                                                                                 const siginfo_t *info, uint64_t age_ns) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
+                                                                                        const siginfo_t *info,
+                                                                                        uint64_t age_ns) {
   const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
@@ -2497,9 +2498,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed
   if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
   /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
   const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
-  const int64_t owed = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
-  if (owed <= 0) return 0;
-  return (uint64_t)owed < most ? (uint64_t)owed : most;
+  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
+  if (unaccounted <= 0) return 0;
+  return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
 }
 
 /* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
@@ -2517,7 +2518,7 @@ static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, cons
     record = entry_adopt(slot, tid);
     if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
   }
-  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
+  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
   if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
   if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
@@ -5410,7 +5411,7 @@ ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
  * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
  * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
  */
-ONSTACK_INTERNAL void onstack_fork_mend(void);
+ONSTACK_INTERNAL void onstack_fork_repair(void);
 
 #endif
 
@@ -5473,7 +5474,7 @@ ONSTACK_INTERNAL void onstack_moment(uint32_t round);
 
 /* ---- core/src/control/tick/slots.h ---- */
 /*
- * A slot's life: taken, running, quiet, given back. All under the control lock unless it says otherwise.
+ * A slot's life: taken, running, quiesced, given back. All under the control lock unless it says otherwise.
  *
  * The control lock is the outermost lock of the library (then the map lock). It is never held while a sink or a drain
  * thread is waited for, nor in a fork handler.
@@ -5522,11 +5523,11 @@ ONSTACK_INTERNAL void onstack_control_unlock(void);
 /* Takes a free slot and fills it in for the settings; its state becomes STARTING. Returns 0, ONSTACK_E_* or -errno. */
 ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack_slot **out);
 
-/* Signal action, timers: the slot ticks when this returns 0. On failure it is quiet again, still taken. */
+/* Signal action, timers: the slot ticks when this returns 0. On failure it is quiesced again, still taken. */
 ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
 
 /* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings);
+ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
@@ -5581,7 +5582,7 @@ static void (*fork_follow)(void); /* NULL: no session of this process was ever t
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
 #define FORK_FRESH 0u /* a child that nobody has put in order yet */
-#define FORK_MENDING 1u
+#define FORK_REPAIRING 1u
 #define FORK_KNOWN 2u
 
 static uint32_t *fork_mark;
@@ -5658,10 +5659,10 @@ static void fork_child(void) {
   if (entry) onstack_action_unblock(mask);
 }
 
-void onstack_fork_mend(void) {
+void onstack_fork_repair(void) {
   uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
   if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
-  if (onstack_cas(mark, &expected, FORK_MENDING))
+  if (onstack_cas(mark, &expected, FORK_REPAIRING))
     fork_clean(0);
   else
     for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
@@ -7341,11 +7342,11 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
      fork there is one, which the process tick finds, or the consumer's first scan. */
   result = settings->resumed ? 0 : slot_arm(slot, settings);
   if (result == 0) result = onstack_process_clock_start(slot);
-  if (result < 0) onstack_slot_quiet(slot, settings);
+  if (result < 0) onstack_slot_quiesce(slot, settings);
   return result;
 }
 
-void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
+void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
   onstack_process_clock_leave(slot);
@@ -15020,7 +15021,7 @@ static int session_sink(void *data, const onstack_sample *sample) {
   ONSTACK_STOP_EXCEPTIONS;
   onstack_session *session = data;
   int result = session->settings.sink(session->settings.sink_data, sample);
-  onstack_fork_mend();
+  onstack_fork_repair();
   return result;
 }
 
@@ -15192,7 +15193,7 @@ static int session_start_ticker(onstack_session *session) {
   return result;
 }
 
-/* Before the slot is made quiet: it must not send a tick behind the last wait for handlers. */
+/* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_ticker(onstack_session *session) {
   if (!session->slot->ticker) return;
   onstack_drain_thread_stop(&session->ticking);
@@ -15232,7 +15233,7 @@ static int session_tick(onstack_session *session) {
     onstack_publish(&session->armed, 1u);
     result = session_start_ticker(session);
     if (result == 0) return 0;
-    onstack_slot_quiet(slot, &session->settings);
+    onstack_slot_quiesce(slot, &session->settings);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -15287,7 +15288,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   onstack_settings settings;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   int result = onstack_options_settle(options, &settings);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
@@ -15335,7 +15336,7 @@ static void session_finish(onstack_session *session) {
 int onstack_session_stop(onstack_session *session) {
   uint32_t expected = 1;
   if (!session) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session)) onstack_store_relaxed(&session->running, 0u);
   if (!onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
@@ -15346,7 +15347,7 @@ int onstack_session_stop(onstack_session *session) {
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
   session_stop_ticker(session);
-  onstack_slot_quiet(session->slot, &session->settings);
+  onstack_slot_quiesce(session->slot, &session->settings);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);
@@ -15369,7 +15370,7 @@ int onstack_session_free(onstack_session *session) {
 
 int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   if (!session) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
   pthread_mutex_lock(&session->consumer_lock);
@@ -15431,7 +15432,7 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   onstack_stats now;
   if (!session || !stats) return ONSTACK_E_OPTIONS;
   if (stats->size < SESSION_STATS_SIZE_0_1 || stats->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   memset(&now, 0, sizeof(now));
   if (onstack_observe(&session->finished))
     now = session->last;
@@ -15484,7 +15485,7 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   uint32_t count;
   int result = 0;
   if (!session || !visit) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   /* The lock of a parent's session may look taken in the child of a fork. */
   if (!session_is_here(session) && !onstack_observe(&session->finished)) return ONSTACK_E_CONTEXT;
@@ -15590,7 +15591,7 @@ static int labels_replace(onstack_label_entry *entry, const char *key, const cha
 
 int onstack_thread_label_set(const char *key, const char *value) {
   if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   pthread_once(&labels_once, labels_prepare);
   if (labels_ready < 0) return labels_ready;
   uint32_t tid = (uint32_t)onstack_sys_gettid();

@@ -158,7 +158,7 @@ func TestStatsBalance(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if s.Ticks != s.Recorded+s.Unattributed+s.DroppedRingFull+s.DroppedNoStack+s.DroppedUnwinder+s.DroppedStopping {
-		t.Errorf("the books do not balance: %+v", s)
+		t.Errorf("the accounting does not balance: %+v", s)
 	}
 	// A sample that came late stands for several ticks.
 	if uint64(total(p)) != s.Recorded || s.Samples == 0 || s.Samples > s.Recorded {

@@ -129,7 +129,7 @@ func TestStorms(t *testing.T) {
 			t.Logf("%d ticks, %d of %d stacks cut %v", s.Ticks, s.Truncated-s.TruncatedBy[onstack.TruncatedDepth], s.Samples,
 				s.TruncatedBy)
 			if s.Ticks != s.Recorded+s.Unattributed+s.DroppedRingFull+s.DroppedNoStack+s.DroppedUnwinder+s.DroppedStopping {
-				t.Errorf("the books do not balance: %+v", s)
+				t.Errorf("the accounting does not balance: %+v", s)
 			}
 			cut := s.Truncated - s.TruncatedBy[onstack.TruncatedDepth]
 			if sanitized { // the detectors keep the goroutine's stack to themselves

@@ -134,13 +134,14 @@ onstack_stats t_stats(const onstack_session *session) {
   return stats;
 }
 
-void t_check_books(const onstack_stats *stats) {
+void t_check_accounting(const onstack_stats *stats) {
   uint64_t sum = stats->recorded + stats->unattributed + stats->dropped_ring_full + stats->dropped_no_stack +
                  stats->dropped_unwinder + stats->dropped_stopping;
-  cr_assert_eq(stats->ticks, sum,
-               "the books: ticks %lu, recorded %lu + unattributed %lu + ring %lu + stack %lu + unwinder %lu + stopping %lu",
-               stats->ticks, stats->recorded, stats->unattributed, stats->dropped_ring_full, stats->dropped_no_stack,
-               stats->dropped_unwinder, stats->dropped_stopping);
+  cr_assert_eq(
+      stats->ticks, sum,
+      "the accounting: ticks %lu, recorded %lu + unattributed %lu + ring %lu + stack %lu + unwinder %lu + stopping %lu",
+      stats->ticks, stats->recorded, stats->unattributed, stats->dropped_ring_full, stats->dropped_no_stack,
+      stats->dropped_unwinder, stats->dropped_stopping);
   cr_assert_eq(stats->samples, stats->delivered, "after stop every sample has been handed over");
   uint64_t truncated = 0;
   for (int i = 1; i < 16; i++) truncated += stats->truncated_by[i];
@@ -153,7 +154,7 @@ onstack_stats t_finish(onstack_session *session) {
   cr_assert_eq(result, 0, "stop: %d %s", result, onstack_strerror(result));
   onstack_stats stats = t_stats(session);
   cr_assert_eq(stats.running, 0);
-  t_check_books(&stats);
+  t_check_accounting(&stats);
   cr_assert_eq(onstack_session_free(session), 0);
   return stats;
 }

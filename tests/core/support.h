@@ -99,9 +99,9 @@ double t_seconds_of(const t_collector *collector, int32_t tid);
 onstack_options t_options(uint32_t frequency, onstack_sink sink, void *data);
 onstack_session *t_start(const onstack_options *options); /* asserts success */
 onstack_stats t_stats(const onstack_session *session);
-/* Stops, checks that the books close, frees. */
+/* Stops, checks that the accounting closes, frees. */
 onstack_stats t_finish(onstack_session *session);
-void t_check_books(const onstack_stats *stats);
+void t_check_accounting(const onstack_stats *stats);
 
 /* Within `loose` (0.10: 10 %) plus a few ticks of slack for start and end. */
 void t_near(double got, double wanted, double loose, const char *what);

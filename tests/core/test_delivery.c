@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* From the buffer to the sink: overflow, polling, refusal, the last samples. The books close in each case. */
+/* From the buffer to the sink: overflow, polling, refusal, the last samples. The accounting closes in each case. */
 #include "support.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Many threads: busy at once, idle, and coming and going. The books close for the process and for each thread. */
+/* Many threads: busy at once, idle, and coming and going. The accounting closes for the process and for each thread. */
 #include "support.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ static int weigh(void *data, const onstack_sample *sample) {
  * tick at both ends scatter (their variance is a sixth of a tick for each thread). Below, a fifth of a tick more for each:
  * the kernel looks at CPU clocks at its own tick only, and what a thread used since the last one ends with it.
  */
-static void books_of_each(int count, double seconds) {
+static void accounting_of_each(int count, double seconds) {
   double cpu = 0, weight = 0, worst = 0;
   onstack_options options = t_options(100, weigh, NULL);
   spawn(count);
@@ -101,8 +101,8 @@ static void books_of_each(int count, double seconds) {
             weight, cpu, slack);
 }
 
-Test(scale, the_books_of_eight) { books_of_each(8, 2.0); }
-Test(scale, the_books_of_many) { books_of_each(THREADS, 4.0); }
+Test(scale, the_accounting_of_eight) { accounting_of_each(8, 2.0); }
+Test(scale, the_accounting_of_many) { accounting_of_each(THREADS, 4.0); }
 
 /* ---- coming and going ---- */
 

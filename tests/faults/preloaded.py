@@ -66,10 +66,10 @@ def counters(path):
     return {name: int(value) for name, value in found.items()}
 
 
-def check_books(directory, profile):
+def check_accounting(directory, profile):
     stats = counters(directory / "status")
     lost = sum(stats[name] for name in stats if name.startswith("dropped_") and name != "dropped_sink")
-    check(stats["ticks"] == stats["recorded"] + stats["unattributed"] + lost, f"the books do not close: {stats}")
+    check(stats["ticks"] == stats["recorded"] + stats["unattributed"] + lost, f"the accounting does not close: {stats}")
     if profile and stats["dropped_sink"] == 0:
         found = sum(ticks for ticks, _, _ in profile.samples)
         check(found == stats["recorded"], f"{found} ticks in the profile, {stats['recorded']} recorded")
@@ -96,7 +96,7 @@ def judge(directory, mute, blind, output, errors):
     check(len(lines) <= 2 and all(re.match(r"onstack: .{15}", line) for line in lines), f"it says {errors!r}")
     profile = read_profile(directory)
     if "status" in names:
-        check_books(directory, profile)
+        check_accounting(directory, profile)
     if not lines and not mute:
         check(profile, "neither a profile nor a word")
         check(profile.samples or blind, "an empty profile, and not a word", Empty)

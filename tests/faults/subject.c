@@ -79,10 +79,10 @@ static void check_named(const char *what, int result) {
   if (!named || !text || strlen(text) < 10) complain(what, result, "is no named error");
 }
 
-static void check_books(const onstack_stats *stats) {
+static void check_accounting(const onstack_stats *stats) {
   uint64_t sum = stats->recorded + stats->unattributed + stats->dropped_ring_full + stats->dropped_no_stack +
                  stats->dropped_unwinder + stats->dropped_stopping;
-  if (sum != stats->ticks) complain("the books do not close; ticks minus the rest", (long)(stats->ticks - sum), "");
+  if (sum != stats->ticks) complain("the accounting does not close; ticks minus the rest", (long)(stats->ticks - sum), "");
   if (stats->samples != stats->delivered) complain("samples not handed over", (long)(stats->samples - stats->delivered), "");
 }
 
@@ -123,7 +123,7 @@ static void subject_ends(onstack_session *session, onstack_stats *stats) {
   int result = onstack_session_stop(session);
   if (result != 0) complain("stop", result, onstack_strerror(result));
   onstack_session_stats(session, stats);
-  check_books(stats);
+  check_accounting(stats);
   subject_plan->phase = PLAN_FREE;
   result = onstack_session_free(session);
   if (result != 0) complain("free", result, onstack_strerror(result));

@@ -36,7 +36,7 @@ static void (*fork_follow)(void); /* NULL: no session of this process was ever t
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
 #define FORK_FRESH 0u /* a child that nobody has put in order yet */
-#define FORK_MENDING 1u
+#define FORK_REPAIRING 1u
 #define FORK_KNOWN 2u
 
 static uint32_t *fork_mark;
@@ -113,10 +113,10 @@ static void fork_child(void) {
   if (entry) onstack_action_unblock(mask);
 }
 
-void onstack_fork_mend(void) {
+void onstack_fork_repair(void) {
   uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
   if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
-  if (onstack_cas(mark, &expected, FORK_MENDING))
+  if (onstack_cas(mark, &expected, FORK_REPAIRING))
     fork_clean(0);
   else
     for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);

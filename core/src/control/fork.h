@@ -19,6 +19,6 @@ ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
  * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
  * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
  */
-ONSTACK_INTERNAL void onstack_fork_mend(void);
+ONSTACK_INTERNAL void onstack_fork_repair(void);
 
 #endif

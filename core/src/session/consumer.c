@@ -102,7 +102,7 @@ static int session_sink(void *data, const onstack_sample *sample) {
   ONSTACK_STOP_EXCEPTIONS;
   onstack_session *session = data;
   int result = session->settings.sink(session->settings.sink_data, sample);
-  onstack_fork_mend();
+  onstack_fork_repair();
   return result;
 }
 

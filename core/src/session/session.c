@@ -43,7 +43,7 @@ static int session_start_ticker(onstack_session *session) {
   return result;
 }
 
-/* Before the slot is made quiet: it must not send a tick behind the last wait for handlers. */
+/* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_ticker(onstack_session *session) {
   if (!session->slot->ticker) return;
   onstack_drain_thread_stop(&session->ticking);
@@ -83,7 +83,7 @@ static int session_tick(onstack_session *session) {
     onstack_publish(&session->armed, 1u);
     result = session_start_ticker(session);
     if (result == 0) return 0;
-    onstack_slot_quiet(slot, &session->settings);
+    onstack_slot_quiesce(slot, &session->settings);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -138,7 +138,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   onstack_settings settings;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   int result = onstack_options_settle(options, &settings);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
@@ -186,7 +186,7 @@ static void session_finish(onstack_session *session) {
 int onstack_session_stop(onstack_session *session) {
   uint32_t expected = 1;
   if (!session) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session)) onstack_store_relaxed(&session->running, 0u);
   if (!onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
@@ -197,7 +197,7 @@ int onstack_session_stop(onstack_session *session) {
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
   session_stop_ticker(session);
-  onstack_slot_quiet(session->slot, &session->settings);
+  onstack_slot_quiesce(session->slot, &session->settings);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);
@@ -220,7 +220,7 @@ int onstack_session_free(onstack_session *session) {
 
 int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   if (!session) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   if (!session_is_here(session) || !onstack_observe(&session->running)) return ONSTACK_E_STOPPED;
   pthread_mutex_lock(&session->consumer_lock);

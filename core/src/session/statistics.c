@@ -58,7 +58,7 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   onstack_stats now;
   if (!session || !stats) return ONSTACK_E_OPTIONS;
   if (stats->size < SESSION_STATS_SIZE_0_1 || stats->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   memset(&now, 0, sizeof(now));
   if (onstack_observe(&session->finished))
     now = session->last;
@@ -111,7 +111,7 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   uint32_t count;
   int result = 0;
   if (!session || !visit) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
   /* The lock of a parent's session may look taken in the child of a fork. */
   if (!session_is_here(session) && !onstack_observe(&session->finished)) return ONSTACK_E_CONTEXT;

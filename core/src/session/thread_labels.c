@@ -99,7 +99,7 @@ static int labels_replace(onstack_label_entry *entry, const char *key, const cha
 
 int onstack_thread_label_set(const char *key, const char *value) {
   if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  onstack_fork_mend();
+  onstack_fork_repair();
   pthread_once(&labels_once, labels_prepare);
   if (labels_ready < 0) return labels_ready;
   uint32_t tid = (uint32_t)onstack_sys_gettid();

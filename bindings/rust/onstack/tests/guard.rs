@@ -186,7 +186,7 @@ fn two_guards_have_their_own_rates() {
 }
 
 #[test]
-fn the_books_balance() {
+fn the_accounting_balances() {
     let _alone = alone();
     let guard = ProfilerGuardBuilder::default().frequency(500).max_depth(4).build().unwrap();
     burn(WORK / 2);

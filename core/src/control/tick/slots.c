@@ -175,11 +175,11 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
      fork there is one, which the process tick finds, or the consumer's first scan. */
   result = settings->resumed ? 0 : slot_arm(slot, settings);
   if (result == 0) result = onstack_process_clock_start(slot);
-  if (result < 0) onstack_slot_quiet(slot, settings);
+  if (result < 0) onstack_slot_quiesce(slot, settings);
   return result;
 }
 
-void onstack_slot_quiet(onstack_slot *slot, const onstack_settings *settings) {
+void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
   onstack_process_clock_leave(slot);

@@ -237,7 +237,7 @@ static ONSTACK_HANDLER void clock_move_process(onstack_process_clock *clock, uin
  * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
  * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
  * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
- * entry_owed). With rates near the kernel's, or several threads at work, they meet all the same.
+ * entry_unaccounted). With rates near the kernel's, or several threads at work, they meet all the same.
  */
 ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call) {
   const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);

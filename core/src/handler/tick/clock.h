@@ -5,7 +5,7 @@
  *
  * Clock `cpu`: on the CPU time of the thread. New threads are found by a timer on the process's CPU time (process_clock.h):
  * its signal goes to a running thread (since Linux 6.4). A thread without a timer gets one then, in the handler, whose first
- * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_owed). A scan takes those that no tick
+ * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_unaccounted). A scan takes those that no tick
  * has met for long (consumer.c says why).
  *
  * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no

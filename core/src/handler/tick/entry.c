@@ -182,14 +182,15 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
- * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. What is owed is also what
+ * ms: 12 %, measured), and beside others it depends on which processor looks at its timers first. Unaccounted is also what
  * the timers of threads that have ended did not come to tell (after their last kernel tick), and what threads used that no
  * tick has met. So the sum is the process's CPU time. Where threads that block the signal use it up, the second bound holds.
  *
  * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed(const onstack_slot *slot,
-                                                                                 const siginfo_t *info, uint64_t age_ns) {
+static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
+                                                                                        const siginfo_t *info,
+                                                                                        uint64_t age_ns) {
   const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
@@ -197,9 +198,9 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_owed
   if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
   /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
   const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
-  const int64_t owed = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
-  if (owed <= 0) return 0;
-  return (uint64_t)owed < most ? (uint64_t)owed : most;
+  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
+  if (unaccounted <= 0) return 0;
+  return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
 }
 
 /* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
@@ -217,7 +218,7 @@ static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, cons
     record = entry_adopt(slot, tid);
     if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
   }
-  uint32_t weight = entry_count_ticks(slot, entry_owed(slot, info, age_ns));
+  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
   if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
   if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-TestSuite(books, .init = t_setup);
+TestSuite(accounting, .init = t_setup);
 
 #define THREADS 64
 
@@ -23,8 +23,8 @@ static double their_cpu(void) {
   return sum;
 }
 
-/* All ticks that were due stand in the books, to within what chance gives: each thread's phase is its own. */
-Test(books, threads_that_wait_for_a_processor_at_the_end) {
+/* All ticks that were due are accounted for, to within what chance gives: each thread's phase is its own. */
+Test(accounting, threads_that_wait_for_a_processor_at_the_end) {
   pthread_t threads[THREADS];
   onstack_options options = t_options(250, NULL, NULL);
   const double period = 1.0 / 250;
@@ -67,7 +67,7 @@ static void *burns_blocked(void *data) {
 }
 
 /* It has no sample, and its time is not silently gone. */
-Test(books, a_thread_that_blocks_the_signal) {
+Test(accounting, a_thread_that_blocks_the_signal) {
   pthread_t thread;
   onstack_options options = t_options(100, NULL, NULL);
   burning = 1;
@@ -86,7 +86,7 @@ Test(books, a_thread_that_blocks_the_signal) {
 }
 
 /* And nothing is counted twice: one thread that burns and then waits has no tick left over. */
-Test(books, a_thread_that_sleeps_at_the_end) {
+Test(accounting, a_thread_that_sleeps_at_the_end) {
   onstack_options options = t_options(100, NULL, NULL);
   for (unsigned round = 0; round < 2 * t_repeat(); round++) {
     double before = t_thread_cpu();
@@ -112,7 +112,7 @@ static void *sleeps(void *data) {
 }
 
 /* On the wall clock a look at the threads arms those anew that have had no tick: here all of them, in the first look. */
-Test(books, a_look_at_sleeping_threads_while_it_stops, .timeout = 100) {
+Test(accounting, a_look_at_sleeping_threads_while_it_stops, .timeout = 100) {
   pthread_t threads[4 * THREADS];
   onstack_options options = t_options(4, NULL, NULL);
   options.clock = ONSTACK_CLOCK_WALL;
@@ -149,7 +149,7 @@ static void *makes_threads(void *data) {
 }
 
 /* On the CPU clock new threads arm themselves in the handler of the process tick. */
-Test(books, new_threads_while_it_stops, .timeout = 100) {
+Test(accounting, new_threads_while_it_stops, .timeout = 100) {
   pthread_t thread;
   onstack_options options = t_options(10000, NULL, NULL);
   burning = 1;
@@ -174,7 +174,7 @@ static void *lives_a_moment(void *data) {
 }
 
 /* The wall clock goes on for them. (They end after the first look at the threads, and before the second.) */
-Test(books, threads_that_ended_before_it_stops) {
+Test(accounting, threads_that_ended_before_it_stops) {
   pthread_t threads[20];
   onstack_options options = t_options(100, NULL, NULL);
   options.clock = ONSTACK_CLOCK_WALL;
