@@ -8,6 +8,7 @@ With --check nothing is written: the page must be what the kept figures give.
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -108,8 +109,35 @@ def losses(figures, section, columns):
     for column in columns:
         if not column.better or not any(neighbours(figures, column)):
             continue
-        found = ", ".join(words for _, words, _ in leads(figures, section, column))
-        lines.append(f"- {column.title}: " + (f"ahead of onstack: {found}" if found else "nobody is ahead of onstack"))
+        found = "; ".join(words for _, words, _ in leads(figures, section, column))
+        if found:
+            lines.append(f"- {column.title}: ahead of onstack: {found}")
+    return lines or ["- Nobody is ahead of onstack."] if any(is_compared(figures, column) for column in columns) else []
+
+
+def is_compared(figures, column):
+    return bool(column.better) and any(neighbours(figures, column))
+
+
+def summary(figures):
+    """What the page shows, in a few lines: aims, and who is ahead where."""
+    measured = [(aim, figures.find(aim, aim.subject)) for aim in AIMS]
+    reached = sum(1 for aim, record in measured if record and is_reached(aim, record))
+    lines = [f"- onstack reaches {reached} of its {len(AIMS)} aims."]
+    first, behind = [], []
+    for section in SECTIONS:
+        if not any(is_compared(figures, column) for column in section.columns):
+            continue
+        found = [lead for column in section.columns if column.better for lead in leads(figures, section, column)]
+        ahead = {subject for subject, _, sure in found if sure}
+        if ahead:
+            behind.append(f"  - {section.title}: {'; '.join(CAPTIONS[s] for s in CAPTIONS if s in ahead)}")
+        else:
+            first.append(section.title)
+    if first:
+        lines.append(f"- No neighbour is ahead beyond doubt in: {'; '.join(first)}.")
+    if behind:
+        lines += ["- A neighbour is ahead in at least one column of:", *behind]
     return lines
 
 
@@ -120,7 +148,7 @@ def reasons(figures, section):
     for reason in REASONS.get(section.title, ()):
         names = [CAPTIONS[s] for s in CAPTIONS if s in ahead and s in reason.of]
         if names:
-            lines += ["", f"Why ({', '.join(names)}): {reason.why} Planned: {reason.plan}"]
+            lines += ["", f"Why ({'; '.join(names)}): {reason.why} Planned: {reason.plan}"]
     explained = {subject for reason in REASONS.get(section.title, ()) for subject in reason.of}
     for subject, _, sure in found:
         if sure and subject not in explained:
@@ -138,6 +166,11 @@ def times(column, theirs, ours):
     return ""
 
 
+def is_reached(aim, record):
+    value = record["median"] / aim.divide
+    return value >= aim.limit if aim.at_least else value <= aim.limit
+
+
 def aims(figures):
     lines, missed = ["| aim | figure | |", "|---|---|---|"], []
     for aim in AIMS:
@@ -147,9 +180,9 @@ def aims(figures):
         if not record:
             lines.append(f"| {text} | - | not measured |")
             continue
-        value = record["median"] / aim.divide
-        reached = value >= aim.limit if aim.at_least else value <= aim.limit
-        lines.append(f"| {text} | {number(value)} {aim.unit} | {'reached' if reached else '**not reached**'} |")
+        reached = is_reached(aim, record)
+        value = number(record["median"] / aim.divide)
+        lines.append(f"| {text} | {value} {aim.unit} | {'reached' if reached else '**not reached**'} |")
         if not reached:
             missed.append(aim)
     return lines + [""] + [missed_aim(aim) for aim in missed]
@@ -161,10 +194,17 @@ def missed_aim(aim):
     return f"- {aim.text}: {aim.why} Planned: {aim.plan}"
 
 
+def was_busy(about):
+    """Whether other programs wanted the processors too; told by the load, of which the machine's table has the cores."""
+    loads = [float(word) for word in re.findall(r"\d+\.\d+", about["machine"].get("load", ""))]
+    return any(load > 2 * int(about["machine"]["cores"].split()[0]) for load in loads)
+
+
 def machine(about):
-    quick = " (the quick form: for a first look only)" if about["quick"] else ""
-    lines = [f"{about['rounds']} rounds{quick}, {about['minutes']:g} minutes, {about['date']}.", "", "| | |", "|---|---|"]
-    return lines + [f"| {name} | {value} |" for name, value in about["machine"].items()]
+    quick = " This was the quick form, for a first look only." if about["quick"] else ""
+    busy = " Other programs kept the processors busy for a part of the run." if was_busy(about) else ""
+    lines = [f"{about['rounds']} rounds in {about['minutes']:g} minutes.{quick}{busy}", "", "| | |", "|---|---|"]
+    return lines + [f"| {name} | {value} |" for name, value in about["machine"].items() if name != "load"]
 
 
 def missing(about):
@@ -179,14 +219,19 @@ def page(figures):
         "",
         "<!-- Made by tests/bench/page.py from docs/benchmarks.json; do not edit. -->",
         "",
-        "onstack and its neighbours in one run of `make bench`. Each figure is the median of the rounds, with the lowest and",
-        "the highest in brackets; every run is a process of its own, and in each round all subjects run one after the",
-        "other, so ratios hold better than absolute figures. How each figure comes about, and how to run it:",
-        "[tests/bench/README.md](../tests/bench/README.md).",
+        "For readers who compare onstack with other profilers: costs, right stacks and weights, side by side, in one run of",
+        "`make bench`. Losses are said like wins, each with its reason.",
         "",
-        f"*Ahead* is who is better by more than {SAME - 1:.0%} (of weights: nearer to 1 by more than {SAME - 1:.2f}); closer figures count",
-        "as alike. Where the lowest and highest of two overlap, or their difference is within the noise that a section names,",
-        "the run does not decide between them, and says so.",
+        "## Summary",
+        "",
+        *summary(figures),
+        "",
+        "## How to read it",
+        "",
+        "A figure is the median of the rounds, with the lowest and the highest in brackets. Each run is a process of its own, and",
+        "in each round all subjects run in turn, so ratios hold better than absolute figures. *Ahead* is who is better by more than",
+        f"{SAME - 1:.0%} (of weights: nearer to 1 by more than {SAME - 1:.2f}). Where two spreads overlap, or a difference lies within the noise that a",
+        "section names, the page says so. [tests/bench/README.md](../tests/bench/README.md) has subjects and cases.",
         "",
         *machine(figures.about),
         "",

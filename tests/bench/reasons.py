@@ -74,11 +74,10 @@ REASONS = {
     "Weight": (
         Reason(
             PPROF_RS + GPERFTOOLS,
-            "onstack found a new thread by a tick of the process, took a sample for it, and gave it a timer from then on: up to "
-            "half a period too much for each thread. A timer of the process alone has no such beginning; threads that burn side "
-            "by side lose ticks with it (8 threads and more).",
-            "this run showed it, and it was mended after it: such a tick counts what is owed. Lives of 20 ms and others stand in "
-            "[EVIDENCE.md](EVIDENCE.md#figures); the next whole run brings the figure here.",
+            "the core of this run takes a whole sample for the tick of the process that finds a new thread: up to half a period "
+            "too much for each. A timer of the process alone has no such beginning, and loses ticks where threads burn side by "
+            "side (8 threads and more).",
+            "a whole run with a core that counts what the thread owes there; its figures stand in [EVIDENCE.md](EVIDENCE.md#figures).",
         ),
         Reason(
             ("go-pprof",),

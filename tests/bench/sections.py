@@ -75,22 +75,21 @@ IN_GO = (
 SECTIONS = (
     Section(
         "A sample, warm",
-        "Time inside the signal handler, delivery not included: on each tick the handler is called 50 times in a row with "
-        "the tick's own siginfo and context; median of the last 40 calls, median over the ticks. The code below has frame "
-        "pointers, so that all can walk it. *Bare* unwinders run in a handler that does nothing else: no check of the "
-        "memory that they read, no other threads, no overruns; the profilers do their whole work.",
+        "Time inside the signal handler for one sample, without delivery: 50 calls in a row on each tick, median of the last "
+        "40. All code below has frame pointers. *Bare* unwinders run in a handler that does nothing else: no check of the "
+        "memory that they read, no other threads, no overruns.",
         _costs("handler-cost", "warm"),
     ),
     Section(
         "A sample on a real tick",
-        "The same handler, called once a tick at 250 Hz over a small busy loop: what a program pays. The machine's caches "
-        "are partly cold by then, and these figures swing most with other load.",
+        "The same handler, called once a tick at 250 Hz: what a program pays. The caches are partly cold, and these figures "
+        "swing most with other load.",
         _costs("handler-cost", "tick"),
     ),
     Section(
         "The first sample of a stack",
-        "Each tick meets a chain of functions that no sample has met before (8,192 generated functions). *Cold* also reads "
-        "48 MiB between the calls and the tick, so that code, tables and the stack itself are out of the inner caches.",
+        "Each tick meets a chain of functions without an earlier sample (8,192 generated functions). *Cold*: the program also "
+        "reads 48 MiB before the tick, so that code, tables and stack are out of the inner caches.",
         (
             Column("handler-cold/20", "new", "new, depth 20, us", LESS, 1000),
             Column("handler-cold/20", "cold", "cold, depth 20, us", LESS, 1000),
@@ -100,22 +99,19 @@ SECTIONS = (
     ),
     Section(
         "Whole stacks in code without frame pointers",
-        "C compiled by `gcc -O2`, RBP used for data; chains of 20 functions of different frames, a leaf in libc and a "
-        "callback from it, interrupted anywhere, prologues and epilogues included. Function n is only ever called by "
-        "n - 1, so the true stack of every sample is known to the address. *Exact*: all frames from the interrupted PC to "
-        "`main`. *Truncated*: right as far as it goes. *No leaf*: it does not begin with the interrupted PC. *Wrong*: a "
-        "caller is missing in the middle or one is invented. Frames of the handler itself are not held against anybody.",
+        "C by `gcc -O2`, RBP used for data: chains of 20 functions with a leaf in libc and a callback, interrupted anywhere. "
+        "The true stack of every sample is known. *Exact*: all frames from the interrupted PC to `main`. *Truncated*: right as "
+        "far as it goes. *No leaf*: it does not begin with the interrupted PC. *Wrong*: a caller is missing in the middle, or "
+        "invented. Frames of the handler count against nobody.",
         (
             Column("exact/20", "exact", "exact, %", MORE),
             Column("exact/20", "truncated", "truncated, %", NEITHER),
             Column("exact/20", "no-leaf", "no leaf, %", NEITHER),
             Column("exact/20", "wrong", "wrong, %", LESS),
         ),
-        note="What frame pointers get wrong here are callers left out, none invented: interrupted where the first function of a "
-        "chain has not yet taken, or has already given back, the frame pointer, both walkers follow what is still the record of "
-        "the last framed function, further out, and the callers between are missing. That record is genuine, and a walker "
-        "without rules cannot see that it is not the next one. Wherever the frame pointer holds "
-        "data the stack ends. For code without frame pointers there is the default.",
+        note="What frame pointers get wrong here are missing callers, none invented. In a prologue or epilogue the frame pointer still leads "
+        "to the record of a framed function further out; a walker without rules cannot see that callers between are missing. "
+        "Where the frame pointer holds data the stack ends.",
     ),
     Section(
         "In Go and across languages, warm",
@@ -134,22 +130,20 @@ SECTIONS = (
     ),
     Section(
         "Weight",
-        "CPU time that the profile accounts for, over the true CPU time of that many busy threads, all alive for the whole "
-        "session, 100 Hz. Profilers without weights: samples x period.",
+        "CPU time that the profile accounts for, over the true CPU time of that many busy threads, 100 Hz, all alive for the "
+        "whole session. Profilers without weights: samples x period.",
         tuple(Column(f"weights/{n}", "weight", f"{n:,} thread{'s' if n > 1 else ''}", ONE) for n in (1, 8, 64, 1000))
         + (Column("short-threads", "weight", "threads of 20 ms", ONE),),
         remark=remarks.weights,
     ),
     Section(
         "In one process with Go's profiler",
-        "A C program with Go linked in (c-archive): every order of start and stop of the coexistence matrix once, with the "
-        "profiler in onstack's place; two goroutines burn in Go (*pure*), or in C calls (*native*). *Crashed*: the process died, "
-        "or Go's runtime ended it; *hung*: it took 20 s for some seconds' work; *refused*: it lived, but a start or stop answered "
-        "an error, or the work got no further. *Keeps*: over the runs that came to their end, the sampled part of the CPU "
-        "time, over that of the same profiler alone; what is missing is lost, and what is more was counted twice. Go's own profile of C calls swings "
-        "between nothing and all by itself, and is not asked there. A profiler that crashes beside Go's threads without any "
-        "other profile has no such figure. Two rounds. One kind of host, in which Go installs its handler anew for each profile: "
-        "every further one needs every neighbour's program again; onstack's own seven are in [MATRIX.md](MATRIX.md).",
+        "A C program with Go linked in (c-archive): every order of start and stop once, two rounds, with the profiler in "
+        "onstack's place, while two goroutines burn in Go (*pure*) or in C calls (*native*). *Crashed*: the process died. "
+        "*Hung*: it took 20 s for some seconds' work. *Refused*: a start or stop answered an error, or the work stood still. "
+        "*Keeps*: over the runs that ended, the sampled part of the CPU time over that of the same profiler alone; a profiler "
+        "that crashes beside Go's threads alone has no such figure. Go's own profile of C calls swings by itself and is not "
+        "compared. [MATRIX.md](MATRIX.md) has onstack in seven kinds of hosts.",
         tuple(
             Column(f"coexist/{mix}", metric, f"{mix}: {title}", better, 100 if better == ONE else 1)
             for mix in ("pure", "native")
@@ -171,9 +165,8 @@ SECTIONS = (
     ),
     Section(
         "From stop to flame graph",
-        "A Rust program (regular expressions, built with debug information), 4 s at 250 Hz: from the call that ends sampling "
-        "to the finished SVG in memory: symbols, inlined functions, picture; and the memory that this takes at its peak. "
-        "gperftools and Go write files, of which other programs make pictures.",
+        "A Rust program with debug information, 4 s at 250 Hz: from the end of sampling to the finished SVG in memory, and the "
+        "memory that this takes at its peak. gperftools and Go write files, of which other programs make pictures.",
         (
             Column("flame-graph", "picture", "picture, ms"),
             Column("flame-graph", "peak", "memory, KiB"),
@@ -182,8 +175,8 @@ SECTIONS = (
     ),
     Section(
         "From stop to a finished profile",
-        "A Go program (regular expressions), 4 s of CPU time at 250 Hz: from the call that ends sampling to the finished pprof "
-        "file in memory, with names and inlined functions; and the memory that this takes at its peak.",
+        "A Go program, 4 s of CPU time at 250 Hz: from the end of sampling to the finished pprof file in memory, with names and "
+        "inlined functions, and the memory that this takes at its peak.",
         (
             Column("finished-profile", "finished", "profile, ms"),
             Column("finished-profile", "peak", "memory, KiB"),
@@ -192,9 +185,9 @@ SECTIONS = (
     ),
     Section(
         "The whole program",
-        "CPU time of the same work without, with and again without the profiler, in turns of 0.1 s in one process; the "
-        "middle against the mean of its neighbours, median over the turns. Most of it is the kernel's timer interrupt and "
-        "signal delivery, of which the bare counter has as much as anybody. The two in a Go program do Go's work.",
+        "CPU time of the same work without, with and again without the profiler, in turns of 0.1 s; the middle against the mean "
+        "of its neighbours, median over the turns. Most of it is the kernel's timer interrupt and signal delivery, as for the "
+        "bare counter. The two in a Go program do Go's work.",
         (
             Column("overhead/99", "overhead", "99 Hz, %"),
             Column("overhead/250", "overhead", "250 Hz, %"),
