@@ -143,7 +143,7 @@ SECTIONS = (
         "*Hung*: it took 20 s for some seconds' work. *Refused*: a start or stop answered an error, or the work stood still. "
         "*Keeps*: over the runs that ended, the sampled part of the CPU time over that of the same profiler alone; a profiler "
         "that crashes beside Go's threads alone has no such figure. Go's own profile of C calls swings by itself and is not "
-        "compared. [MATRIX.md](MATRIX.md) has onstack in seven kinds of hosts.",
+        "compared. [MATRIX.md](MATRIX.md) has onstack in other kinds of hosts.",
         tuple(
             Column(f"coexist/{mix}", metric, f"{mix}: {title}", better, 100 if better == ONE else 1)
             for mix in ("pure", "native")
