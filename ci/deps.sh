@@ -30,7 +30,7 @@ want_header() { # package, header
 }
 want_header libcriterion-dev criterion/criterion.h
 want_header libunwind-dev libunwind.h
-want_header zlib1g-dev zlib.h # the judge of our gzip in tests/fuzz
+want_header zlib1g-dev zlib.h # libz.a goes into the preload, which writes plain pprof without
 if [ "${ONSTACK_DEPS:-}" = bench ]; then
   want_header libgoogle-perftools-dev gperftools/profiler.h
 fi

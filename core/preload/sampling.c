@@ -2,7 +2,7 @@
 #include "preload/sampling.h"
 
 #include "base/atomics.h"
-#include "preload/gzip.h"
+#include "preload/compress.h"
 #include "preload/report.h"
 #include "preload/status.h"
 #include "session/start.h"
@@ -30,7 +30,7 @@ static struct {
 /* What one write needs, too large for the stack. */
 typedef struct sampling_writer {
   onstack_output output;
-  onstack_gzip gzip;
+  onstack_compress compress;
   char name[ONSTACK_OUTPUT_NAME];
 } sampling_writer;
 
@@ -115,13 +115,17 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
   if (error < 0) return error;
   error = onstack_output_begin(&writer->output, writer->name);
   if (error < 0) return error;
-  onstack_gzip_begin(&writer->gzip, onstack_output_write, &writer->output);
+  error = onstack_compress_begin(&writer->compress, onstack_output_write, &writer->output);
+  if (error < 0) {
+    onstack_output_end(&writer->output, false);
+    return error;
+  }
   /* Without memory for the remarks the profile is worth as much. */
   char *remarks = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on) : NULL;
   const onstack_write_options options = {.size = sizeof(options), .remarks = remarks};
-  int written = onstack_profile_write_pprof(sampling.profile, &options, onstack_gzip_put, &writer->gzip);
+  int written = onstack_profile_write_pprof(sampling.profile, &options, onstack_compress_put, &writer->compress);
   free(remarks);
-  onstack_gzip_end(&writer->gzip);
+  onstack_compress_end(&writer->compress);
   error = onstack_output_end(&writer->output, written == 0);
   return error < 0 ? error : written;
 }

@@ -52,7 +52,7 @@ one_line() {
 profile() {
   undisturbed
   [ ! -s "$logs/stderr" ] || complain "it speaks"
-  { gzip -dc "$place/out" | grep -aq nanoseconds; } 2>/dev/null || complain "no profile"
+  { gzip -dcf "$place/out" | grep -aq nanoseconds; } 2>/dev/null || complain "no profile"
   rm -f "$place/out"
 }
 

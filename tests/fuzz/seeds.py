@@ -247,13 +247,6 @@ def samples(directory):
         save(directory, "pprof", data)
 
 
-def packed(directory):
-    for head in (b"\x10\x00\x00\x01\x00", b"\xff\x03\x00\x3f\x07", b"\x01\x00\xe0\x02\x01"):
-        for text in (b"", b"a" * 700, b"main;f;g 12\nmain;f 3\n" * 20, bytes(range(256)) * 4,
-                     hashlib.sha512(head).digest() * 2):
-            save(directory, "gzip", head + text)
-
-
 def environment(directory):
     """One byte of choice a variable (fuzz_environment.c): 0 none, 2 mod 4 a given text."""
     given = {text: 2 + 4 * index for index, text in enumerate(
@@ -270,7 +263,7 @@ def environment(directory):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for make in (cfi, go, symbols, labels, status, maps, samples, packed, environment):
+    for make in (cfi, go, symbols, labels, status, maps, samples, environment):
         make(sys.argv[1])
     save(sys.argv[1], "options", bytes(16))
     for seed in range(8):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads a gzip pprof profile: as much of profile.proto as the tests of the preload ask about, with no package needed."""
+"""Reads a pprof profile: as much of profile.proto as the tests of the preload ask about, with no package needed."""
 import atexit
 import functools
 import gzip
@@ -78,8 +78,10 @@ class Profile:
     """samples: a list of (ticks, nanoseconds, [function names, leaf first]); comments: of text."""
 
     def __init__(self, path):
-        with gzip.open(path) as file:  # checks the trailer's sum and length
+        with open(path, "rb") as file:
             self.raw = file.read()
+        if self.raw[:2] == b"\x1f\x8b":  # a preload without zlib writes it as it is
+            self.raw = gzip.decompress(self.raw)  # checks the trailer's sum and length
         hold_against_the_rules(self.raw)
         strings, functions, locations, samples, comments = [], {}, {}, [], []
         for number, value in fields(self.raw):

@@ -29,8 +29,10 @@ def build():
         subprocess.run(["cc", *flags, HERE / f"{program.name}.c", "-o", program, "-lpthread", "-ldl"], check=True)
     subprocess.run(["cc", *flags, "-shared", "-fPIC", HERE / "stub.c", "-o", harness.STUB, "-ldl"], check=True)
     core = harness.ROOT / "core"
-    subprocess.run(["cc", *flags, "-I", core, "-I", core / "src", "-I", core / "include", HERE / "gzip_filter.c",
-                    core / "preload" / "gzip.c", "-o", harness.OUT / "gzip"], check=True)
+    compile = ["cc", *flags, "-I", core, "-I", core / "src", "-I", core / "include", HERE / "compress_filter.c"]
+    subprocess.run([*compile, core / "preload" / "compress_none.c", "-o", harness.OUT / "compress_none"], check=True)
+    built = harness.LIBRARY.parent.parent / "obj" / "preload" / "compress.o"  # the one of the two that is in the library
+    subprocess.run([*compile, built, "-o", harness.OUT / "compress"], check=True)
 
 
 ATTEMPTS = 4  # of a case that found too little

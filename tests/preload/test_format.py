@@ -10,17 +10,48 @@ import time
 from harness import LIBRARY, OUT, Skip, case, check, equal, program
 
 
+def has_static_zlib():
+    found = subprocess.run(["cc", "-print-file-name=libz.a"], capture_output=True, text=True).stdout
+    header = subprocess.run(["cc", "-E", "-x", "c", "-"], input="#include <zlib.h>\n", capture_output=True, text=True)
+    return "/" in found and header.returncode == 0
+
+
 @case
 def compressed_bytes_come_back():
     random.seed(1)
     words = [bytes(random.choices(b"abcdefgh_:", k=random.randint(2, 20))) for _ in range(300)]
     inputs = [b"", b"a", b"\0" * 200_000, os.urandom(70_000), b"".join(random.choices(words, k=50_000)), bytes(range(256)) * 600]
     inputs += [b"abcd" * 20_000 + os.urandom(size) for size in (0, 1, 65_535, 65_536, 65_537)]
-    for data in inputs:
-        packed = subprocess.run([OUT / "gzip"], input=data, stdout=subprocess.PIPE, check=True).stdout
-        check(gzip.decompress(packed) == data, f"{len(data)} bytes do not come back")
-        check(len(packed) < len(data) * 1.15 + 40, f"{len(data)} bytes became {len(packed)}")
-    check(len(packed) < len(data), "nothing is compressed")
+    for name in ("compress", "compress_none"):
+        zlib = name == "compress" and has_static_zlib()
+        for data in inputs:
+            packed = subprocess.run([OUT / name], input=data, stdout=subprocess.PIPE, check=True).stdout
+            check((gzip.decompress(packed) if zlib else packed) == data, f"{name}: {len(data)} bytes do not come back")
+            check(len(packed) < len(data) * 1.01 + 40, f"{name}: {len(data)} bytes became {len(packed)}")
+        check(len(packed) < len(data) if zlib else packed == data, f"{name}: {len(data)} bytes became {len(packed)}")
+
+
+@case
+def a_write_that_fails_is_the_last():
+    data = os.urandom(300_000)
+    for name in ("compress", "compress_none"):
+        for writes in range(6):
+            ended = subprocess.run([OUT / name, str(writes)], input=data, stdout=subprocess.PIPE)
+            equal(ended.returncode, 3, f"{name}: exit status after {writes} writes")
+            check(len(ended.stdout) < len(data), f"{name}: {len(ended.stdout)} bytes after {writes} writes")
+
+
+@case
+def the_library_needs_libc_alone_and_shows_nothing_of_zlib():
+    if not shutil.which("readelf"):
+        raise Skip("readelf is not installed")
+    dynamic = subprocess.run(["readelf", "-dW", LIBRARY], capture_output=True, text=True, check=True).stdout
+    needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
+    # Where libpthread and libdl are libraries of their own (glibc before 2.34), they are libc's.
+    check(all(name.split(".")[0] in ("libc", "libpthread", "libdl") for name in needed) and needed, f"it needs {needed}")
+    symbols = subprocess.run(["readelf", "-W", "--dyn-syms", LIBRARY], capture_output=True, text=True, check=True).stdout
+    shown = [line.split()[-1] for line in symbols.splitlines() if " deflate" in line or " crc32" in line or "guard" in line]
+    equal(shown, [], "names of zlib that other libraries could bind to, or that bind to theirs")
 
 
 @case

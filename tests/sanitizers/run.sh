@@ -9,7 +9,7 @@
 #            and its own shadow, which the handler may not touch, and a thread made by raw clone has none. Its parsers and
 #            walkers are instrumented in tests/fuzz, where they run in ordinary code; its reads of foreign memory are
 #            shown by tests/core/test_garbage*.c and tests/truth. The preloaded library runs under none of them: only its
-#            settings, output and gzip do, in tests/fuzz.
+#            settings and output do, in tests/fuzz.
 #   asan     Memory that the core maps by itself (thread records, ring, rule tables): no redzones around it. Leaks are not
 #            looked for: what a handler may touch is kept for ever, on purpose.
 #   tsan     The same objects: what the handler reads and writes is not seen at all. A signal is put off until the next
