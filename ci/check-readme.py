@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Runs the README, and what else has marked blocks, as a newcomer would: in an empty directory beside a checkout.
 
-    check-readme.py [DOCUMENT...]      default: README.md, CONTRIBUTING.md, docs/*.md
+    check-readme.py [DOCUMENT...]      default: README.md, CONTRIBUTING.md, docs/**/*.md
     check-readme.py --shell HEADING    print that section of the README as a shell script, for a machine without Python
 
 A block is marked by a comment on the line before it:
@@ -64,7 +64,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--shell"]:
         return shell_of(" ".join(sys.argv[2:]))
     named = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
-    documents = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    documents = named or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     counts = []
     for document in documents:
         dead = dead_links(document)
