@@ -1,11 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Runs every suite, prints progress and each runner's own closing lines, and fails if one failed.
-# Usage: ci/test.sh [c] [fuzz] [truth] [rust] [go] [stacks] [matrix] [coexist] [preload] [install] [abi] [cxx] [fork] [aarch64] [faults] [readme]   (default: all)
+# Runs suites, prints progress and each runner's own closing lines, and fails if one failed.
+# Usage: ci/test.sh quick     what `make test` runs: each promise once, in minutes
+#        ci/test.sh rest      what `make test-all` runs: all that quick leaves out
+#        ci/test.sh SUITE...  these suites, whole: c fuzz truth rust go stacks matrix coexist preload install abi cxx fork aarch64
+#                             faults readme
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-suites=${*:-c fuzz truth rust go stacks matrix coexist preload install abi cxx fork aarch64 faults readme}
+all_suites="c fuzz truth rust go stacks matrix coexist preload install abi cxx fork aarch64 faults readme"
+case ${1:-} in
+quick) part=quick suites="c fuzz truth rust go stacks matrix coexist preload abi cxx aarch64 readme" ;;
+rest) part=rest suites="c truth stacks matrix coexist install fork faults readme" ;;
+*) part=whole suites=${*:-$all_suites} ;;
+esac
+for suite in $suites; do
+  case " $all_suites " in *" $suite "*) continue ;; esac
+  echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
+  exit 2
+done
 failed=()
 started=$SECONDS
 
@@ -39,21 +52,57 @@ warm() {
     cd ../../tests/go && nice -n 19 go test -run '^$' .) >"$BUILD/warm.log" 2>&1
 }
 
+# What a part of the tests is, in the words of each runner: by_part WORDS-OF-QUICK WORDS-OF-REST.
+by_part() {
+  case $part in quick) printf '%s' "$1" ;; rest) printf '%s' "$2" ;; esac
+}
+
+# Criterion's pattern for the tests of tests/core/long.
+long_tests() {
+  grep -v '^#' tests/core/long | paste -sd '|'
+}
+
+# suite/test, as Criterion lists them.
+tests_of() { # program
+  "$1" --list | awk '/^[a-z]/ { sub(/:.*/, ""); suite = $0; next } NF == 2 { print suite "/" $2 }'
+}
+
+list_tests() {
+  local binary
+  for binary in "$BUILD"/tests/core/test_*; do
+    [ -x "$binary" ] && tests_of "$binary"
+  done | LC_ALL=C sort
+}
+
+# A line that names no test would leave its test in neither part.
+check_long_tests() {
+  local unknown
+  unknown=$(LC_ALL=C comm -13 <(list_tests) <(grep -v '^#' tests/core/long | LC_ALL=C sort))
+  [ -z "$unknown" ] || { echo "tests/core/long names what is no test: $unknown"; failed+=("c: tests/core/long"); }
+}
+
+has_long_tests() { # program
+  tests_of "$1" | grep -qxF -f <(grep -v '^#' tests/core/long)
+}
+
 run_c() {
   make --no-print-directory -j2 -f core/Makefile lib adapters && make --no-print-directory -j2 -f tests/core/Makefile tests ||
     { failed+=("c: build"); return; }
-  local binary status
+  check_long_tests
+  local binary status filter=()
+  case $part in quick) filter=("--filter=!($(long_tests))") ;; rest) filter=("--filter=@($(long_tests))") ;; esac
   for binary in "$BUILD"/tests/core/test_*; do
     [ -x "$binary" ] || continue
+    [ "$part" != rest ] || has_long_tests "$binary" || continue
     # -j1: the tests count samples. timeout: Criterion's own does not fire while a SIGPROF timer repeats.
     echo "-- $(basename "$binary")"
-    watched timeout -k 5 240 "$binary" -j1
+    watched timeout -k 5 240 "$binary" -j1 "${filter[@]}"
     status=$?
     [ $status != 0 ] || continue
     if [ $status -ge 124 ] || crashed; then failed+=("c: $(basename "$binary") crashed or hung") && continue; fi
     again+=("$(basename "$binary")")
     echo "-- $(basename "$binary") again"
-    timeout -k 5 240 "$binary" -j1 || failed+=("c: $(basename "$binary")")
+    timeout -k 5 240 "$binary" -j1 "${filter[@]}" || failed+=("c: $(basename "$binary")")
   done
 }
 
@@ -66,7 +115,8 @@ run_fuzz() {
 
 # Every step of real programs against a shadow stack; 77: not possible here (another architecture).
 run_truth() {
-  timeout -k 5 300 tests/truth/run.sh
+  # shellcheck disable=SC2046
+  timeout -k 5 300 tests/truth/run.sh $(by_part "plain signals" "plain-small plain-marked plain-clumsy startup exceptions rust crypto")
   local status=$?
   [ $status = 0 ] || [ $status = 77 ] || failed+=("truth")
 }
@@ -84,17 +134,21 @@ run_go() {
 
 # Stacks through Go in many kinds of programs, judged by the programs' own code.
 run_stacks() {
-  timeout -k 5 600 ci/test-go-stacks.sh | grep -v '^=== RUN' || failed+=("go stacks")
+  local few='TestStacks/(pure_Go|C_without|Go_and_C|wazero)'
+  # shellcheck disable=SC2046
+  timeout -k 5 600 ci/test-go-stacks.sh $(by_part "-run=$few|^Test[^S]" "-skip=$few|^Test[^S]") | grep -v '^=== RUN' || failed+=("go stacks")
 }
 
-# Every host and every order of start and stop once.
+# Every host and every order of start and stop once; in the quick part the orders of one host.
 run_matrix() {
-  timeout -k 5 500 python3 tests/matrix/run.py --quick --fresh --output "$BUILD/matrix-quick.json" 2>&1 |
+  # shellcheck disable=SC2046
+  timeout -k 5 500 python3 tests/matrix/run.py --quick --fresh $(by_part "--only=go-exe/" "") --output "$BUILD/matrix-quick.json" 2>&1 |
     grep -v '^\[.* ok$' || failed+=("matrix")
 }
 
 run_coexist() {
-  timeout -k 5 900 tests/coexist/run.sh || failed+=("coexist")
+  # shellcheck disable=SC2046
+  timeout -k 5 900 tests/coexist/run.sh $(by_part "plugin itimer late-go copies" "gperftools pprof cycles naive notify preload rust-stacks") || failed+=("coexist")
 }
 
 # The preloaded library on a program that ends in every way; hosts that others wrote: make stress.
@@ -145,7 +199,8 @@ begin_faults() {
 }
 
 run_readme() {
-  timeout -k 5 600 ci/check-readme.py || failed+=("readme")
+  # shellcheck disable=SC2046
+  timeout -k 5 600 ci/check-readme.py $(by_part README.md "CONTRIBUTING.md $(echo docs/*.md)") || failed+=("readme")
 }
 
 mkdir -p "$BUILD"
@@ -153,13 +208,13 @@ warming= faults=
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
-if [ $# -eq 0 ]; then
+if [ "$part" = quick ] || [ $# -eq 0 ]; then
   warm &
   warming=$!
 fi
 for suite in $suites; do
   step "$suite"
-  if [ "$suite" = install ] && [ $# -eq 0 ]; then begin_faults; fi
+  if [ "$suite" = install ] && { [ "$part" = rest ] || [ $# -eq 0 ]; }; then begin_faults; fi
   count=${#failed[@]}
   if [ "$suite" = c ]; then run_c; else watched "run_$suite"; fi
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
