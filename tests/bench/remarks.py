@@ -49,9 +49,10 @@ def weights(figures, columns):
         off = standard_deviations(record, ticks) if record else 0
         if off > 1:
             odds = 1 / erfc(off / sqrt(2))
+            chance = f"as far as chance takes one median in {odds:,.0f}" if odds < 1e6 else "which chance does not bring about"
             lines.append(
                 f"- {OWN[subject]}, {record['median']:.2f} there: {off:.1f} standard deviations of the median of {record['rounds']} such "
-                f"rounds, as far as chance alone takes one median in {odds:.0f}."
+                f"rounds, {chance}."
             )
     return lines
 
