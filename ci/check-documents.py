@@ -1,0 +1,344 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""What documents say of the tree is so in the tree.
+
+    check-documents.py              all documents (*.md outside build/) and man pages; runs the self-test first
+    check-documents.py --self-test  only shows that each kind of mistake is found
+
+In `code` and in code blocks: paths, file names, test programs, make verbs. Everywhere: ONSTACK_* and onstack_* names, links
+with their anchors. `CONSTANT` (8), `CONSTANT` (10 ms), `CONSTANT` (1 MiB): the value in the source.
+ARCHITECTURE's table of includes against ci/check-includes.sh. The total of words, commit hashes, words of process.
+"""
+import ast
+import fnmatch
+import operator
+import os
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST_WORDS = 15000  # of all documents but the generated ones, code blocks aside
+GENERATED = ("docs/BENCHMARKS.md", "docs/COVERAGE.md", "docs/MATRIX.md")
+INTERNAL = ("docs/ARCHITECTURE.md", "docs/SIGNALS", "docs/SIGNAL-SAFETY.md", "docs/UNWINDING.md", "docs/COVERAGE.md",
+            "docs/decisions/", "tests/", "CONTRIBUTING.md")  # pages for developers: internal functions may be named
+SKIPPED = {".git", "build", "target", "__pycache__", "node_modules"}
+PLACES = "ci|core|docs|tests|bindings|examples"
+CONTEXTS = "base|handler|control|drain|profile|session|preload"
+ENDINGS = r"\.(?:c|h|cpp|hpp|go|rs|py|sh|md|mk|map|json|toml|allow|exports|bin)$"
+FOREIGN = ("kernel/", "arch/", "linux/", "sysdeps/", "include/", "fs/", "runtime/", "src/runtime/")  # files of Linux, libc and Go
+FOREIGN_NAMES = {"elf.h", "go.mod", "go.sum", "ucontext.h", "unistd.h", "signal.h", "pprof_labels.go"}
+BANNED = {
+    r"\bsittings?\b": "a document tells what is so, not how it was found out",
+    r"\bissues? [A-Z]\b": "name the matter, not its number in a plan",
+    r"\bload average\b": "say under what other load a figure was measured, in words",
+}
+SOURCES = (".c", ".h", ".cpp", ".hpp", ".go", ".rs", ".py", ".sh", ".mk", ".in", ".map", ".toml", ".cmake", ".txt", ".ld")
+UNITS = {"": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "us": 10**3, "ms": 10**6, "s": 10**9, "ns": 1}
+NAMED_NUMBER = re.compile(r"`([A-Z][A-Z0-9_]{3,})`\s+\(([\d,]+(?:\.\d+)?)\s?([A-Za-z]*)\)")
+
+
+def walk(root):
+    for here, directories, names in os.walk(root):
+        directories[:] = sorted(set(directories) - SKIPPED)
+        for name in directories + names:
+            yield pathlib.Path(here, name).relative_to(root).as_posix()
+
+
+class Tree:
+    """What there is: paths, makefile targets, names and constants of the sources."""
+
+    def __init__(self, root):
+        self.root = root
+        self.paths = set(walk(root))
+        # The trailing parts of each path: "tick/entry.c" and "entry.c" name core/src/handler/tick/entry.c as well.
+        self.tails = {"/".join(parts[i:]) for parts in (path.split("/") for path in self.paths) for i in range(len(parts))}
+        self.header = set(re.findall(r"\bonstack_\w+", self.read("core/include/onstack/onstack.h")))
+        self.names, self.constants, self.tests, self.cited = set(), {}, set(), []
+        for path in sorted(self.paths):
+            if (root / path).is_file() and (path.endswith(SOURCES) or "Makefile" in path or path.startswith(".ci/")):
+                self.learn(path)
+
+    def learn(self, path):
+        if path == "ci/check-documents.py":
+            return
+        text = self.read(path)
+        self.names.update(re.findall(r"\b(?:ONSTACK|onstack)_\w+|\bSOAK_\w+", text))
+        self.tests.update(re.findall(r"^func (Test\w+)", text, re.M) if path.endswith("_test.go") else ())
+        self.cited += [(path, page, anchor) for page, anchor in re.findall(r"\b(docs/[\w/-]+\.md)(?:#([\w-]+))?", text)]
+        if path.startswith("core/") and path.endswith((".c", ".h")):
+            for name, value in re.findall(r"^[ \t]*#[ \t]*define[ \t]+([A-Z]\w+)[ \t]+([^\n/]+)", text, re.M):
+                self.constants.setdefault(name, set()).add(value.strip())
+
+    def read(self, path):
+        return (self.root / path).read_text(encoding="utf-8", errors="replace")
+
+    def has(self, path, whole):
+        """`whole`: from the root on; else the end of some path will do. Patterns of the shell, NAME and VERSION stand for anything."""
+        path = path.rstrip("/")
+        braces = re.search(r"\{([^}]*)\}", path)
+        if braces:
+            return all(self.has(path[: braces.start()] + one + path[braces.end() :], whole) for one in braces.group(1).split(","))
+        path = re.sub(r"NAME|VERSION", "*", path)
+        among = self.paths if whole else self.tails
+        return path in among or ("*" in path or "[" in path) and any(fnmatch.fnmatch(one, path) for one in among)
+
+    def value(self, name, seen=()):
+        """The number that a constant stands for; None: none, or not one that can be told."""
+        found = {number(text, self, (*seen, name)) for text in self.constants.get(name, ())} if name not in seen else set()
+        return found.pop() if len(found) == 1 else None
+
+
+
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.LShift: operator.lshift,
+             ast.FloorDiv: operator.floordiv, ast.BitOr: operator.or_}
+
+
+def number(text, tree, seen):
+    """C's constant expression, as far as constants in headers go."""
+    text = re.sub(r"\((?:u?int\d*_t|size_t|unsigned|long)\)", "", text)
+    text = re.sub(r"\b(0x[0-9a-fA-F]+|\d+)[uUlL]*\b", r"\1", text).replace("/", "//")
+    try:
+        return compute(ast.parse(text.strip(), mode="eval").body, tree, seen)
+    except (SyntaxError, ValueError, TypeError):
+        return None
+
+
+def compute(node, tree, seen):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.Name):
+        return tree.value(node.id, seen)
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        return OPERATORS[type(node.op)](compute(node.left, tree, seen), compute(node.right, tree, seen))
+    raise ValueError
+
+
+def without_blocks(text):
+    """Code blocks become empty lines."""
+    return re.sub(r"^```.*?^```", lambda block: "\n" * block.group().count("\n"), text, flags=re.M | re.S)
+
+
+def anchors(text):
+    """What headings can be linked to by, as GitHub makes it."""
+    made = []
+    for heading in re.findall(r"^#+\s+(.*)", without_blocks(text), re.M):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        made.append(f"{slug}-{made.count(slug)}" if slug in made else slug)
+    return made
+
+
+def code_of(text):
+    """(line, piece, whether it is a block) of all that is set as code."""
+    fenced = False
+    for at, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif fenced:
+            yield at, line, True
+    plain = without_blocks(text)
+    for span in re.finditer(r"`([^`\n]+(?:\n[^`\n]+)?)`", plain):
+        yield plain.count("\n", 0, span.start()) + 1, span.group(1).replace("\n", " "), False
+
+
+def check_paths(tree, piece, block):
+    for word in re.split(r"[\s=,;()'\"]+", re.sub(r"\{[^}]*\}", lambda braces: braces.group().replace(",", "\0"), piece)):
+        word = word.replace("\0", ",").split("#")[0].rstrip(".:")
+        word = re.sub(r":\d+$", "", word)
+        if not word or word.startswith(FOREIGN) or word in FOREIGN_NAMES or re.match(r"[/~$<-]|build/|\.\./|https?:", word):
+            continue
+        if re.match(rf"(?:{PLACES})/", word):
+            if not tree.has(word, True):
+                yield f"no {word} in the tree: name what is there, or leave it out"
+        elif not block and re.search(ENDINGS, word) and not re.match(r"[*.]", word) or re.match(rf"(?:{CONTEXTS})/[a-z]", word):
+            if not tree.has(word, False):
+                yield f"no path ends with {word}: name what is there, or leave it out"
+        elif not block and re.fullmatch(r"test_\w+\*?", word) and not tree.has(f"{word}.*", False):
+            yield f"no test program {word}: look into tests/core"
+        elif not block and re.fullmatch(r"Test[A-Z]\w*\*?", word) and not any(fnmatch.fnmatch(t, word) for t in tree.tests):
+            yield f"no Go test {word}"
+
+
+def check_make(tree, piece):
+    for command in re.findall(r"(?<![\w/-])make((?: +[^\s;&|)]+)+)", piece):
+        words, makefile, verb = command.split(), "Makefile", None
+        while words and verb is None:
+            word = words.pop(0)
+            if word in ("-f", "-C") and words:
+                makefile = words.pop(0) if word == "-f" else (words.pop(0) and makefile)
+            elif not word.startswith("-") and "=" not in word:
+                verb = word
+        if verb is None or not re.fullmatch(r"[a-z][\w-]*", verb):
+            continue
+        if not tree.has(makefile, True) or not re.search(rf"^{verb}\s*:", tree.read(makefile), re.M):
+            yield f"{makefile} has no verb {verb}: `make help` lists them"
+
+
+def check_names(tree, page, piece):
+    for name in re.findall(r"(?<![\w./-])((?:ONSTACK|SOAK)_[A-Z0-9_]+)", piece):
+        known = any(one.startswith(name) for one in tree.names) if name.endswith("_") else name in tree.names
+        if not known:
+            yield f"{name} stands in no source"
+    for name in re.findall(r"(?<![\w./<-])(onstack_[a-z0-9_]+)(?![\w]*(?:\.[a-z0-9]|[{*]))", piece):
+        if name in tree.header or name.endswith("_") or page.startswith(INTERNAL) and name in tree.names:
+            continue
+        yield f"{name} is not in the public header" + ("" if name not in tree.names else ", and this page is for users")
+
+
+def check_links(tree, page, text):
+    for link in re.finditer(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", without_blocks(text))):
+        target, _, anchor = link.group(1).partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
+        if path not in tree.paths and path != page:
+            yield f"the link to {target} leads nowhere"
+        elif anchor and path.endswith(".md"):
+            there = anchors(text if path == page else tree.read(path))
+            if anchor not in there:
+                yield f"{path} has no heading #{anchor}; it has {', '.join(there)}"
+
+
+def check_numbers(tree, text):
+    for name, digits, unit in NAMED_NUMBER.findall(text):
+        value = tree.value(name)
+        if unit not in UNITS:
+            continue
+        if value is None:
+            yield f"{name} ({digits}): no single value of that name below core/"
+        elif value != float(digits.replace(",", "")) * UNITS[unit]:
+            yield f"{name} is {value:,} in the source, not {digits} {unit}".rstrip() + ": correct the page"
+
+
+def check_words(page, text):
+    for pattern, why in BANNED.items():
+        for found in re.findall(pattern, text, re.I if "issue" not in pattern else 0):
+            yield f'"{found}": {why}'
+    if page not in GENERATED:
+        for found in re.findall(r"(?<![\w./#-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,40}(?![\w.-])", text):
+            yield f"{found} looks like a commit: say what is so, not since when"
+
+
+def check_page(tree, page, text):
+    if not page.endswith(".md"):  # a man page: paths alone
+        for word in re.findall(rf"(?<![\w/.-])(?:{PLACES})/[\w./-]+", text):
+            yield from check_paths(tree, word, False)
+        return
+    for at, piece, block in code_of(text):
+        for wrong in (*check_paths(tree, piece, block), *check_make(tree, piece)):
+            yield f"line {at}: {wrong}"
+    for at, line in enumerate(text.splitlines(), 1):
+        for wrong in check_names(tree, page, line):
+            yield f"line {at}: {wrong}"
+    for word in re.findall(rf"(?<![\w/.(-])(?:{PLACES})/[\w./*-]+", re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)):
+        yield from check_paths(tree, word, False)
+    yield from check_links(tree, page, text)
+    yield from check_numbers(tree, text)
+    yield from check_words(page, text)
+
+
+def check_includes(page, script):
+    """The table's last column against the script's order."""
+    order = {name: set(may.split()) for name, may in re.findall(r'^\s*\[(\w+)\]="([^"]*)"', script, re.M)}
+    table = {}
+    for line in page.splitlines():
+        row = re.match(r"\| `core/(?:src/)?(\w+)/` \|.*\| ([a-z, ]+) \|$", line)
+        if row:
+            table[row.group(1)] = set(re.split(r",\s*", row.group(2))) - {"nothing"}
+    if not order:
+        yield "ci/check-includes.sh has no order that can be read: [name]=\"others\""
+    for name in sorted(order.keys() | table.keys()):
+        if order.get(name) != table.get(name):
+            said, so = (" ".join(sorted(one[name])) or "nothing" if name in one else "no row" for one in (table, order))
+            yield f"includes of {name}: the table has {said}, ci/check-includes.sh {so}"
+
+
+def words(text):
+    """Those that are read as a sentence or a cell: not the lines of code blocks, nor the bars of tables."""
+    return sum(1 for word in without_blocks(text).split() if re.search(r"\w", word))
+
+
+def documents(tree):
+    pages = [path for path in sorted(tree.paths) if path.endswith(".md") and (tree.root / path).is_file()]
+    return pages + [path for path in sorted(tree.paths) if re.match(r"docs/man/.*\.\d$", path)]
+
+
+def check_all(tree):
+    total = 0
+    for page in documents(tree):
+        text = tree.read(page)
+        total += words(text) if page.endswith(".md") and page not in GENERATED else 0
+        for wrong in check_page(tree, page, text):
+            yield f"{page}: {wrong}"
+    for wrong in check_includes(tree.read("docs/ARCHITECTURE.md"), tree.read("ci/check-includes.sh")):
+        yield f"docs/ARCHITECTURE.md: {wrong}"
+    for source, page, anchor in tree.cited:
+        if page not in tree.paths or anchor and anchor not in anchors(tree.read(page)):
+            yield f"{source}: names {page}{'#' + anchor if anchor else ''}, which is not there"
+    if total > MOST_WORDS:
+        yield f"the documents have {total:,} words, {total - MOST_WORDS:,} more than {MOST_WORDS:,}: shorten one"
+
+
+BAD = {
+    "a path": "`core/src/handler/no_such.c`",
+    "a directory": "`tests/nowhere/`",
+    "a path in the text": "as docs/NO-SUCH.md says",
+    "a path below a context": "`handler/tick/no_such.c`",
+    "a path in a block": "```\nci/no-such.sh --write\n```",
+    "a file's name": "`no_such_file.c`",
+    "a test program": "`test_no_such`",
+    "a Go test": "`TestNoSuchThing`",
+    "a verb": "`make no-such-verb`",
+    "a verb of another makefile": "`make -f tests/core/Makefile no-such-verb`",
+    "a variable": "`ONSTACK_NO_SUCH`",
+    "a function": "`onstack_no_such()`",
+    "an internal function on a users' page": "`onstack_handler_entry`",
+    "a link": "[here](no-such.md)",
+    "an anchor": "[here](../README.md#no-such-heading)",
+    "an anchor of the page": "[here](#no-such-heading)",
+    "a number": "`ONSTACK_MAX_SESSIONS` (9)",
+    "a number with a unit": "`SESSION_SCAN_NS` (11 ms)",
+    "a commit": "as of 97253b2",
+    "process": "found in a second sitting",
+    "a plan": "see issue B",
+}
+GOOD = """# A page
+`core/src/handler/`, `handler/unwind/rules`, `onstack.h`, `test_ring`, `TestStatsBalance`, `make check`, `ONSTACK_PROFILE`,
+`onstack_session_start`, `/tmp/perf-PID.map`, `core/src/handler/unwind/unwinder_*.c`, `ONSTACK_MAX_SESSIONS` (8),
+`make -f tests/core/Makefile tests`, `libc.so.6+0x16db20`, [above](#a-page), [other](../README.md), an effaced 1234567.
+"""
+TABLE = "| `core/src/base/` | x | nothing |\n| `core/src/drain/` | y | base, handler |\n"
+
+
+def self_test(tree):
+    for what, text in BAD.items():
+        if not list(check_page(tree, "docs/X.md", text)):
+            yield f"self-test: {what} that is not there was not found: {text!r}"
+    for wrong in check_page(tree, "docs/X.md", GOOD):
+        yield f"self-test: a good page was refused: {wrong}"
+    if list(check_includes(TABLE, '[base]=""\n[drain]="base handler"\n')) or words("| a | b-c | - |\n```sh\nmake it\n```\n") != 2:
+        yield "self-test: a good table of includes, or a count of words"
+    for script in ('[base]=""\n[drain]="base"\n', '[base]=""\n', '[base]=""\n[drain]="base handler"\n[more]=""\n'):
+        if not list(check_includes(TABLE, script)):
+            yield "self-test: a table that differs from the order was not found"
+
+
+def main():
+    tree = Tree(ROOT)
+    wrong = list(self_test(tree))
+    if sys.argv[1:] != ["--self-test"] and not wrong:
+        wrong = list(check_all(tree))
+    for line in wrong:
+        print(f"check-documents: {line}", file=sys.stderr)
+    if wrong:
+        sys.exit(1)
+    if sys.argv[1:] == ["--self-test"]:
+        print(f"check-documents: finds {len(BAD) + 3} kinds of mistakes")
+    else:
+        total = sum(words(tree.read(page)) for page in documents(tree) if page.endswith(".md") and page not in GENERATED)
+        print(f"check-documents: {len(documents(tree))} pages say what is in the tree, in {total:,} words")
+
+
+if __name__ == "__main__":
+    main()
