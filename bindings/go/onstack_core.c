@@ -11478,7 +11478,8 @@ typedef struct onstack_profile_maps {
   size_t capacity;
   size_t alias_first; /* of `items` */
   size_t alias_count;
-  bool full; /* some of what came into another file's place has no address */
+  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
+  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
   onstack_profile_arena arena;
 } onstack_profile_maps;
 
@@ -11502,6 +11503,9 @@ ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const 
 
 /* The set's address of a place in the process, by what lies there or lay there last. */
 ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether another file lay at a place in the process before the one that lay there last. */
+ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
 
 /* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
 ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
@@ -13021,12 +13025,21 @@ uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, ui
   return address - mapping->start + mapping->real;
 }
 
+static bool mapping_alias_covers(const onstack_profile_mapping *alias, uint64_t real) {
+  return real >= alias->real && real - alias->real < alias->limit - alias->start;
+}
+
+bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real) {
+  for (size_t i = 0; i < maps->alias_count; i++) {
+    if (mapping_alias_covers(&maps->items[maps->alias_first + i], real)) return true;
+  }
+  return false;
+}
+
 uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real) {
   for (size_t i = 0; i < maps->alias_count; i++) {
     const onstack_profile_mapping *alias = &maps->items[maps->alias_first + i];
-    if (alias->latest && real >= alias->real && real - alias->real < alias->limit - alias->start) {
-      return alias->start + (real - alias->real);
-    }
+    if (alias->latest && mapping_alias_covers(alias, real)) return alias->start + (real - alias->real);
   }
   const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
   return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;
@@ -13453,6 +13466,14 @@ static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64
   return true;
 }
 
+/* A part of a file that lay at its own address. The first `now` items of the set are those of now. */
+static bool unite_retire_plain(unite *set, size_t now, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
+  if (set->maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT) return unite_retire(set, gone, start, limit);
+  set->maps->full = true;
+  set->maps->forgotten++;
+  return true;
+}
+
 /* The address that the part had when it lay there before, or a new one. */
 static uint64_t unite_alias_address(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
   const onstack_profile_maps *previous = set->previous;
@@ -13510,10 +13531,10 @@ static bool unite_gaps(unite *set, size_t now, size_t *cursor, const onstack_pro
   for (size_t i = *cursor; i < now && start < gone->limit; i++) {
     uint64_t cover_start = set->maps->items[i].start, cover_limit = set->maps->items[i].limit;
     if (cover_start >= gone->limit) break;
-    if (cover_start > start && !unite_retire(set, gone, start, cover_start)) return false;
+    if (cover_start > start && !unite_retire_plain(set, now, gone, start, cover_start)) return false;
     start = cover_limit;
   }
-  return start >= gone->limit || unite_retire(set, gone, start, gone->limit);
+  return start >= gone->limit || unite_retire_plain(set, now, gone, start, gone->limit);
 }
 
 static bool unite_plain(unite *set) {
@@ -13522,7 +13543,6 @@ static bool unite_plain(unite *set) {
   }
   size_t now = set->maps->count, cursor = 0;
   for (size_t i = 0; i < set->previous->count; i++) {
-    if (set->maps->count - now >= ONSTACK_MAPS_RETIRED_LIMIT) break;
     if (unite_is_alias(set->previous, i)) continue;
     /* Generated code that is gone has no name to keep. */
     const onstack_profile_mapping *known = &set->previous->items[i];
@@ -13568,6 +13588,7 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
   maps->items = NULL;
   maps->count = maps->capacity = 0;
   maps->full = previous->full;
+  maps->forgotten = previous->forgotten;
   bool good = set.back && unite_plain(&set) && unite_aliases(&set);
   if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
   while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;
@@ -13587,16 +13608,19 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
 #define ONSTACK_PROFILE_MAPS_SIGHT_H
 
 typedef struct onstack_profile_sight {
-  onstack_profile_maps *maps;    /* never NULL */
-  onstack_profile_maps *earlier; /* NULL: none */
-  uint64_t changes;              /* the loader's count when `maps` was read */
-  uint64_t since_ns, until_ns;   /* when `maps` was found true first and last; monotonic */
-  uint64_t earlier_until_ns;     /* the last of `earlier` */
+  onstack_profile_maps *maps;                  /* never NULL */
+  onstack_profile_maps *earlier;               /* NULL: none */
+  uint64_t changes;                            /* the loader's count when `maps` was read */
+  uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
+  uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
 } onstack_profile_sight;
 
 /* Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
 ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
+
+/* In the child of a fork whose parent had a thread that was changing it: the set of now stays. */
+ONSTACK_INTERNAL void onstack_profile_sight_after_fork(onstack_profile_sight *sight);
 
 /* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
    forgotten. Returns a set that the caller frees without the lock, or NULL. */
@@ -13634,6 +13658,14 @@ void onstack_profile_sight_close(onstack_profile_sight *sight) {
   }
 }
 
+/* Between two stores both pointers name one set, and each would give up its only reference: the earlier set is given up
+   with its memory. Nothing is known of when the other was true. */
+void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
+  sight->earlier = NULL;
+  sight->since_ns = UINT64_MAX;
+  sight->until_ns = 0;
+}
+
 onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
   uint64_t before, after = onstack_loader_changes();
   onstack_profile_maps *now = NULL;
@@ -13649,6 +13681,7 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
+  sight->earlier_since_ns = sight->since_ns;
   sight->earlier_until_ns = sight->until_ns;
   sight->maps = now;
   sight->changes = before;
@@ -13670,6 +13703,8 @@ uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_
   if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
   uint64_t now = onstack_profile_maps_place(maps, address);
   if (!earlier || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  if (time_ns < sight->earlier_since_ns)
+    return onstack_profile_maps_was_replaced(maps, address) ? ONSTACK_MAPS_UNKNOWN : now;
   uint64_t then = onstack_profile_maps_place(earlier, address);
   return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }
@@ -14483,12 +14518,13 @@ ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
 }
 
 /* What a thread that is not here may have been changing is left to itself. A set of mappings is never changed, and the
-   pointer to it by one store: that one is good as it is. */
+   pointer to that of now by one store: it is good as it is. */
 ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   if (!profile) return;
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  if (!sound) onstack_profile_sight_after_fork(&profile->sight);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   profile->samples = profile->ticks = profile->time_ns = 0;

@@ -3,6 +3,8 @@
 #include "test_profile_image.h"
 #include "test_profile_support.h"
 
+#include "profile/maps/sight.h"
+
 #include <dlfcn.h>
 #include <sched.h>
 #include <link.h>
@@ -265,6 +267,74 @@ Test(profile_maps, samples_keep_the_names_of_the_library_that_lay_there) {
   unlink(other);
   plugin_remove(&it);
   onstack_profile_free(profile);
+}
+
+/* Two changes before a sample of the time before both arrives. */
+Test(profile_maps, a_sample_from_before_two_changes_is_not_given_the_name_in_between) {
+  plugin it = plugin_load();
+  char other[160];
+  if (!plugin_build_other(&it, other)) {
+    plugin_remove(&it);
+    cr_skip_test("the loader puts the successor elsewhere");
+  }
+  uint64_t place = it.function;
+  onstack_profile *profile = profile_of(NULL);
+  uint64_t before = now_ns();
+  cr_assert(plugin_succeed(&it, other));
+  feed_at(profile, place, 0, 1);
+  cr_assert(plugin_succeed(&it, it.path));
+  feed_at(profile, place, before, 2);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_not_null(strstr(d_stack(out, 0), "XXXXXXXXX"), "%s", d_stack(out, 0));
+  cr_assert_not_null(strstr(d_stack(out, 1), "[library just replaced]"), "%s", d_stack(out, 1));
+  decoded_free(out);
+  dlclose(it.handle);
+  unlink(other);
+  plugin_remove(&it);
+  onstack_profile_free(profile);
+}
+
+/* The instant of a read in which both pointers name the set of now, whose only reference they are. */
+Test(profile_maps, the_child_of_a_fork_during_a_read_frees_no_set_twice) {
+  onstack_profile_sight sight;
+  cr_assert_eq(onstack_profile_sight_open(&sight), 0);
+  sight.earlier = sight.maps;
+  onstack_profile_sight_after_fork(&sight);
+  onstack_profile_maps *old = onstack_profile_sight_read(&sight, true);
+  cr_assert_null(old);
+  cr_assert_eq(sight.earlier->references, 1);
+  cr_assert_eq(onstack_profile_sight_place(&sight, 0x1234, 1), 0x1234);
+  onstack_profile_sight_close(&sight);
+}
+
+#define PIECES 4500u
+
+static bool add_piece(onstack_profile_maps *maps, uint64_t number) {
+  char path[32];
+  const uint64_t start = 0x100000000u + number * 0x2000;
+  onstack_profile_mapping mapping = {.start = start, .real = start, .limit = start + 0x1000, .inode = number + 1};
+  int length = snprintf(path, sizeof(path), "/plugin%u", (unsigned)number);
+  return onstack_profile_maps_append(maps, &mapping, path, (size_t)length) != NULL;
+}
+
+/* Libraries without end, each at a place of its own, and all gone. */
+Test(profile_maps, what_finds_no_room_among_the_retired_is_counted) {
+  onstack_profile_maps earlier = {.references = 1}, now = {.references = 1};
+  for (uint64_t i = 0; i < PIECES; i++) cr_assert(add_piece(&earlier, i));
+  cr_assert(onstack_profile_maps_unite(&now, &earlier));
+  cr_assert_eq(now.count, 4096);
+  cr_assert(now.full);
+  cr_assert_eq(now.forgotten, PIECES - 4096);
+  onstack_profile_maps next = {.references = 1};
+  cr_assert(add_piece(&next, PIECES));
+  cr_assert(onstack_profile_maps_unite(&next, &now));
+  cr_assert_eq(next.count, 4097);
+  cr_assert_eq(next.forgotten, PIECES - 4096, "nothing new was forgotten");
+  onstack_profile_maps *sets[] = {&earlier, &now, &next};
+  for (int i = 0; i < 3; i++) {
+    onstack_profile_arena_release(&sets[i]->arena);
+    free(sets[i]->items);
+  }
 }
 
 /* Plugins that take turns at one place: two identities, however often they change. */

@@ -226,12 +226,13 @@ ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
 }
 
 /* What a thread that is not here may have been changing is left to itself. A set of mappings is never changed, and the
-   pointer to it by one store: that one is good as it is. */
+   pointer to that of now by one store: it is good as it is. */
 ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   if (!profile) return;
   bool sound = pthread_mutex_trylock(&profile->lock) == 0;
   onstack_profile_stacks *stacks = sound ? profile->stacks : NULL;
   profile->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+  if (!sound) onstack_profile_sight_after_fork(&profile->sight);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
   profile->samples = profile->ticks = profile->time_ns = 0;

@@ -21,12 +21,21 @@ uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, ui
   return address - mapping->start + mapping->real;
 }
 
+static bool mapping_alias_covers(const onstack_profile_mapping *alias, uint64_t real) {
+  return real >= alias->real && real - alias->real < alias->limit - alias->start;
+}
+
+bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real) {
+  for (size_t i = 0; i < maps->alias_count; i++) {
+    if (mapping_alias_covers(&maps->items[maps->alias_first + i], real)) return true;
+  }
+  return false;
+}
+
 uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real) {
   for (size_t i = 0; i < maps->alias_count; i++) {
     const onstack_profile_mapping *alias = &maps->items[maps->alias_first + i];
-    if (alias->latest && real >= alias->real && real - alias->real < alias->limit - alias->start) {
-      return alias->start + (real - alias->real);
-    }
+    if (alias->latest && mapping_alias_covers(alias, real)) return alias->start + (real - alias->real);
   }
   const onstack_profile_mapping *plain = maps->full ? onstack_profile_maps_find(maps, real) : NULL;
   return plain && plain->retired ? ONSTACK_MAPS_UNKNOWN : real;

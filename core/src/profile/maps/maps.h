@@ -54,7 +54,8 @@ typedef struct onstack_profile_maps {
   size_t capacity;
   size_t alias_first; /* of `items` */
   size_t alias_count;
-  bool full; /* some of what came into another file's place has no address */
+  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
+  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
   onstack_profile_arena arena;
 } onstack_profile_maps;
 
@@ -78,6 +79,9 @@ ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const 
 
 /* The set's address of a place in the process, by what lies there or lay there last. */
 ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether another file lay at a place in the process before the one that lay there last. */
+ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
 
 /* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
 ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);

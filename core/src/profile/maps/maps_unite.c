@@ -59,6 +59,14 @@ static bool unite_retire(unite *set, const onstack_profile_mapping *gone, uint64
   return true;
 }
 
+/* A part of a file that lay at its own address. The first `now` items of the set are those of now. */
+static bool unite_retire_plain(unite *set, size_t now, const onstack_profile_mapping *gone, uint64_t start, uint64_t limit) {
+  if (set->maps->count - now < ONSTACK_MAPS_RETIRED_LIMIT) return unite_retire(set, gone, start, limit);
+  set->maps->full = true;
+  set->maps->forgotten++;
+  return true;
+}
+
 /* The address that the part had when it lay there before, or a new one. */
 static uint64_t unite_alias_address(unite *set, const onstack_profile_mapping *mapping, uint64_t start, uint64_t limit) {
   const onstack_profile_maps *previous = set->previous;
@@ -116,10 +124,10 @@ static bool unite_gaps(unite *set, size_t now, size_t *cursor, const onstack_pro
   for (size_t i = *cursor; i < now && start < gone->limit; i++) {
     uint64_t cover_start = set->maps->items[i].start, cover_limit = set->maps->items[i].limit;
     if (cover_start >= gone->limit) break;
-    if (cover_start > start && !unite_retire(set, gone, start, cover_start)) return false;
+    if (cover_start > start && !unite_retire_plain(set, now, gone, start, cover_start)) return false;
     start = cover_limit;
   }
-  return start >= gone->limit || unite_retire(set, gone, start, gone->limit);
+  return start >= gone->limit || unite_retire_plain(set, now, gone, start, gone->limit);
 }
 
 static bool unite_plain(unite *set) {
@@ -128,7 +136,6 @@ static bool unite_plain(unite *set) {
   }
   size_t now = set->maps->count, cursor = 0;
   for (size_t i = 0; i < set->previous->count; i++) {
-    if (set->maps->count - now >= ONSTACK_MAPS_RETIRED_LIMIT) break;
     if (unite_is_alias(set->previous, i)) continue;
     /* Generated code that is gone has no name to keep. */
     const onstack_profile_mapping *known = &set->previous->items[i];
@@ -174,6 +181,7 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
   maps->items = NULL;
   maps->count = maps->capacity = 0;
   maps->full = previous->full;
+  maps->forgotten = previous->forgotten;
   bool good = set.back && unite_plain(&set) && unite_aliases(&set);
   if (maps->count > 0) qsort(maps->items, maps->count, sizeof(*maps->items), unite_compare);
   while (maps->alias_first < maps->count && maps->items[maps->alias_first].start < ONSTACK_MAPS_ALIAS) maps->alias_first++;

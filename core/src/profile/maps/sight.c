@@ -27,6 +27,14 @@ void onstack_profile_sight_close(onstack_profile_sight *sight) {
   }
 }
 
+/* Between two stores both pointers name one set, and each would give up its only reference: the earlier set is given up
+   with its memory. Nothing is known of when the other was true. */
+void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
+  sight->earlier = NULL;
+  sight->since_ns = UINT64_MAX;
+  sight->until_ns = 0;
+}
+
 onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
   uint64_t before, after = onstack_loader_changes();
   onstack_profile_maps *now = NULL;
@@ -42,6 +50,7 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
+  sight->earlier_since_ns = sight->since_ns;
   sight->earlier_until_ns = sight->until_ns;
   sight->maps = now;
   sight->changes = before;
@@ -63,6 +72,8 @@ uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_
   if (address >= ONSTACK_MAPS_ALIAS && address < ONSTACK_MAPS_ALIAS_END) return ONSTACK_MAPS_UNKNOWN; /* nobody's */
   uint64_t now = onstack_profile_maps_place(maps, address);
   if (!earlier || time_ns == 0 || time_ns >= sight->since_ns) return now;
+  if (time_ns < sight->earlier_since_ns)
+    return onstack_profile_maps_was_replaced(maps, address) ? ONSTACK_MAPS_UNKNOWN : now;
   uint64_t then = onstack_profile_maps_place(earlier, address);
   return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }

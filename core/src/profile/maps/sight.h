@@ -10,16 +10,19 @@
 #include "profile/maps/maps.h"
 
 typedef struct onstack_profile_sight {
-  onstack_profile_maps *maps;    /* never NULL */
-  onstack_profile_maps *earlier; /* NULL: none */
-  uint64_t changes;              /* the loader's count when `maps` was read */
-  uint64_t since_ns, until_ns;   /* when `maps` was found true first and last; monotonic */
-  uint64_t earlier_until_ns;     /* the last of `earlier` */
+  onstack_profile_maps *maps;                  /* never NULL */
+  onstack_profile_maps *earlier;               /* NULL: none */
+  uint64_t changes;                            /* the loader's count when `maps` was read */
+  uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
+  uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
 } onstack_profile_sight;
 
 /* Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_sight_open(onstack_profile_sight *sight);
 ONSTACK_INTERNAL void onstack_profile_sight_close(onstack_profile_sight *sight);
+
+/* In the child of a fork whose parent had a thread that was changing it: the set of now stays. */
+ONSTACK_INTERNAL void onstack_profile_sight_after_fork(onstack_profile_sight *sight);
 
 /* Reads the mappings of now; without memory the old set stays in use. With `keep_retired` false what is gone is
    forgotten. Returns a set that the caller frees without the lock, or NULL. */
