@@ -2295,7 +2295,7 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
   uint32_t count;
-  uint32_t added;                          /* the last turn that brought new ones */
+  uint32_t gone;                           /* the last turn without some that had been there */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 
@@ -9887,7 +9887,7 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
-static bool modules_added;  /* objects, since the map was published */
+static bool modules_gone;   /* some were unloaded since the map was published */
 static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
@@ -10007,8 +10007,8 @@ static void modules_publish(void) {
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
-  if (modules_added) onstack_store_relaxed(&onstack_modules.added, next);
-  modules_added = false;
+  if (modules_gone) onstack_store_relaxed(&onstack_modules.gone, next);
+  modules_gone = false;
   /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
      has the new epoch as well, and remembers nothing of before. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
@@ -10078,7 +10078,7 @@ static void modules_take_over(module_list *fresh) {
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
-  modules_added = fresh->adds != old.adds;
+  modules_gone = fresh->subs != old.subs;
   modules_publish();
   onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
@@ -10684,14 +10684,14 @@ static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
 /* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
 static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
   onstack_module module = {.low = 0};
-  const bool grown = (int32_t)(onstack_load_relaxed(&onstack_modules.added) - turn) > 0;
+  const bool shrunk = (int32_t)(onstack_load_relaxed(&onstack_modules.gone) - turn) > 0;
   for (uint32_t i = 0; i < stack->count; i++) {
     switch (onstack_modules_find(i == 0 ? stack->frames[0] : stack->frames[i] - 1, &module)) {
     case ONSTACK_MODULE_HERE:
       if ((int32_t)(module.since - turn) <= 0) break;
       return i + 1;
-    case ONSTACK_MODULE_NONE: /* generated code, or what was unloaded: by something else, if anything has been loaded */
-      if (!grown) break;
+    case ONSTACK_MODULE_NONE: /* generated code; or what was unloaded, before the walk or behind it */
+      if (!shrunk) break;
       return i + 1;
     default:
       return i + 1; /* another session's consumer is writing it */

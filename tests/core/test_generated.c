@@ -2,8 +2,10 @@
 /* Generated code: its frames go by frame pointers, and where their chain ends in it the stack does not. */
 #include "support.h"
 
+#include <dlfcn.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 TestSuite(generated, .init = t_setup);
 
@@ -41,16 +43,26 @@ static int see(void *data, const onstack_sample *sample) {
   return 0;
 }
 
-static void end_of_the_chain(const char *unwinder) {
-  seen s = {0};
+static void *code_of(const void *bytes, size_t size) {
   uint8_t *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   cr_assert_neq(code, MAP_FAILED);
-  memcpy(code + 64, enter_code, sizeof(enter_code));
+  memcpy(code + 64, bytes, size);
   cr_assert_eq(mprotect(code, 4096, PROT_READ | PROT_EXEC), 0);
   __builtin___clear_cache((char *)code, (char *)code + 4096);
   code_at = (uint64_t)(uintptr_t)code + 64;
-  void (*enter)(void (*)(double), double);
-  *(void **)&enter = code + 64;
+  return code + 64;
+}
+
+static void plugin_path(char path[4096]) {
+  ssize_t length = readlink("/proc/self/exe", path, 4000);
+  cr_assert_gt(length, 0);
+  path[length] = 0;
+  strcpy(strrchr(path, '/') + 1, "plugin.so");
+}
+
+static void end_of_the_chain(const char *unwinder) {
+  seen s = {0};
+  void (*enter)(void (*)(double), double) = code_of(enter_code, sizeof(enter_code));
   onstack_options options = t_options(1000, see, &s);
   options.unwinder = unwinder;
   onstack_session *session = t_start(&options);
@@ -60,6 +72,55 @@ static void end_of_the_chain(const char *unwinder) {
   cr_assert_eq(s.whole, 0, "%lu of %lu say that generated code was their root", (unsigned long)s.whole,
                (unsigned long)s.samples);
   cr_assert_eq(s.marked, s.samples);
+}
+
+/* void call(void (*function)(double), double argument): an ordinary frame. */
+#if defined(__x86_64__)
+static const uint8_t call_code[] = {
+    0x55, 0x48, 0x89, 0xe5, /* push %rbp; mov %rsp, %rbp */
+    0xff, 0xd7,             /* call *%rdi */
+    0x5d, 0xc3,             /* pop %rbp; ret */
+};
+#else
+static const uint32_t call_code[] = {
+    0xa9bf7bfd, /* stp x29, x30, [sp, #-16]! */
+    0x910003fd, /* mov x29, sp */
+    0xd63f0000, /* blr x0 */
+    0xa8c17bfd, /* ldp x29, x30, [sp], #16 */
+    0xd65f03c0, /* ret */
+};
+#endif
+
+/* Stacks with generated code in them. */
+static int see_within(void *data, const onstack_sample *sample) {
+  seen *s = data;
+  bool within = false;
+  for (uint32_t i = 0; i < sample->frame_count; i++) within |= sample->frames[i] - code_at <= sizeof(call_code);
+  s->samples += within;
+  s->whole += within && sample->truncation == ONSTACK_TRUNCATED_NOT;
+  return 0;
+}
+
+/* Between the walk and the delivery a library came, which tells nothing about code that no library held. */
+Test(generated, stays_what_it_was_when_a_library_is_opened) {
+  seen s = {0};
+  char path[4096];
+  plugin_path(path);
+  void (*call)(void (*)(double), double) = code_of(call_code, sizeof(call_code));
+  onstack_options options = t_options(1000, see_within, &s);
+  options.threads = ONSTACK_OFF;
+  onstack_session *session = t_start(&options);
+  for (int i = 0; i < 100 && s.samples < 20; i++) {
+    call(t_burn, 0.05);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    cr_assert_not_null(library, "%s", dlerror());
+    onstack_session_poll(session, 0);
+    cr_assert_eq(dlclose(library), 0);
+    onstack_session_poll(session, 0);
+  }
+  t_finish(session);
+  cr_assert_geq(s.samples, 20);
+  cr_assert_geq(s.whole * 100, s.samples * 95, "%lu of %lu", (unsigned long)s.whole, (unsigned long)s.samples);
 }
 
 Test(generated, is_no_root_for_rules) { end_of_the_chain("rules"); }

@@ -44,14 +44,14 @@ static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
 /* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
 static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
   onstack_module module = {.low = 0};
-  const bool grown = (int32_t)(onstack_load_relaxed(&onstack_modules.added) - turn) > 0;
+  const bool shrunk = (int32_t)(onstack_load_relaxed(&onstack_modules.gone) - turn) > 0;
   for (uint32_t i = 0; i < stack->count; i++) {
     switch (onstack_modules_find(i == 0 ? stack->frames[0] : stack->frames[i] - 1, &module)) {
     case ONSTACK_MODULE_HERE:
       if ((int32_t)(module.since - turn) <= 0) break;
       return i + 1;
-    case ONSTACK_MODULE_NONE: /* generated code, or what was unloaded: by something else, if anything has been loaded */
-      if (!grown) break;
+    case ONSTACK_MODULE_NONE: /* generated code; or what was unloaded, before the walk or behind it */
+      if (!shrunk) break;
       return i + 1;
     default:
       return i + 1; /* another session's consumer is writing it */

@@ -39,7 +39,7 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
-static bool modules_added;  /* objects, since the map was published */
+static bool modules_gone;   /* some were unloaded since the map was published */
 static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
@@ -159,8 +159,8 @@ static void modules_publish(void) {
     count++;
   }
   onstack_store_relaxed(&onstack_modules.count, count);
-  if (modules_added) onstack_store_relaxed(&onstack_modules.added, next);
-  modules_added = false;
+  if (modules_gone) onstack_store_relaxed(&onstack_modules.gone, next);
+  modules_gone = false;
   /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
      has the new epoch as well, and remembers nothing of before. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
@@ -230,7 +230,7 @@ static void modules_take_over(module_list *fresh) {
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
-  modules_added = fresh->adds != old.adds;
+  modules_gone = fresh->subs != old.subs;
   modules_publish();
   onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);

@@ -83,7 +83,7 @@ typedef struct onstack_module {
 typedef struct onstack_module_map {
   uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
   uint32_t count;
-  uint32_t added;                          /* the last turn that brought new ones */
+  uint32_t gone;                           /* the last turn without some that had been there */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 
