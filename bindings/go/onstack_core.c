@@ -7026,7 +7026,9 @@ ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
 /*
  * Notices objects that came and went (one call into the loader when none did) and derives tables that are missing, those
  * of the smallest sections first, until `budget_bytes` of sections have been read (at least one; none for 0). Returns
- * true while tables are still missing. Retired tables are unmapped when no handler can be reading them.
+
+ * true while there are tables to be derived now; one that there was no memory for is tried again some time later, and its
+ * module stays pending. Retired tables are unmapped when no handler can be reading them.
  */
 ONSTACK_INTERNAL bool onstack_modules_refresh(size_t budget_bytes);
 
@@ -9848,16 +9850,17 @@ ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address
 /*
  * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
  * hostile one could make the index as large as the address space. At most 4 GiB.
- * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
+ * *table is NULL when there is nothing in it; the caller frees it by onstack_rule_table_free. Errors: -ENOMEM.
  */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base,
-                                                                     uint64_t high);
+ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
+                                               const onstack_rule_table **table);
 
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
 #endif
 
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9873,7 +9876,8 @@ typedef struct module_entry {
   bool tried, published;
 } module_entry;
 
-#define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
+#define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
+#define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
 
 typedef struct module_list {
   module_entry *entries;
@@ -9887,8 +9891,9 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
-static bool modules_gone;   /* some were unloaded since the map was published */
-static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
+static bool modules_gone;         /* some were unloaded since the map was published */
+static uint64_t modules_retry_ns; /* before that there is no memory for tables; monotonic */
+static bool modules_moving;       /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
 static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
@@ -9967,15 +9972,17 @@ static size_t module_section_size(const module_entry *entry, uint64_t *address) 
   return entry->section_end - *address;
 }
 
-static const onstack_rule_table *module_derive(const module_entry *entry) {
+/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry) {
   uint64_t address;
   size_t size = module_section_size(entry, &address);
-  uint8_t *copy = size ? malloc(size) : NULL;
-  if (!copy) return NULL;
+  if (size == 0) return 0;
+  uint8_t *copy = malloc(size);
+  if (!copy) return -ENOMEM;
   onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
-  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
+  const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  return table;
+  return error;
 }
 
 /* Under the lock from here on. */
@@ -10174,11 +10181,13 @@ static void modules_free_retired(void) {
    another one by now. */
 static bool module_try(module_entry *entry) {
   const uint64_t adds = modules_known.adds, subs = modules_known.subs;
-  entry->module.table = module_derive(entry);
-  entry->tried = true;
+  entry->tried = module_derive(entry) == 0;
+  if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
   return modules_known.adds == adds && modules_known.subs == subs;
 }
+
+static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
 
 bool onstack_modules_derive(uint64_t address) {
   bool found = false;
@@ -10187,7 +10196,7 @@ bool onstack_modules_derive(uint64_t address) {
     module_entry *entry = &modules_known.entries[i];
     if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
     found = true;
-    if (entry->tried || !entry->section_header) continue;
+    if (entry->tried || !entry->section_header || !modules_have_memory()) continue;
     found = module_try(entry); /* or it has gone, and its neighbour stands here */
     modules_publish();
   }
@@ -10201,12 +10210,13 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
+  while (modules_have_memory() && (entry = modules_next(&size)) && budget_bytes > 0 &&
+         (spent == 0 || spent + size <= budget_bytes)) {
     spent += size + 1;
     derived = true;
     if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
-  bool missing = entry;
+  const bool missing = modules_have_memory() && entry;
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);
@@ -10292,6 +10302,7 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
 
 /* ---- core/src/control/unwind/rule_table.c ---- */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10474,9 +10485,9 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   return table;
 }
 
-const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high) {
+int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high, const onstack_rule_table **table) {
   rule_builder builder;
-  const onstack_rule_table *table = NULL;
+  *table = NULL;
   memset(&builder, 0, sizeof(builder));
   builder.base = base;
   builder.high = high - base > UINT32_MAX ? base + UINT32_MAX : high;
@@ -10484,14 +10495,17 @@ const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section
   if (builder.function_count > 0) {
     rule_sort_functions(&builder);
     rule_run_all(&builder, section);
-    if (!builder.failed && builder.row_count > 0) table = rule_pack(&builder);
+    if (!builder.failed && builder.row_count > 0) {
+      *table = rule_pack(&builder);
+      builder.failed = !*table;
+    }
   }
   free(builder.functions);
   free(builder.rows);
   free(builder.first_row);
   free(builder.rules);
   free(builder.index);
-  return table;
+  return builder.failed ? -ENOMEM : 0;
 }
 
 void onstack_rule_table_free(const onstack_rule_table *table) {

@@ -24,7 +24,9 @@ static const onstack_rule_table *derive(uint32_t length, const uint8_t *instruct
   bytes[sizeof(common) + 16] = 0; /* no augmentation data */
   memcpy(bytes + sizeof(common) + 17, instructions, size);
   onstack_cfi_section section = {.bytes = bytes, .size = sizeof(common) + 17 + size, .address = SECTION_AT};
-  return onstack_rule_table_derive(&section, FUNCTION_AT, FUNCTION_AT + (1u << 20));
+  const onstack_rule_table *table;
+  onstack_rule_table_derive(&section, FUNCTION_AT, FUNCTION_AT + (1u << 20), &table);
+  return table;
 }
 
 static bool is_rule(const onstack_rule_table *table, uint64_t offset, int32_t cfa_offset, int16_t ra) {

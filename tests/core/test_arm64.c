@@ -130,7 +130,7 @@ static void take_module(fixture *from) {
   section.bytes = from->bytes + from->at;
   from->at += section.size;
   cr_assert(from->at <= from->size);
-  module->table = onstack_rule_table_derive(&section, module->base, module->high);
+  onstack_rule_table_derive(&section, module->base, module->high, &module->table);
   cr_assert_not_null(module->table);
 }
 

@@ -47,7 +47,9 @@ static section own_section(void) {
 
 static const onstack_rule_table *derive(const section *from, const uint8_t *bytes, size_t size) {
   onstack_cfi_section copy = {.bytes = bytes, .size = size, .address = from->address};
-  return onstack_rule_table_derive(&copy, from->base, from->base + ((uint64_t)1 << 24));
+  const onstack_rule_table *table;
+  onstack_rule_table_derive(&copy, from->base, from->base + ((uint64_t)1 << 24), &table);
+  return table;
 }
 
 /* Every row can be looked up, and every answer is one of the table's rules. */

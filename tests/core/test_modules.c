@@ -2,10 +2,13 @@
 /* Libraries that are opened and closed while ticks come: noticed, walked by their own rules, their tables given back. */
 #include "support.h"
 
+#include "control/unwind/modules.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +54,37 @@ Test(modules, a_library_opened_later_is_walked_to_the_root) {
   }
   cr_assert_gt(inside, 20);
   cr_assert_geq(rooted * 100, inside * 95, "%zu of %zu", rooted, inside);
+  dlclose(library);
+}
+
+/* Without memory for a table the module waits: "has no rules" would hold for as long as it is loaded. */
+Test(modules, a_table_that_memory_was_short_for_is_made_later) {
+  char path[4096];
+  void (*burn)(unsigned long);
+  onstack_module module = {.low = 0};
+  struct rlimit limit, none = {.rlim_cur = 1};
+  plugin_path(path);
+  while (onstack_modules_refresh(SIZE_MAX / 2)) continue;
+  void *library = open_plugin(path, &burn);
+  onstack_modules_refresh(0);
+  cr_assert_eq(getrlimit(RLIMIT_AS, &limit), 0);
+  none.rlim_max = limit.rlim_max;
+  cr_assert_eq(setrlimit(RLIMIT_AS, &none), 0);
+  bool more = onstack_modules_refresh(SIZE_MAX / 2);
+  bool derived = onstack_modules_derive((uint64_t)(uintptr_t)burn);
+  cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+  cr_assert_not(more, "there is nothing to be done at once");
+  cr_assert(derived, "the module is there");
+  cr_assert_eq(onstack_modules_find((uint64_t)(uintptr_t)burn, &module), ONSTACK_MODULE_HERE);
+  cr_assert_null(module.table);
+  cr_assert(module.pending);
+  for (double end = t_now() + 20; !module.table && t_now() < end; t_sleep(0.1)) {
+    onstack_modules_refresh(SIZE_MAX / 2);
+    module.low = module.high = 0;
+    onstack_modules_find((uint64_t)(uintptr_t)burn, &module);
+  }
+  cr_assert_not_null(module.table);
+  cr_assert_not(module.pending);
   dlclose(library);
 }
 

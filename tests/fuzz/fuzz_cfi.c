@@ -57,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint8_t *bytes = fuzz_copy(data + 1, size - 1);
   onstack_cfi_section section = {.bytes = bytes, .size = size - 1, .address = SECTION_AT};
   uint64_t base = SECTION_AT - ((uint64_t)data[0] << 16), high = SECTION_AT + ((uint64_t)1 << 20);
-  const onstack_rule_table *table = onstack_rule_table_derive(&section, base, high);
+  const onstack_rule_table *table;
+  onstack_rule_table_derive(&section, base, high, &table);
   if (table) {
     check_shape(table);
     fuzz_check(table->chunk_count <= ((high - base) >> ONSTACK_RULE_CHUNK_BITS) + 1);

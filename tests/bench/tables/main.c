@@ -32,7 +32,7 @@ static const onstack_rule_table *derive(const section *from) {
     onstack_rule_table_free(table);
     uint64_t begin = bench_thread_cpu_ns();
     onstack_cfi_section cfi = {.bytes = from->bytes, .size = from->size, .address = from->address};
-    table = onstack_rule_table_derive(&cfi, from->base, from->text_high);
+    onstack_rule_table_derive(&cfi, from->base, from->text_high, &table);
     times[i] = (double)(bench_thread_cpu_ns() - begin) / 1e6;
     if (!table) bench_fail("no table could be made");
   }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/modules.h"
 
+#include "base/clock_ns.h"
 #include "base/loader.h"
 #include "control/unwind/memory_fetch.h"
 #include "control/unwind/other_objects.h"
@@ -10,6 +11,7 @@
 #include "handler/unwind/traceback_walk.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,7 +27,8 @@ typedef struct module_entry {
   bool tried, published;
 } module_entry;
 
-#define MODULES_NAME_BYTES ((size_t)1 << 17) /* of all paths together */
+#define MODULES_RETRY_NS ((uint64_t)1000 * 1000 * 1000) /* between two attempts when memory is short */
+#define MODULES_NAME_BYTES ((size_t)1 << 17)            /* of all paths together */
 
 typedef struct module_list {
   module_entry *entries;
@@ -39,8 +42,9 @@ typedef struct module_list {
 /* Lock order: control lock, then this one; never together with the code map's. */
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static module_list modules_known;
-static bool modules_gone;   /* some were unloaded since the map was published */
-static bool modules_moving; /* tables are between two lists: a child of fork in this instant has neither */
+static bool modules_gone;         /* some were unloaded since the map was published */
+static uint64_t modules_retry_ns; /* before that there is no memory for tables; monotonic */
+static bool modules_moving;       /* tables are between two lists: a child of fork in this instant has neither */
 
 /* Paths by number. Kept for ever: statistics name modules that were unloaded long ago. [0] is "no module". */
 static const char *modules_paths[ONSTACK_MODULES + 1] = {""};
@@ -119,15 +123,17 @@ static size_t module_section_size(const module_entry *entry, uint64_t *address) 
   return entry->section_end - *address;
 }
 
-static const onstack_rule_table *module_derive(const module_entry *entry) {
+/* Fills in the table; NULL: there are no rules. Errors: -ENOMEM. */
+static int module_derive(module_entry *entry) {
   uint64_t address;
   size_t size = module_section_size(entry, &address);
-  uint8_t *copy = size ? malloc(size) : NULL;
-  if (!copy) return NULL;
+  if (size == 0) return 0;
+  uint8_t *copy = malloc(size);
+  if (!copy) return -ENOMEM;
   onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
-  const onstack_rule_table *table = onstack_rule_table_derive(&section, entry->module.base, entry->module.high);
+  const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
-  return table;
+  return error;
 }
 
 /* Under the lock from here on. */
@@ -326,11 +332,13 @@ static void modules_free_retired(void) {
    another one by now. */
 static bool module_try(module_entry *entry) {
   const uint64_t adds = modules_known.adds, subs = modules_known.subs;
-  entry->module.table = module_derive(entry);
-  entry->tried = true;
+  entry->tried = module_derive(entry) == 0;
+  if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
   return modules_known.adds == adds && modules_known.subs == subs;
 }
+
+static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
 
 bool onstack_modules_derive(uint64_t address) {
   bool found = false;
@@ -339,7 +347,7 @@ bool onstack_modules_derive(uint64_t address) {
     module_entry *entry = &modules_known.entries[i];
     if (address - entry->module.low >= entry->module.high - entry->module.low) continue;
     found = true;
-    if (entry->tried || !entry->section_header) continue;
+    if (entry->tried || !entry->section_header || !modules_have_memory()) continue;
     found = module_try(entry); /* or it has gone, and its neighbour stands here */
     modules_publish();
   }
@@ -353,12 +361,13 @@ bool onstack_modules_refresh(size_t budget_bytes) {
   bool derived = false;
   pthread_mutex_lock(&modules_lock);
   modules_look();
-  while ((entry = modules_next(&size)) && budget_bytes > 0 && (spent == 0 || spent + size <= budget_bytes)) {
+  while (modules_have_memory() && (entry = modules_next(&size)) && budget_bytes > 0 &&
+         (spent == 0 || spent + size <= budget_bytes)) {
     spent += size + 1;
     derived = true;
     if (!module_try(entry)) break; /* what was retired is freed before there is more of it */
   }
-  bool missing = entry;
+  const bool missing = modules_have_memory() && entry;
   if (derived) modules_publish();
   modules_free_retired();
   pthread_mutex_unlock(&modules_lock);

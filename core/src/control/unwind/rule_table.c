@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/rule_table.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -183,9 +184,9 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   return table;
 }
 
-const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high) {
+int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high, const onstack_rule_table **table) {
   rule_builder builder;
-  const onstack_rule_table *table = NULL;
+  *table = NULL;
   memset(&builder, 0, sizeof(builder));
   builder.base = base;
   builder.high = high - base > UINT32_MAX ? base + UINT32_MAX : high;
@@ -193,14 +194,17 @@ const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section
   if (builder.function_count > 0) {
     rule_sort_functions(&builder);
     rule_run_all(&builder, section);
-    if (!builder.failed && builder.row_count > 0) table = rule_pack(&builder);
+    if (!builder.failed && builder.row_count > 0) {
+      *table = rule_pack(&builder);
+      builder.failed = !*table;
+    }
   }
   free(builder.functions);
   free(builder.rows);
   free(builder.first_row);
   free(builder.rules);
   free(builder.index);
-  return table;
+  return builder.failed ? -ENOMEM : 0;
 }
 
 void onstack_rule_table_free(const onstack_rule_table *table) {

@@ -8,10 +8,10 @@
 /*
  * Derives the table of a section; offsets are relative to `base`, functions outside [base, high) are left out: a
  * hostile one could make the index as large as the address space. At most 4 GiB.
- * NULL when there is nothing in it or memory is short. The caller frees it by onstack_rule_table_free.
+ * *table is NULL when there is nothing in it; the caller frees it by onstack_rule_table_free. Errors: -ENOMEM.
  */
-ONSTACK_INTERNAL const onstack_rule_table *onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base,
-                                                                     uint64_t high);
+ONSTACK_INTERNAL int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint64_t high,
+                                               const onstack_rule_table **table);
 
 ONSTACK_INTERNAL void onstack_rule_table_free(const onstack_rule_table *table);
 
