@@ -4,7 +4,7 @@
  * clone behind libc's back, and such as execute a program, by vfork and posix_spawn. A child that stays in this program
  * gets its foreign signals, burns, and with SOAK_CHILD_SESSIONS=1 some have a session of their own; then it ends by itself.
  * That is not the default: a start asks the loader what is loaded, and where another thread was inside dlopen or dlclose
- * when the child was made, glibc leaves the loader's lock taken there for ever (docs/EVIDENCE.md).
+ * when the child was made, glibc leaves the loader's lock taken there for ever (docs/ROADMAP.md).
  */
 #include "soak.h"
 
