@@ -65,10 +65,6 @@
 #define ONSTACK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ONSTACK_CACHE_LINE 64
 
-/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
-   the structure must not be touched. */
-#define ONSTACK_SIZED_LIMIT 4096u
-
 #endif
 
 /* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
@@ -232,6 +228,76 @@ int onstack_regular_file_open(const char *path, uint64_t *size) {
   }
   *size = (uint64_t)status.st_size;
   return descriptor;
+}
+
+/* ---- core/src/base/sized.c ---- */
+/* ---- core/src/base/sized.h ---- */
+/*
+ * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
+ * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
+ * is answered, it becomes zero.
+ */
+#ifndef ONSTACK_BASE_SIZED_H
+#define ONSTACK_BASE_SIZED_H
+
+/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
+   the structure must not be touched. */
+#define ONSTACK_SIZED_LIMIT 4096u
+
+/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
+ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
+
+/* The same, and copies it into `known`. */
+ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
+
+/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_sized_answer(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+
+/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
+ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
+
+#endif
+
+#include <string.h>
+
+/* 0: not a size. */
+static uint32_t sized_read(const void *given, size_t least_bytes) {
+  uint32_t size;
+  memcpy(&size, given, sizeof(size));
+  return size >= sizeof(size) && size >= least_bytes && size <= ONSTACK_SIZED_LIMIT ? size : 0;
+}
+
+int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes) {
+  const uint32_t size = sized_read(given, least_bytes);
+  if (size == 0) return ONSTACK_E_OPTIONS;
+  for (size_t i = known_bytes; i < size; i++)
+    if (((const char *)given)[i] != 0) return ONSTACK_E_OPTIONS;
+  return 0;
+}
+
+int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given) {
+  const int error = onstack_sized_check(given, known_bytes, least_bytes);
+  if (error != 0) return error;
+  const uint32_t size = sized_read(given, least_bytes);
+  memset(known, 0, known_bytes);
+  memcpy(known, given, size < known_bytes ? size : known_bytes);
+  return 0;
+}
+
+int onstack_sized_answer(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
+  const uint32_t size = sized_read(given, least_bytes);
+  if (size == 0) return ONSTACK_E_OPTIONS;
+  const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;
+  memset(given, 0, size);
+  memcpy(given, known, used);
+  memcpy(given, &used, sizeof(used));
+  return 0;
+}
+
+int onstack_switch_read(uint8_t value, bool *on) {
+  if (value > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  *on = value != ONSTACK_OFF;
+  return 0;
 }
 
 /* ---- core/src/handler/labels/go_labels.c ---- */
@@ -5721,15 +5787,10 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
-/* A longer structure comes from a newer header: what we do not know must not be asked for. */
 static int options_copy(const onstack_options *from, onstack_options *to) {
   memset(to, 0, sizeof(*to));
-  to->size = sizeof(*to);
-  if (!from) return 0;
-  if (from->size < OPTIONS_SIZE_0_1 || from->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = sizeof(*to); i < from->size; i++)
-    if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
-  memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
+  const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
+  if (error != 0) return error;
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
@@ -5771,9 +5832,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
     return 0;
   }
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
-  if (custom->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = sizeof(*custom); i < custom->size; i++)
-    if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
+  if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
@@ -12329,22 +12388,6 @@ ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, u
 
 #endif
 
-/* ---- core/src/profile/sized.h ---- */
-/* Structures of the caller that begin with their size. */
-#ifndef ONSTACK_PROFILE_SIZED_H
-#define ONSTACK_PROFILE_SIZED_H
-
-/*
- * Copies a sized structure of the caller into `known` (`known_bytes` long): what a shorter one lacks becomes zero; a
- * longer one is accepted when the rest is zero. Errors: ONSTACK_E_OPTIONS.
- */
-ONSTACK_INTERNAL int onstack_profile_sized_copy(void *known, size_t known_bytes, const void *given);
-
-/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
-ONSTACK_INTERNAL int onstack_profile_switch_read(uint8_t value, bool *on);
-
-#endif
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12441,7 +12484,7 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
   onstack_symbol_line given;
   if (!table || !line || !table->asked || index >= table->asked_count) return ONSTACK_E_OPTIONS;
-  int error = onstack_profile_sized_copy(&given, sizeof(given), line);
+  int error = onstack_sized_copy(&given, sizeof(given), 0, line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
   error = symbols_add_line(table, table->asked[index], &given);
@@ -14358,9 +14401,9 @@ static void profile_free_maps(onstack_profile_maps *maps) {
 
 static int profile_apply_options(onstack_profile *profile, const onstack_profile_options *given) {
   onstack_profile_options options = {0};
-  int error = !given ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
-  if (error == 0) error = onstack_profile_switch_read(options.thread_names, &profile->thread_names);
-  if (error == 0) error = onstack_profile_switch_read(options.thread_ids, &profile->thread_ids);
+  int error = !given ? 0 : onstack_sized_copy(&options, sizeof(options), 0, given);
+  if (error == 0) error = onstack_switch_read(options.thread_names, &profile->thread_names);
+  if (error == 0) error = onstack_switch_read(options.thread_ids, &profile->thread_ids);
   if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
   profile->max_stacks = options.max_stacks == 0 ? ONSTACK_PROFILE_DEFAULT_STACKS : options.max_stacks;
   return error;
@@ -14612,12 +14655,12 @@ static int report_read_options(const onstack_write_options *given, onstack_write
   *options = (onstack_write_options){0};
   *symbolize = true;
   if (!given) return 0;
-  int error = onstack_profile_sized_copy(options, sizeof(*options), given);
+  int error = onstack_sized_copy(options, sizeof(*options), 0, given);
   if (error != 0) return error;
   for (size_t i = 0; i < sizeof(options->reserved0); i++) {
     if (options->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   }
-  return onstack_profile_switch_read(options->symbolize, symbolize);
+  return onstack_switch_read(options->symbolize, symbolize);
 }
 
 static int report_collect_addresses(onstack_profile_report *report) {
@@ -14683,28 +14726,6 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
 void onstack_profile_report_close(onstack_profile_report *report) {
   onstack_profile_symbols_release(&report->symbols);
   onstack_profile_view_release(report->profile, &report->view);
-}
-
-/* ---- core/src/profile/sized.c ---- */
-
-#include <string.h>
-
-int onstack_profile_sized_copy(void *known, size_t known_bytes, const void *given) {
-  uint32_t size;
-  memcpy(&size, given, sizeof(size));
-  if (size < sizeof(size) || size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = known_bytes; i < size; i++) {
-    if (((const char *)given)[i] != 0) return ONSTACK_E_OPTIONS;
-  }
-  memset(known, 0, known_bytes);
-  memcpy(known, given, size < known_bytes ? size : known_bytes);
-  return 0;
-}
-
-int onstack_profile_switch_read(uint8_t value, bool *on) {
-  if (value > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  *on = value != ONSTACK_OFF;
-  return 0;
 }
 
 /* ---- core/src/profile/stacks.c ---- */
@@ -15481,7 +15502,6 @@ _Static_assert(offsetof(onstack_stats, clock) == SESSION_STATS_SIZE_0_1, "statis
 int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {
   onstack_stats now;
   if (!session || !stats) return ONSTACK_E_OPTIONS;
-  if (stats->size < SESSION_STATS_SIZE_0_1 || stats->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
   onstack_fork_repair();
   memset(&now, 0, sizeof(now));
   if (onstack_observe(&session->finished))
@@ -15489,12 +15509,7 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   else if (session_is_here(session))
     onstack_session_fill_stats(session, &now);
   now.running = session_is_here(session) && onstack_observe(&session->running);
-  /* A caller with a newer header gets zeros for what this library does not know. */
-  uint32_t size = stats->size;
-  memset(stats, 0, size);
-  memcpy(stats, &now, size < sizeof(now) ? size : sizeof(now));
-  stats->size = (uint32_t)(size < sizeof(now) ? size : sizeof(now));
-  return 0;
+  return onstack_sized_answer(stats, SESSION_STATS_SIZE_0_1, &now, sizeof(now));
 }
 
 static int session_compare_modules(const void *left, const void *right) {

@@ -43,8 +43,4 @@
 #define ONSTACK_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define ONSTACK_CACHE_LINE 64
 
-/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
-   the structure must not be touched. */
-#define ONSTACK_SIZED_LIMIT 4096u
-
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/options.h"
 
-#include "control/signal/action.h"
+#include "base/sized.h"
 #include "control/choose.h"
+#include "control/signal/action.h"
 
 #include <signal.h>
 #include <string.h>
@@ -28,15 +29,10 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
-/* A longer structure comes from a newer header: what we do not know must not be asked for. */
 static int options_copy(const onstack_options *from, onstack_options *to) {
   memset(to, 0, sizeof(*to));
-  to->size = sizeof(*to);
-  if (!from) return 0;
-  if (from->size < OPTIONS_SIZE_0_1 || from->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = sizeof(*to); i < from->size; i++)
-    if (((const uint8_t *)from)[i] != 0) return ONSTACK_E_OPTIONS;
-  memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
+  const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
+  if (error != 0) return error;
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
@@ -78,9 +74,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
     return 0;
   }
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
-  if (custom->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
-  for (size_t i = sizeof(*custom); i < custom->size; i++)
-    if (((const uint8_t *)custom)[i] != 0) return ONSTACK_E_OPTIONS;
+  if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;

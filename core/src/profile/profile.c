@@ -3,8 +3,8 @@
 
 #include "base/atomics.h"
 #include "base/clock_ns.h"
+#include "base/sized.h"
 #include "profile/maps/sight.h"
-#include "profile/sized.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -52,9 +52,9 @@ static void profile_free_maps(onstack_profile_maps *maps) {
 
 static int profile_apply_options(onstack_profile *profile, const onstack_profile_options *given) {
   onstack_profile_options options = {0};
-  int error = !given ? 0 : onstack_profile_sized_copy(&options, sizeof(options), given);
-  if (error == 0) error = onstack_profile_switch_read(options.thread_names, &profile->thread_names);
-  if (error == 0) error = onstack_profile_switch_read(options.thread_ids, &profile->thread_ids);
+  int error = !given ? 0 : onstack_sized_copy(&options, sizeof(options), 0, given);
+  if (error == 0) error = onstack_switch_read(options.thread_names, &profile->thread_names);
+  if (error == 0) error = onstack_switch_read(options.thread_ids, &profile->thread_ids);
   if (options.reserved0[0] != 0 || options.reserved0[1] != 0 || options.reserved1 != 0) error = ONSTACK_E_OPTIONS;
   profile->max_stacks = options.max_stacks == 0 ? ONSTACK_PROFILE_DEFAULT_STACKS : options.max_stacks;
   return error;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/report.h"
 
-#include "profile/sized.h"
+#include "base/sized.h"
 #include "profile/elf/symbolize.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
   *symbolize = true;
   if (!given) return 0;
-  int error = onstack_profile_sized_copy(options, sizeof(*options), given);
+  int error = onstack_sized_copy(options, sizeof(*options), 0, given);
   if (error != 0) return error;
   for (size_t i = 0; i < sizeof(options->reserved0); i++) {
     if (options->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   }
-  return onstack_profile_switch_read(options->symbolize, symbolize);
+  return onstack_switch_read(options->symbolize, symbolize);
 }
 
 static int report_collect_addresses(onstack_profile_report *report) {

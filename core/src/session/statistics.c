@@ -3,6 +3,7 @@
 #include "session/session.h"
 
 #include "base/exceptions.h"
+#include "base/sized.h"
 #include "control/fork.h"
 #include "control/unwind/modules.h"
 #include "control/tick/threads.h"
@@ -57,7 +58,6 @@ _Static_assert(offsetof(onstack_stats, clock) == SESSION_STATS_SIZE_0_1, "statis
 int onstack_session_stats(const onstack_session *session, onstack_stats *stats) {
   onstack_stats now;
   if (!session || !stats) return ONSTACK_E_OPTIONS;
-  if (stats->size < SESSION_STATS_SIZE_0_1 || stats->size > ONSTACK_SIZED_LIMIT) return ONSTACK_E_OPTIONS;
   onstack_fork_repair();
   memset(&now, 0, sizeof(now));
   if (onstack_observe(&session->finished))
@@ -65,12 +65,7 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   else if (session_is_here(session))
     onstack_session_fill_stats(session, &now);
   now.running = session_is_here(session) && onstack_observe(&session->running);
-  /* A caller with a newer header gets zeros for what this library does not know. */
-  uint32_t size = stats->size;
-  memset(stats, 0, size);
-  memcpy(stats, &now, size < sizeof(now) ? size : sizeof(now));
-  stats->size = (uint32_t)(size < sizeof(now) ? size : sizeof(now));
-  return 0;
+  return onstack_sized_answer(stats, SESSION_STATS_SIZE_0_1, &now, sizeof(now));
 }
 
 static int session_compare_modules(const void *left, const void *right) {

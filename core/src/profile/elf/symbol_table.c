@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/elf/symbol_table.h"
 
-#include "profile/sized.h"
+#include "base/sized.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line) {
   onstack_symbol_line given;
   if (!table || !line || !table->asked || index >= table->asked_count) return ONSTACK_E_OPTIONS;
-  int error = onstack_profile_sized_copy(&given, sizeof(given), line);
+  int error = onstack_sized_copy(&given, sizeof(given), 0, line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
   error = symbols_add_line(table, table->asked[index], &given);
