@@ -6,12 +6,15 @@
 # Below the context a directory is a subject: handler/tick, control/unwind. An internal header is included by its path
 # from core/src (from core for the preload's own), so that this check sees it.
 # docs/ARCHITECTURE.md has the same order as a table.
+# Nobody includes in a circle. What differs by processor lies in files that are named after one; elsewhere only a file that
+# chooses among them may ask for it, in at most `choosers` places.
 # Usage: ci/check-includes.sh [directory]   (default: core, with src and preload below it)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-core}
 status=0
 seen=0
+choosers=5
 
 # What each directory may see besides itself.
 declare -A may=(
@@ -53,9 +56,24 @@ for file in "$root"/src/*.[ch]; do
   echo "check-includes: $file has no context; move it into a directory of $root/src" >&2
   status=1
 done
+circle=$(grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$root/src" "$root/preload" --include='*.h' |
+  sed -E "s#^$root/(src/)?([^:]+):[^\"]*\"([^\"]+)\".*#\\2 \\3#" | tsort 2>&1 >/dev/null | sed 's/^tsort: //; s/^-: //' || true)
+if [ -n "$circle" ]; then
+  printf 'check-includes: these headers include each other in a circle:\n%s\n' "$circle" >&2
+  status=1
+fi
+# An #elif belongs to its #if. x86 and arm in whatever macros compilers have for them.
+chosen=$(grep -rnE '^[[:space:]]*#[[:space:]]*if.*(__x86_64|__amd64|__i386|__aarch64|__arm)' "$root/src" "$root/preload" \
+  --include='*.[ch]' | grep -vE '^[^:]*_(x86_64|aarch64)\.[ch]:' || true)
+asked=$(grep -c . <<<"$chosen" || true)
+if [ "$asked" -gt "$choosers" ]; then
+  printf 'check-includes: %d places ask for the processor, at most %d may; put what differs into files named after it:\n%s\n' \
+    "$asked" "$choosers" "$chosen" >&2
+  status=1
+fi
 if [ "$seen" -eq 0 ]; then
   echo "check-includes: no include found under $root; is the path right?" >&2
   exit 1
 fi
-[ "$status" -eq 0 ] && echo "check-includes: $seen includes keep the order"
+[ "$status" -eq 0 ] && echo "check-includes: $seen includes keep the order, $asked places choose the processor"
 exit "$status"

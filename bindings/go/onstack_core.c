@@ -374,7 +374,7 @@ typedef struct onstack_go_layout {
   uint32_t g_m;
   uint32_t sched_sp; /* g.sched */
   uint32_t sched_pc;
-  uint32_t sched_lr; /* arm64 only */
+  uint32_t sched_lr; /* arm64 only, else 0 */
   uint32_t m_curg;
   uint32_t g_labels; /* set by the host, see handler/labels/go_labels.h; 0: not known */
   bool known;
@@ -646,19 +646,6 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
   return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
 }
 
-/*
- * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
- * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
- * Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-#if defined(__aarch64__)
-  return address & (((uint64_t)1 << 48) - 1);
-#else
-  return address;
-#endif
-}
-
 /* The smallest page of both architectures; probing in these steps is right for larger pages too. */
 #define ONSTACK_PAGE ((uint64_t)4096)
 
@@ -667,7 +654,8 @@ static inline __attribute__((always_inline, unused)) uint64_t onstack_address_st
 /* ---- core/src/base/sys.h ---- */
 /*
  * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6.
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
  */
 #ifndef ONSTACK_BASE_SYS_H
 #define ONSTACK_BASE_SYS_H
@@ -679,6 +667,8 @@ static inline __attribute__((always_inline, unused)) uint64_t onstack_address_st
 /* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
 #ifndef ONSTACK_BASE_SYS_X86_64_H
 #define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
 
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
                                                                                             long c, long d, long e, long f) {
@@ -700,6 +690,8 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstac
 /* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
 #ifndef ONSTACK_BASE_SYS_AARCH64_H
 #define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
 
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
                                                                                             long c, long d, long e, long f) {
@@ -1210,6 +1202,144 @@ ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
 
 /* ---- core/src/handler/signal/forward.c ---- */
 
+/* ---- core/src/handler/arch.h ---- */
+/*
+ * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
+ * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
+ * Each file defines
+ *
+ *   onstack_registers_from(out, context)    ucontext -> neutral registers
+ *   onstack_registers_pc(context)           the interrupted PC alone
+ *   onstack_registers_free_below(context)   the interrupted stack is free below this address
+ *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
+ *                                           begin again by itself (signal(7))
+ *   onstack_registers_first_context(context)
+ *                                           of code that is at the first instruction of a signal handler: the context that
+ *                                           it was given, if it lies where the kernel puts it; NULL: it does not
+ *   onstack_arch_thread_pointer()
+ *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
+ *                                           onstack_handler_entry. In .irp, with \number
+ *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
+ *                                           on the stack that ends at sp
+ *
+ * No other file knows the ucontext's layout.
+ */
+#ifndef ONSTACK_HANDLER_ARCH_H
+#define ONSTACK_HANDLER_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/arch_x86_64.h ---- */
+/* handler/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
+#define ONSTACK_HANDLER_ARCH_X86_64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
+  out->bx = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
+  out->lr = 0;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+}
+
+/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value = 0;
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+  return value;
+}
+
+#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
+  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
+  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
+  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/arch_aarch64.h ---- */
+/* handler/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_ARCH_AARCH64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = context->uc_mcontext.pc;
+  out->sp = context->uc_mcontext.sp;
+  out->fp = context->uc_mcontext.regs[29];
+  out->lr = context->uc_mcontext.regs[30];
+  out->bx = 0;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return context->uc_mcontext.pc;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return context->uc_mcontext.sp;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+}
+
+/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = context->uc_mcontext.regs[2];
+  const uint64_t place = context->uc_mcontext.sp + 128;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value;
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+  return value;
+}
+
+/* bti c first */
+#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
+  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
+  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
+  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+
+#endif
+
+#endif
+
+#endif
+
 #include <ucontext.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
@@ -1355,19 +1485,9 @@ static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(cons
 void onstack_action_switch_stack(const action_delivery *to, uint64_t sp) __attribute__((visibility("hidden")));
 __asm__(".pushsection .text\n"
         ".type onstack_action_switch_stack, %function\n"
-        "onstack_action_switch_stack:\n.cfi_startproc\n"
-#if defined(__x86_64__)
-        "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"
-        "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
-        "mov %rsi, %rsp\nmov %rbp, %rsi\ncall action_deliver_here\n"
-        "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
-#elif defined(__aarch64__)
-        "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"
-        "mov x29, sp\n.cfi_def_cfa_register x29\n"
-        "mov sp, x1\nmov x1, x29\nbl action_deliver_here\n"
-        "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
-#endif
-        ".cfi_endproc\n.size onstack_action_switch_stack, . - onstack_action_switch_stack\n.popsection\n");
+        "onstack_action_switch_stack:\n.cfi_startproc\n" ONSTACK_ARCH_CALL_ON_STACK(
+            "action_deliver_here") ".cfi_endproc\n.size onstack_action_switch_stack, . - "
+                                   "onstack_action_switch_stack\n.popsection\n");
 
 static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found, int signal,
                                                     siginfo_t *info, void *context) {
@@ -1386,11 +1506,7 @@ static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct
  */
 static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *found, const ucontext_t *context,
                                                  uint64_t frame) {
-#if defined(__x86_64__)
-  uint64_t sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128; /* the red zone */
-#elif defined(__aarch64__)
-  uint64_t sp = context->uc_mcontext.sp;
-#endif
+  uint64_t sp = onstack_registers_free_below(context);
   if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
 }
@@ -1515,65 +1631,6 @@ ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
 /* With `watch`: the first that the handler does. Blocks the signal, and answers the context of the code that was interrupted
    when the signals of this moment came. Signal-safe. */
 ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, void *context);
-
-#endif
-
-/* ---- core/src/handler/unwind/registers.h ---- */
-/* ucontext -> neutral registers. The only file in handler/ that knows the ucontext layout. */
-#ifndef ONSTACK_HANDLER_UNWIND_REGISTERS_H
-#define ONSTACK_HANDLER_UNWIND_REGISTERS_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-#if defined(__x86_64__)
-  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->bx = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
-  out->lr = 0;
-#elif defined(__aarch64__)
-  out->pc = context->uc_mcontext.pc;
-  out->sp = context->uc_mcontext.sp;
-  out->fp = context->uc_mcontext.regs[29];
-  out->lr = context->uc_mcontext.regs[30];
-  out->bx = 0;
-#endif
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-#if defined(__x86_64__)
-  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-#elif defined(__aarch64__)
-  return context->uc_mcontext.pc;
-#endif
-}
-
-/* The signal has ended a system call of the interrupted code, which does not begin again by itself (signal(7)). */
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-#if defined(__x86_64__)
-  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
-#elif defined(__aarch64__)
-  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
-#endif
-}
-
-/*
- * Of code that is at the first instruction of a signal handler: the context that it was given, if it lies where the kernel
- * puts it. NULL: it does not. x86_64: behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe); aarch64:
- * behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe).
- */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-#if defined(__x86_64__)
-  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
-  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
-#elif defined(__aarch64__)
-  const uint64_t third = context->uc_mcontext.regs[2], place = context->uc_mcontext.sp + 128;
-#endif
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
 
 #endif
 
@@ -2662,18 +2719,13 @@ static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int si
 #else
 #define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
-#if defined(__x86_64__)
-#define ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
-#elif defined(__aarch64__)
-#define ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n" /* bti c */
-#endif
 /* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
    them: written out, they are a longer string than C promises to take. */
 __asm__(".pushsection .text\n"
         ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
         ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
         ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
-        ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
+        ".cfi_startproc\n" ONSTACK_ARCH_ENTRY_JUMP ".cfi_endproc\n"
         ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
         ".endr\n" ENTRY_SCOPE(
             "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
@@ -2742,12 +2794,6 @@ ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_g
 /* The g of the goroutine that waits for what this thread does on g0's stack, C code most often, and where; 0: none, or not
    known. In the same way. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
-
-#if defined(__aarch64__)
-/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
-   thread is in C. 0: not known. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go);
-#endif
 
 #endif
 
@@ -3068,16 +3114,7 @@ ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
   return tick;
 }
 
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
-  uint64_t value = 0;
-#if defined(__x86_64__)
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-#elif defined(__aarch64__)
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-#endif
-  return value;
-}
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
 
 static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
   /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets
@@ -3234,7 +3271,233 @@ ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go,
   return special ? special->treatment : ONSTACK_GO_PLAIN;
 }
 
+/* ---- core/src/handler/unwind/frame_pointer_aarch64.c ---- */
+/* ---- core/src/handler/unwind/frame_pointer.h ---- */
+/* What unwinder_frame_pointer.c shares with its parts for each processor. */
+#ifndef ONSTACK_HANDLER_UNWIND_FRAME_POINTER_H
+#define ONSTACK_HANDLER_UNWIND_FRAME_POINTER_H
+
+typedef struct onstack_fp_cursor {
+  uint64_t fp;
+  uint64_t floor;     /* the next record must lie here or above */
+  uint64_t system_sp; /* arm64: g0.sched.sp outside of the last callback passed; 0: the thread's own */
+  bool scheduled;     /* a frame of Go's scheduler was passed */
+} onstack_fp_cursor;
+
+/* The record at the cursor belongs to code at `pc`, which asmcgocall or crosscall2 has called. */
+typedef struct onstack_fp_call {
+  const onstack_go_runtime *go;
+  uint64_t saved_fp;
+  uint64_t pc;
+  uint64_t return_address;
+  uint32_t treatment; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
+} onstack_fp_call;
+
+/* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call);
+
+#endif
+
+#if defined(__aarch64__)
+
+static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, uint64_t *word) {
+  uint64_t pair[2];
+  if (!onstack_memory_read_pair(memory, address, pair)) return false;
+  *word = pair[0];
+  return true;
+}
+
+/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
+   thread is in C. 0: not known. */
+static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
+  const onstack_go_layout *layout = &go->layout;
+  uint64_t g, m, g0, sp;
+  if (!layout->known || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
+  return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
+}
+
+/*
+ * runtime/asm_arm64.s: a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is just
+ * below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
+ * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                const onstack_fp_call *call) {
+  uint64_t link[2];
+  if (call->saved_fp > cursor->fp && onstack_memory_read_pair(memory, call->saved_fp, link) &&
+      link[0] == call->saved_fp + 8) {
+    cursor->floor = cursor->fp = call->saved_fp;
+    return true;
+  }
+  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : fp_system_sp(memory, call->go);
+  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp - 8;
+  return true;
+}
+
+/*
+ * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
+ * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
+ * the calls outside.
+ */
+static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                const onstack_fp_call *call) {
+  onstack_go_frame callback, crosscall;
+  uint64_t saved[2];
+  if (!onstack_go_frame_at(call->go, call->pc - 1, &callback) ||
+      !onstack_go_frame_at(call->go, call->return_address - 1, &crosscall))
+    return false;
+  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
+  cursor->system_sp = saved[0];
+  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
+  return true;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  return call->treatment == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
+                                            : fp_cross_crosscall2(memory, cursor, call);
+}
+
+#endif
+
+/* ---- core/src/handler/unwind/frame_pointer_x86_64.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return address
+ * (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's own record
+ * is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it points into the
+ * old, freed one.
+ */
+static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
+  if (sp == 0) return false;
+  onstack_memory_enter_stack(memory, sp);
+  cursor->floor = cursor->fp = sp;
+  return true;
+}
+
+/*
+ * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
+ * it another link to that record, which RBP points at during the call. The word above that link is no return address.
+ */
+static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstack_fp_cursor *cursor) {
+  uint64_t link[2];
+  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+}
+
+ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
+  if (call->treatment == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  cursor->floor = cursor->fp + 16;
+  cursor->fp = call->saved_fp;
+  fp_skip_double_record(memory, cursor);
+  return true;
+}
+
+#endif
+
 /* ---- core/src/handler/unwind/go_stack.c ---- */
+
+/* ---- core/src/handler/unwind/arch.h ---- */
+/*
+ * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
+ * tests walk recorded stacks of another one. Each file defines
+ *
+ *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
+ *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
+ *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
+ *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
+ *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
+ *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
+ *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
+ *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
+ *
+ * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
+ * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
+ * it is a call.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/unwind/arch_x86_64.h ---- */
+/* handler/unwind/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER false
+#define ONSTACK_ARCH_FOLLOWS_BX true
+#define ONSTACK_ARCH_CODE_ALIGN 0u
+
+/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
+#define ONSTACK_GO_RECORD_BELOW 0u
+#define ONSTACK_FIRST_RECORD_BELOW 0u
+#define ONSTACK_GO_SAVED_G 1u
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/*
+ * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
+ * not matter here). `code` ends at the return address.
+ */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  const uint8_t *end = code + ONSTACK_CALL_BYTES;
+  if (end[-5] == 0xe8) return true;
+  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
+  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
+    return true;
+  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
+    return true;
+  if (end[-4] == 0xff && end[-3] == 0x54) return true;
+  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
+  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/unwind/arch_aarch64.h ---- */
+/* handler/unwind/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER true
+#define ONSTACK_ARCH_FOLLOWS_BX false
+#define ONSTACK_ARCH_CODE_ALIGN 3u
+
+/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
+   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
+#define ONSTACK_GO_RECORD_BELOW 8u
+#define ONSTACK_FIRST_RECORD_BELOW 24u
+#define ONSTACK_GO_SAVED_G 0u
+
+/*
+ * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
+ * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+  return address & (((uint64_t)1 << 48) - 1);
+}
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
+  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+
+#endif
+
+#endif
+
+#endif
 
 /* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
 #define GO_FUNC_PCSP 16u
@@ -3310,11 +3573,7 @@ static ONSTACK_HANDLER bool go_stack_is_sane(const uint64_t stack[2], uint64_t d
 ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp) {
   uint64_t saved[2], stack[2];
   if (!onstack_memory_read_pair(memory, sp, saved)) return 0;
-#if defined(__x86_64__)
-  uint64_t depth = saved[0], g = saved[1];
-#else
-  uint64_t depth = saved[1], g = saved[0];
-#endif
+  uint64_t g = saved[ONSTACK_GO_SAVED_G], depth = saved[1 - ONSTACK_GO_SAVED_G];
   if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
   if (!onstack_memory_read_pair(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
   return stack[1] - depth;
@@ -3341,9 +3600,7 @@ static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstac
   if (curg == 0) return true;
   if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
   if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
-#if defined(__aarch64__)
-  if (!go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
-#endif
+  if (layout->sched_lr != 0 && !go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
   return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
 }
 
@@ -3356,16 +3613,6 @@ ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstac
   uint64_t waits;
   return go_find_waiting(memory, go, &waits, at) ? waits : 0;
 }
-
-#if defined(__aarch64__)
-ONSTACK_HANDLER uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, g0, sp;
-  if (!layout->known || !go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
-  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0)) return 0;
-  return go_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
-}
-#endif
 
 /* ---- core/src/handler/unwind/memory.c ---- */
 
@@ -3725,44 +3972,6 @@ ONSTACK_INTERNAL uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *f
 
 #endif
 
-/* ---- core/src/handler/unwind/call_site.h ---- */
-/*
- * Does a call end where a return address points? The last defence against inventing frames: unwind information can be
- * wrong (assembly that moves SP unsaid), and then the word beside the return address is taken for it. It can only be
- * believed if the code in front of it is a call.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_H
-#define ONSTACK_HANDLER_UNWIND_CALL_SITE_H
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-#if defined(__x86_64__)
-/*
- * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
- * not matter here). `code` ends at the return address.
- */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  const uint8_t *end = code + ONSTACK_CALL_BYTES;
-  if (end[-5] == 0xe8) return true;
-  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
-  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
-    return true;
-  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
-    return true;
-  if (end[-4] == 0xff && end[-3] == 0x54) return true;
-  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
-  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
-}
-#elif defined(__aarch64__)
-/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
-  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
-}
-#endif
-
-#endif
-
 /* ---- core/src/handler/unwind/pc_cache.h ---- */
 /*
  * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
@@ -4116,114 +4325,25 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
  *   fails here or on alignment, and the sample says which.
  * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go), but not in
  *   generated code.
- *
- * Go on amd64: asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return
- * address (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's
- * own record is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it
- * points into the old, freed one. On arm64 the place is found by g0.sched.sp, see fp_cross_asmcgocall.
+ * Between C and Go the next record is elsewhere: handler/unwind/frame_pointer_*.c.
  */
-
-typedef struct fp_cursor {
-  uint64_t fp;
-  uint64_t floor; /* the next record must lie here or above */
-  bool scheduled; /* a frame of Go's scheduler was passed */
-#if defined(__aarch64__)
-  uint64_t system_sp; /* g0.sched.sp outside of the last callback passed; 0: the thread's own */
-#endif
-} fp_cursor;
-
-#if defined(__aarch64__)
-/* How far below SP the first record may begin: Go's lies at SP - 8 (LR is stored at SP itself), and the one for duffzero
-   and duffcopy at SP - 24 (cmd/internal/obj/arm64/obj7.go). */
-#define FP_BELOW 24u
-#else
-#define FP_BELOW 0u
-#endif
-
-#if defined(__aarch64__)
-/*
- * arm64 (runtime/asm_arm64.s): a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is
- * just below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
- * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
-                                                uint64_t saved_fp) {
-  uint64_t link[2];
-  if (saved_fp > cursor->fp && onstack_memory_read_pair(memory, saved_fp, link) && link[0] == saved_fp + 8) {
-    cursor->floor = cursor->fp = saved_fp;
-    return true;
-  }
-  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : onstack_go_system_sp(memory, go);
-  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp - 8;
-  return true;
-}
-
-/*
- * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
- * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
- * the calls outside.
- */
-static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
-                                                uint64_t pc, uint64_t return_address) {
-  onstack_go_frame callback, crosscall;
-  uint64_t saved[2];
-  if (!onstack_go_frame_at(go, pc - 1, &callback) || !onstack_go_frame_at(go, return_address - 1, &crosscall)) return false;
-  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
-  cursor->system_sp = saved[0];
-  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
-  return true;
-}
-#else
-/* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
-  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->fp = sp;
-  cursor->floor = sp;
-  return true;
-}
-
-/*
- * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
- * it another link to that record, which RBP points at during the call. The word above that link is no return address.
- */
-static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cursor *cursor) {
-  uint64_t link[2];
-  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-}
-#endif
 
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
-static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor, const uint64_t record[2],
-                                                     uint64_t return_address, uint64_t pc) {
+static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
   if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
   if (treatment == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
-#if defined(__aarch64__)
-  if (treatment == ONSTACK_GO_BY_G)
-    return fp_cross_asmcgocall(memory, go, cursor, record[0]) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (treatment == ONSTACK_GO_CROSSCALL2)
-    return fp_cross_crosscall2(memory, go, cursor, pc, return_address) ? ONSTACK_TRUNCATED_NOT
-                                                                       : ONSTACK_TRUNCATED_STACK_SWITCH;
-#else
-  (void)pc;
-  if (treatment == ONSTACK_GO_BY_G)
-    return fp_cross_asmcgocall(memory, cursor) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-#endif
+  if (treatment == ONSTACK_GO_BY_G || treatment == ONSTACK_GO_CROSSCALL2) {
+    const onstack_fp_call call = {go, record[0], pc, return_address, treatment};
+    return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
   cursor->floor = cursor->fp + 16;
   cursor->fp = record[0];
-#if defined(__aarch64__)
-  /* What asmcgocall stored there is its SP: one word below its caller's record. */
-  if (go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
-#else
-  if (treatment == ONSTACK_GO_CROSSCALL2) fp_skip_double_record(memory, cursor);
-#endif
+  /* arm64: what asmcgocall stored there is its SP, one word below its caller's record. */
+  if (ONSTACK_GO_RECORD_BELOW != 0 && go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += ONSTACK_GO_RECORD_BELOW;
   if (treatment == ONSTACK_GO_BY_FP && cursor->fp != 0) {
     /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
        wait below the callback. */
@@ -4241,7 +4361,7 @@ static ONSTACK_HANDLER bool fp_is_generated(uint64_t address) {
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
-  fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - FP_BELOW};
+  onstack_fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - ONSTACK_FIRST_RECORD_BELOW};
   uint64_t record[2];
   uint32_t count = 1;
   uint32_t switches = 0;
@@ -4324,25 +4444,11 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
 /*
  * The part of unwinder_rules.c for the outermost frame of generated code; included there and nowhere else.
  *
- * A chain of frame pointers that ends in code of no module is not the root: somebody called that code. wazero
- * (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
- * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
- * abi_entry_amd64.s):
- *
- *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
- *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
- *
- * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
- * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
- * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ * A chain of frame pointers that ends in code of no module is not the root: somebody called that code. Where that is known
+ * the walk goes on there (rules_leave_generated in rules/arch.h).
  */
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
 #define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
-
-/* ---- core/src/handler/unwind/rules/native.h ---- */
-/* The part of unwinder_rules.c for code that .eh_frame describes; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
-#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
 
 /* ---- core/src/handler/unwind/rules/cursor.h ---- */
 /*
@@ -4356,20 +4462,10 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
 #define RULES_STEP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
 #define RULES_SWITCHES 64u                       /* of stacks in one walk; nesting is finite, a circle is not */
 
-#if defined(__aarch64__)
-#define RULES_CODE_ALIGN 3u
-/* A Go frame on arm64 (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8:
-   the record begins below the frame that it belongs to. */
-#define RULES_GO_BELOW 8u
-#else
-#define RULES_CODE_ALIGN 0u
-#define RULES_GO_BELOW 0u
-#endif
-
 /*
  * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
  */
-#define RULES_UNTOLD (1u << 1)      /* code in no module that has rules */
+#define RULES_NO_MODULE (1u << 1)   /* code in no module that has rules */
 #define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
 #define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
 #define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | treatment, all << 1 */
@@ -4437,11 +4533,9 @@ static ONSTACK_HANDLER bool rules_enter_stack(rules_cursor *cursor, uint64_t sp)
 static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cursor, uint64_t cfa) {
   if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
   if (!onstack_address_plausible(cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-#if defined(__aarch64__)
-  if (cfa < cursor->sp || (cfa == cursor->sp && !cursor->exact)) return ONSTACK_TRUNCATED_NOT_RISING;
-#else
-  if (cfa <= cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
-#endif
+  /* With a link register an interrupted function may have no frame yet. */
+  if (cfa < cursor->sp || (cfa == cursor->sp && !(ONSTACK_ARCH_LINK_REGISTER && cursor->exact)))
+    return ONSTACK_TRUNCATED_NOT_RISING;
   if (cursor->memory->high != 0 && cfa > cursor->memory->high) return ONSTACK_TRUNCATED_UNREADABLE;
   return RULES_STEP_OK;
 }
@@ -4452,126 +4546,12 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
   if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
   if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > RULES_GO_BELOW))
+  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
     return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;
   cursor->fp = record[0];
   cursor->pc = onstack_address_strip(record[1]);
-  cursor->exact = false;
-  return RULES_STEP_OK;
-}
-
-#endif
-
-/*
- * The kernel's signal frame, which the trampoline finds at SP: the interrupted registers.
- *   x86_64: struct ucontext (arch/x86/include/uapi/asm/ucontext.h): gregs from 40 on: 10 RBP, 11 RBX, 15 RSP, 16 RIP
- *   aarch64: siginfo (128), then ucontext: mcontext at 176: fault_address, x0 .. x30, sp, pc
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
-  uint64_t frame[2], code[2];
-#if defined(__x86_64__)
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 10, frame) ||
-      !onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 15, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->bx = frame[1];
-#else
-  uint64_t registers = cursor->sp + 128 + 176 + 8;
-  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
-      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = onstack_address_strip(frame[1]);
-#endif
-  cursor->fp = frame[0];
-  cursor->sp = code[0];
-  cursor->pc = code[1];
-  cursor->exact = true;
-  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
-}
-
-/* A general register of the interrupted code by its DWARF number, from the kernel's frame (offsets as above). */
-static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
-#if defined(__x86_64__)
-  /* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax,
-     cx, sp) */
-  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
-  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
-#else
-  if (!cursor->context || number > 30) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
-#endif
-  return true;
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
-  switch (rule->cfa) {
-  case ONSTACK_CFA_SP:
-    *cfa = cursor->sp + offset;
-    break;
-  case ONSTACK_CFA_FP:
-    *cfa = cursor->fp + offset;
-    break;
-  case ONSTACK_CFA_BX:
-    *cfa = cursor->bx + offset;
-    break;
-  case ONSTACK_CFA_DEREF_FP:
-    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    break;
-  case ONSTACK_CFA_DEREF_SP:
-    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += (uint64_t)rule->after * 8;
-    break;
-  case ONSTACK_CFA_REGISTER:
-    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-    *cfa += offset;
-    break;
-  default: /* ONSTACK_CFA_PLT */
-    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
-  }
-  return rules_check_cfa(cursor, *cfa);
-}
-
-/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
-static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
-  uint64_t pair[2];
-  *fp = cursor->fp;
-  if (rule->ra == ONSTACK_AT_SAME) {
-    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
-    *ra = cursor->lr;
-  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
-    return false;
-  } else {
-    *ra = pair[1];
-    if (rule->fp == rule->ra - 1) *fp = pair[0];
-  }
-  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
-  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
-  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
-}
-
-static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
-  const onstack_rule *rule = cursor->rule;
-  uint64_t cfa, ra, fp, bx = cursor->bx;
-  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
-  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
-  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
-  onstack_truncation why = rules_find_cfa(cursor, &cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
-#if defined(__x86_64__)
-  if (rule->bx != ONSTACK_AT_SAME && !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-#endif
-  cursor->sp = cfa;
-  cursor->fp = fp;
-  cursor->bx = bx;
-  cursor->pc = onstack_address_strip(ra);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
@@ -4584,7 +4564,125 @@ static ONSTACK_HANDLER bool rules_is_generated(rules_cursor *cursor) {
   return onstack_modules_find(cursor->pc - 1, &cursor->module) != ONSTACK_MODULE_HERE;
 }
 
+#endif
+
+/* ---- core/src/handler/unwind/rules/go.h ---- */
+/* The part of unwinder_rules.c for Go code; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_H
+
+/* ---- core/src/handler/unwind/rules/arch.h ---- */
+/*
+ * The part of unwinder_rules.c that each processor has its own of, from the files that are named after it; included there
+ * and nowhere else. They define
+ *
+ *   rules_step_signal             from the signal trampoline to what was interrupted
+ *   rules_read_register           a general register of the interrupted code by its DWARF number
+ *   rules_step_undescribed        native code that no rule describes
+ *   rules_leave_generated         above the outermost frame of generated code (rules/generated.h)
+ *   rules_step_go_interrupted     an interrupted Go function whose pcsp entry is known
+ *   rules_step_go_undescribed     ... is not known
+ *   rules_step_go_by_record       a Go function that was called, by its frame record
+ *   rules_step_go_by_table        ... by pcsp: a caller on a goroutine whose stack is being moved
+ *   rules_leave_injected          from asyncPreempt or sigpanic to what it was put before
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_ARCH_H
+#define ONSTACK_HANDLER_UNWIND_RULES_ARCH_H
+
 #if defined(__x86_64__)
+/* ---- core/src/handler/unwind/rules/native_x86_64.h ---- */
+/* rules/arch.h for x86_64: native code. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
+
+/*
+ * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
+ * gregs from 40 on: 10 RBP, 11 RBX, 15 RSP, 16 RIP.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
+  uint64_t frame[2], code[2];
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 10, frame) ||
+      !onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 15, code))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->bx = frame[1];
+  cursor->fp = frame[0];
+  cursor->sp = code[0];
+  cursor->pc = code[1];
+  cursor->exact = true;
+  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
+}
+
+/* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax, cx,
+   sp). */
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
+  return true;
+}
+
+/*
+ * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
+ *   entry   [endbr64] [bnd] jmp *slot(%rip)          (ff 25): none
+ *           push $index (68)                         : none yet
+ *           [bnd] jmp first (e9) behind the push     : one
+ *   first   push link_map(%rip) (ff 35)              : one
+ *           [bnd] jmp *resolver(%rip) behind it      : two
+ */
+static ONSTACK_HANDLER int rules_plt_pushed(const uint8_t *code) {
+  const uint8_t *before = code;
+  bool jump_of_first = before[-6] == 0xff && before[-5] == 0x35;
+  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
+  if (code[0] == 0x68 && (code[5] == 0xe9 || (code[5] == 0xf2 && code[6] == 0xe9))) return 0;
+  if (code[0] == 0xff && code[1] == 0x35) return 1;
+  if (code[0] == 0xf2) code++;
+  if (code[0] == 0xff && code[1] == 0x25) return jump_of_first ? 2 : 0;
+  return code[0] == 0xe9 && before[-5] == 0x68 ? 1 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint64_t code[3];
+  uint64_t pair[2];
+  if (!cursor->exact || !cursor->memory->copy_works) return false;
+  const uint64_t at[3] = {cursor->pc - 8, cursor->pc, cursor->pc + 8};
+  if (onstack_memory_copy_many(at, 3, code) < 3) return false;
+  int pushed = rules_plt_pushed((const uint8_t *)&code[1]);
+  if (pushed < 0) return false;
+  uint64_t cfa = cursor->sp + 8 * (uint64_t)pushed + 8;
+  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return false;
+  cursor->sp = cfa;
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return true;
+}
+
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
+  /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
+  if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
+  return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
+}
+
+#endif
+
+/* ---- core/src/handler/unwind/rules/generated_x86_64.h ---- */
+/*
+ * rules/arch.h for x86_64: the way out of generated code. wazero (internal/engine/wazevo) runs guests under Go without
+ * cgo. Its preamble notes where Go's frame is in the guest's execution context, puts SP on a stack from Go's heap, clears
+ * RBP and calls the guest (abi_entry_preamble.go, abi_entry_amd64.s):
+ *
+ *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
+ *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
+ *
+ * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
+ * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_X86_64_H
+
 #define RULES_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
 #define RULES_GUEST_CANDIDATES 8u /* that are followed */
 
@@ -4619,37 +4717,25 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cu
   }
   return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
-#else
-static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
-  (void)cursor;
-  (void)low;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-#endif
 
 #endif
 
-/* ---- core/src/handler/unwind/rules/go.h ---- */
-/* The part of unwinder_rules.c for Go code; included there and nowhere else. */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_H
-#define ONSTACK_HANDLER_UNWIND_RULES_GO_H
+/* ---- core/src/handler/unwind/rules/go_x86_64.h ---- */
+/* rules/arch.h for x86_64: Go code. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_X86_64_H
+
+/* ---- core/src/handler/unwind/rules/go_switch.h ---- */
+/* The part of unwinder_rules.c for Go's changes of stacks that all processors share; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_SWITCH_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_SWITCH_H
 
 /* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
-static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
   uint64_t pair[2];
-#if defined(__x86_64__)
-  /* It calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
-  if (cursor->fp == cursor->sp) return rules_step_record(cursor);
-#endif
   uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
   if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-#if defined(__x86_64__)
-  /* Its frame record is at that SP. */
-  if (!onstack_memory_read_pair(cursor->memory, sp, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-#else
-  /* The return address is at that SP, the saved frame pointer in the word below (Go's frame layout on arm64). */
-  if (!onstack_memory_read_pair(cursor->memory, sp - 8, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-#endif
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->sp = sp + 16;
   cursor->fp = pair[0];
   cursor->pc = onstack_address_strip(pair[1]);
@@ -4657,21 +4743,132 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall(rules_cursor *cu
   return RULES_STEP_OK;
 }
 
-static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor);
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
 
-#if defined(__aarch64__)
-/* ---- core/src/handler/unwind/rules/aarch64.h ---- */
+#endif
+
+/* A Go function without a pcsp table. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
+  return rules_step_record(cursor);
+}
+
+/* A Go frame that is as large as pcsp says. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+  uint64_t pair[2];
+  uint64_t cfa = cursor->sp + (uint64_t)frame->depth + 8;
+  onstack_truncation why = rules_check_cfa(cursor, cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  /* With depth 0 nothing is saved, but for duffcopy and duffzero before Go 1.26: their callers make a record around the
+     return address, below their own SP (cmd/compile, DUFFCOPY). */
+  if (frame->depth >= 8 || cursor->fp == cfa - 16) {
+    cursor->fp = pair[0];
+    cursor->fp_unknown = false;
+  }
+  cursor->pc = pair[1];
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* A caller on a goroutine whose stack is being moved. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
+    return rules_step_go_frame(cursor, &frame);
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
 /*
- * The part of rules_go.h that only arm64 has; included there, behind the steps by record, and nowhere else.
- *
- * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
- *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
- *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
- *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
- * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
+ * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
+ * leads to a freed stack then. Behind the call it is believed only where it agrees with SP or with what is stored there.
  */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_AARCH64_H
-#define ONSTACK_HANDLER_UNWIND_RULES_AARCH64_H
+static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
+  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
+  if (special && cursor->pc - special->body.low <= special->switch_at) return true;
+  return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
+  /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
+  if (!frame->writes_sp || frame->depth < 8 || cursor->pc - frame->entry < 4) return rules_step_go_frame(cursor, frame);
+  if (cursor->treatment == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = 0; /* the record may lie below: another stack */
+  return rules_step_record(cursor);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
+  uint64_t link[2];
+  switch (cursor->treatment) {
+  case ONSTACK_GO_BY_G:
+    /* asmcgocall calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
+    return cursor->fp == cursor->sp ? rules_step_record(cursor) : rules_step_waiting(cursor);
+  case ONSTACK_GO_BY_FP:
+    /* Its record is on the other stack, which nobody moves while this one runs. */
+    if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+    cursor->sp = 0;
+    break;
+  case ONSTACK_GO_CROSSCALL2:
+    /* It saves RBP twice (runtime/cgo/asm_amd64.s): RBP points one word below its record, at a link to it. */
+    if (onstack_memory_read_pair(cursor->memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
+    break;
+  default:
+    break;
+  }
+  return rules_step_record(cursor);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cursor) {
+  cursor->exact = true;
+  return RULES_STEP_OK;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/unwind/rules/native_aarch64.h ---- */
+/* rules/arch.h for aarch64: native code. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
+
+/*
+ * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
+ * fault_address, x0 .. x30, sp, pc.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
+  uint64_t frame[2], code[2];
+  uint64_t registers = cursor->sp + 128 + 176 + 8;
+  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
+      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->lr = onstack_address_strip(frame[1]);
+  cursor->fp = frame[0];
+  cursor->sp = code[0];
+  cursor->pc = code[1];
+  cursor->exact = true;
+  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
+}
+
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+  if (!cursor->context || number > 30) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
+  return true;
+}
 
 /* An instruction, which may lie in memory that somebody unmaps. */
 static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
@@ -4740,11 +4937,180 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
 }
 
 /* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
   return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
 }
+
+/* No runtime of generated code is known that clears x29. */
+static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
+  (void)cursor;
+  (void)low;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
+
+/* ---- core/src/handler/unwind/rules/go_aarch64.h ---- */
+/*
+ * rules/arch.h for aarch64: Go code.
+ *
+ * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
+ *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
+ *   large:  sub x20, sp, #n;  stp x29, lr, [x20, #-8];  mov sp, x20;  sub x29, sp, #8
+ *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
+ * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_AARCH64_H
+
+/* ---- core/src/handler/unwind/rules/go_switch.h ---- */
+/* The part of unwinder_rules.c for Go's changes of stacks that all processors share; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_SWITCH_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_SWITCH_H
+
+/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+  uint64_t pair[2];
+  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
+static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
+  if (cursor->scheduled) return RULES_STEP_ROOT; /* it was preempted, and the thread has gone on, as after mcall */
+  onstack_go_point waits;
+  if (cursor->switches > 0 || !onstack_go_growing(cursor->memory, cursor->go, &waits)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (waits.pc == 0) return RULES_STEP_ROOT; /* preempted as well, on its way to the scheduler */
+  if (!rules_enter_stack(cursor, waits.sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->pc = waits.pc;
+  cursor->sp = waits.sp;
+  cursor->lr = waits.lr;
+  cursor->by_table = true;
+  cursor->fp_unknown = true;
+  cursor->exact = false; /* sched.pc is where the call of morestack returns to */
+  return RULES_STEP_OK;
+}
+
+#endif
+
+/* ---- core/src/handler/unwind/rules/native_aarch64.h ---- */
+/* rules/arch.h for aarch64: native code. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
+
+/*
+ * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
+ * fault_address, x0 .. x30, sp, pc.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
+  uint64_t frame[2], code[2];
+  uint64_t registers = cursor->sp + 128 + 176 + 8;
+  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
+      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->lr = onstack_address_strip(frame[1]);
+  cursor->fp = frame[0];
+  cursor->sp = code[0];
+  cursor->pc = code[1];
+  cursor->exact = true;
+  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
+}
+
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+  if (!cursor->context || number > 30) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
+  return true;
+}
+
+/* An instruction, which may lie in memory that somebody unmaps. */
+static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
+  uint64_t pair[2];
+  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
+  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
+  return true;
+}
+
+/*
+ * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
+ * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
+ * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
+ * for SA_SIGINFO only), are zero.
+ */
+static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
+  uint64_t info[2];
+  uint32_t code, next;
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
+  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
+  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
+  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
+}
+
+/*
+ * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
+ *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
+ * `code` is; -1: none. None of them moves SP or LR.
+ */
+static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
+  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
+  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
+  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
+  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
+}
+
+/* To the caller of an interrupted stub. False: it is none. */
+static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
+  uint32_t code, before;
+  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
+  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
+  int place = rules_plt_place(code);
+  if (!entry && place < 0) return false;
+  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
+    cursor->sp += 16;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
+/*
+ * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
+ * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
+ */
+static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
+  onstack_code_range here = {0, 0};
+  uint64_t record[2];
+  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
+  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
+  /* A frame that is linked already tells the same caller, and its frame pointer. */
+  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
+    return false;
+  cursor->pc = cursor->lr;
+  cursor->exact = false;
+  return true;
+}
+
+/* Native code that no rule describes. */
+static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
+  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
+  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
+  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
+}
+
+/* No runtime of generated code is known that clears x29. */
+static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
+  (void)cursor;
+  (void)low;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
@@ -4850,7 +5216,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_curs
 }
 
 /* An interrupted Go function: what pcsp says about this very instruction. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
   uint64_t pair[2];
   if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
   if (frame->depth == 0) return rules_step_go_leaf(cursor);
@@ -4875,7 +5241,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *curs
  * SP is a multiple of 16, so records lie at 8 beyond one. asmcgocall on a system stack stores its SP over its caller's
  * saved x29 (nosave in runtime/asm_arm64.s) and gives that back: one word below the caller's record.
  */
-static ONSTACK_HANDLER void rules_go_mend_fp(rules_cursor *cursor) {
+static ONSTACK_HANDLER void rules_go_repair_fp(rules_cursor *cursor) {
   if ((cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
 }
 
@@ -4901,7 +5267,7 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cur
 }
 
 /* A caller on a goroutine whose stack is being moved. Depth 0 is the one that called morestack, before it made a frame. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
   onstack_go_frame frame;
   uint64_t pair[2];
   if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) || frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
@@ -4923,94 +5289,49 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *curs
 }
 
 /* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
   return cursor->treatment == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
 }
 
-#endif
-
-#else
-/* ---- core/src/handler/unwind/rules/x86_64.h ---- */
-/* The part of unwinder_rules.c that only x86_64 has: native code that no rule describes. */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
-#define ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
-
-/*
- * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
- *   entry   [endbr64] [bnd] jmp *slot(%rip)          (ff 25): none
- *           push $index (68)                         : none yet
- *           [bnd] jmp first (e9) behind the push     : one
- *   first   push link_map(%rip) (ff 35)              : one
- *           [bnd] jmp *resolver(%rip) behind it      : two
- */
-static ONSTACK_HANDLER int rules_plt_pushed(const uint8_t *code) {
-  const uint8_t *before = code;
-  bool jump_of_first = before[-6] == 0xff && before[-5] == 0x35;
-  if (code[0] == 0xf3 && code[1] == 0x0f && code[2] == 0x1e && code[3] == 0xfa) code += 4;
-  if (code[0] == 0x68 && (code[5] == 0xe9 || (code[5] == 0xf2 && code[6] == 0xe9))) return 0;
-  if (code[0] == 0xff && code[1] == 0x35) return 1;
-  if (code[0] == 0xf2) code++;
-  if (code[0] == 0xff && code[1] == 0x25) return jump_of_first ? 2 : 0;
-  return code[0] == 0xe9 && before[-5] == 0x68 ? 1 : -1;
-}
-
-/* To the caller of an interrupted stub. False: it is none. */
-static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
-  uint64_t code[3];
-  uint64_t pair[2];
-  if (!cursor->exact || !cursor->memory->copy_works) return false;
-  const uint64_t at[3] = {cursor->pc - 8, cursor->pc, cursor->pc + 8};
-  if (onstack_memory_copy_many(at, 3, code) < 3) return false;
-  int pushed = rules_plt_pushed((const uint8_t *)&code[1]);
-  if (pushed < 0) return false;
-  uint64_t cfa = cursor->sp + 8 * (uint64_t)pushed + 8;
-  if (rules_check_cfa(cursor, cfa) != RULES_STEP_OK) return false;
-  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return false;
-  cursor->sp = cfa;
-  cursor->pc = pair[1];
-  cursor->exact = false;
-  return true;
-}
-
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
-  /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
-  if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
-  return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
-}
-
-#endif
-
-/* A Go function without a pcsp table. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) { return rules_step_record(cursor); }
-
-/* A Go frame that is as large as pcsp says. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
-  uint64_t pair[2];
-  uint64_t cfa = cursor->sp + (uint64_t)frame->depth + 8;
-  onstack_truncation why = rules_check_cfa(cursor, cfa);
-  if (why != RULES_STEP_OK) return why;
-  if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->sp = cfa;
-  /* With depth 0 nothing is saved, but for duffcopy and duffzero before Go 1.26: their callers make a record around the
-     return address, below their own SP (cmd/compile, DUFFCOPY). */
-  if (frame->depth >= 8 || cursor->fp == cfa - 16) {
-    cursor->fp = pair[0];
-    cursor->fp_unknown = false;
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
+  rules_go_repair_fp(cursor);
+  switch (cursor->treatment) {
+  case ONSTACK_GO_BY_G:
+    return rules_step_waiting(cursor);
+  case ONSTACK_GO_BY_FP:
+    return rules_step_go_switch(cursor);
+  case ONSTACK_GO_CROSSCALL2:
+    return rules_step_crosscall2_called(cursor);
+  case ONSTACK_GO_EXACT:
+    return rules_step_go_injected(cursor);
+  default:
+    return rules_step_record(cursor);
   }
-  cursor->pc = pair[1];
+}
+
+#endif
+
+#endif
+
+#endif
+
+/* ---- core/src/handler/unwind/rules/go_switch.h ---- */
+/* The part of unwinder_rules.c for Go's changes of stacks that all processors share; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_SWITCH_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_SWITCH_H
+
+/* From asmcgocall, with SP at what it stored on g0's stack, to the frame that called it on the goroutine's stack. */
+static ONSTACK_HANDLER onstack_truncation rules_step_waiting(rules_cursor *cursor) {
+  uint64_t pair[2];
+  uint64_t sp = onstack_go_waiting_sp(cursor->memory, cursor->sp);
+  if (sp == 0 || !rules_enter_stack(cursor, sp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (!onstack_memory_read_pair(cursor->memory, sp - ONSTACK_GO_RECORD_BELOW, pair)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->sp = sp + 16;
+  cursor->fp = pair[0];
+  cursor->pc = onstack_address_strip(pair[1]);
   cursor->exact = false;
   return RULES_STEP_OK;
 }
-
-/* A caller on a goroutine whose stack is being moved. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  if (onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) && !frame.writes_sp)
-    return rules_step_go_frame(cursor, &frame);
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
-}
-#endif
 
 /* From morestack on g0 to the goroutine whose stack grows; only where no other switch of stacks lies below. */
 static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *cursor) {
@@ -5028,6 +5349,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_growing(rules_cursor *curso
   return RULES_STEP_OK;
 }
 
+#endif
+
 /* Interrupted in a function that moves to another stack: has SP changed already? */
 static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor *cursor, bool *switched) {
   const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
@@ -5036,49 +5359,7 @@ static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor 
   return RULES_STEP_OK;
 }
 
-static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor);
-
-#if defined(__x86_64__)
-/*
- * Interrupted in asmcgocall. C gives RBP back as it got it, while a callback may have moved the goroutine's stack: RBP
- * leads to a freed stack then. Behind the call it is believed only where it agrees with SP or with what is stored there.
- */
-static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
-  const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
-  if (special && cursor->pc - special->body.low <= special->switch_at) return true;
-  return cursor->fp == cursor->sp || cursor->fp == onstack_go_waiting_sp(cursor->memory, cursor->sp);
-}
-#endif
-
-/* An interrupted Go function: what pcsp says about this very instruction. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
-  onstack_go_frame frame;
-  if (cursor->treatment == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
-  if (cursor->treatment == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
-  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
-      cursor->treatment == ONSTACK_GO_RESUMES) {
-    bool switched;
-    onstack_truncation why = rules_check_switch(cursor, &switched);
-    if (why != RULES_STEP_OK) return why;
-    if (switched) return rules_step_go_called(cursor);
-  }
-  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_go_untold(cursor);
-#if defined(__x86_64__)
-  /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
-  if (frame.writes_sp && frame.depth >= 8 && cursor->pc - frame.entry >= 4) {
-    if (cursor->treatment == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-    if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-    cursor->sp = 0; /* the record may lie below: another stack */
-    return rules_step_record(cursor);
-  }
-#endif
-  return rules_step_go_frame(cursor, &frame);
-}
-
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
-#if defined(__x86_64__)
-  uint64_t link[2];
-#endif
   switch (cursor->treatment) {
   case ONSTACK_GO_ROOT:
   case ONSTACK_GO_LEAVES:
@@ -5092,36 +5373,25 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
     break;
   }
   if (cursor->by_table && (cursor->treatment == ONSTACK_GO_PLAIN || cursor->treatment == ONSTACK_GO_EXACT))
-    return rules_step_go_table(cursor);
+    return rules_step_go_by_table(cursor);
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
-#if defined(__aarch64__)
-  rules_go_mend_fp(cursor);
-#endif
-  switch (cursor->treatment) {
-  case ONSTACK_GO_BY_G:
-    return rules_step_asmcgocall(cursor);
-#if defined(__aarch64__)
-  case ONSTACK_GO_BY_FP:
-    return rules_step_go_switch(cursor);
-  case ONSTACK_GO_CROSSCALL2:
-    return rules_step_crosscall2_called(cursor);
-  case ONSTACK_GO_EXACT:
-    return rules_step_go_injected(cursor);
-#else
-  case ONSTACK_GO_BY_FP:
-    /* Its record is on the other stack, which nobody moves while this one runs. */
-    if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
-    cursor->sp = 0;
-    break;
-  case ONSTACK_GO_CROSSCALL2:
-    /* It saves RBP twice (runtime/cgo/asm_amd64.s): RBP points one word below its record, at a link to it. */
-    if (onstack_memory_read_pair(cursor->memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-    break;
-#endif
-  default:
-    break;
+  return rules_step_go_by_record(cursor);
+}
+
+/* An interrupted Go function: what pcsp says about this very instruction. */
+static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
+  onstack_go_frame frame;
+  if (cursor->treatment == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
+  if (cursor->treatment == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
+  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
+      cursor->treatment == ONSTACK_GO_RESUMES) {
+    bool switched;
+    onstack_truncation why = rules_check_switch(cursor, &switched);
+    if (why != RULES_STEP_OK) return why;
+    if (switched) return rules_step_go_called(cursor);
   }
-  return rules_step_record(cursor);
+  if (!onstack_go_frame_at(cursor->go, cursor->pc, &frame)) return rules_step_go_undescribed(cursor);
+  return rules_step_go_interrupted(cursor, &frame);
 }
 
 #endif
@@ -5170,28 +5440,21 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_nati
   if (cfa & 7 || cfa <= at->sp || cfa > window.high) return false;
   if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP) return false;
   if (!rules_hot_word(window, cfa, rule->ra, &ra) || !rules_hot_word(window, cfa, rule->fp, &fp)) return false;
-#if defined(__x86_64__)
-  if (!rules_hot_word(window, cfa, rule->bx, &bx)) return false;
-#endif
+  if (ONSTACK_ARCH_FOLLOWS_BX && !rules_hot_word(window, cfa, rule->bx, &bx)) return false;
   *at = (rules_hot){onstack_address_strip(ra), cfa, fp, bx};
   return true;
 }
 
 /* One frame up by the record of a plain Go function: rules_step_record. Not on arm64, where a record may have to be
-   mended first. */
+   repaired first. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(rules_window window, rules_hot *at) {
-#if defined(__x86_64__)
+  if (ONSTACK_GO_RECORD_BELOW != 0) return false;
   uint64_t record = at->fp;
   if (record & 7 || record < at->sp || record < window.low || record >= window.high || window.high - record < 16)
     return false;
   const volatile uint64_t *words = (const volatile uint64_t *)(uintptr_t)record;
   *at = (rules_hot){words[1], record + 16, words[0], at->bx};
   return true;
-#else
-  (void)window;
-  (void)at;
-  return false;
-#endif
 }
 
 static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
@@ -5241,6 +5504,83 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
 
 #endif
 
+/* ---- core/src/handler/unwind/rules/native.h ---- */
+/* The part of unwinder_rules.c for code that .eh_frame describes; included there and nowhere else. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
+#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
+
+static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t offset = (uint64_t)(int64_t)rule->cfa_offset;
+  switch (rule->cfa) {
+  case ONSTACK_CFA_SP:
+    *cfa = cursor->sp + offset;
+    break;
+  case ONSTACK_CFA_FP:
+    *cfa = cursor->fp + offset;
+    break;
+  case ONSTACK_CFA_BX:
+    *cfa = cursor->bx + offset;
+    break;
+  case ONSTACK_CFA_DEREF_FP:
+    if (!rules_read(cursor->memory, cursor->fp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    break;
+  case ONSTACK_CFA_DEREF_SP:
+    if (!rules_read(cursor->memory, cursor->sp + offset, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += (uint64_t)rule->after * 8;
+    break;
+  case ONSTACK_CFA_REGISTER:
+    if (!rules_read_register(cursor, rule->after, cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
+    *cfa += offset;
+    break;
+  default: /* ONSTACK_CFA_PLT */
+    *cfa = cursor->sp + ((cursor->pc & 15) >= offset ? 16 : 8);
+  }
+  return rules_check_cfa(cursor, *cfa);
+}
+
+/* Return address and frame pointer of the caller; neighbours in memory nearly always. */
+static ONSTACK_HANDLER bool rules_read_caller(rules_cursor *cursor, uint64_t cfa, uint64_t *ra, uint64_t *fp) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t ra_at = cfa + (uint64_t)((int64_t)rule->ra * 8);
+  uint64_t pair[2];
+  *fp = cursor->fp;
+  if (rule->ra == ONSTACK_AT_SAME) {
+    if (!cursor->exact) return false; /* the link register is known for an interrupted frame only */
+    *ra = cursor->lr;
+  } else if (!onstack_memory_read_pair(cursor->memory, ra_at - 8, pair)) {
+    return false;
+  } else {
+    *ra = pair[1];
+    if (rule->fp == rule->ra - 1) *fp = pair[0];
+  }
+  if (rule->fp == ONSTACK_AT_SAME || (rule->ra != ONSTACK_AT_SAME && rule->fp == rule->ra - 1)) return true;
+  if (rule->fp == ONSTACK_AT_FP) return rules_read(cursor->memory, cursor->fp, fp);
+  return rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->fp * 8), fp);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor) {
+  const onstack_rule *rule = cursor->rule;
+  uint64_t cfa, ra, fp, bx = cursor->bx;
+  if (rule->cfa == ONSTACK_CFA_ROOT) return RULES_STEP_ROOT;
+  if (rule->cfa == ONSTACK_CFA_SIGNAL) return rules_step_signal(cursor);
+  if (rule->cfa == ONSTACK_CFA_LOST) return ONSTACK_TRUNCATED_UNREADABLE;
+  onstack_truncation why = rules_find_cfa(cursor, &cfa);
+  if (why != RULES_STEP_OK) return why;
+  if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
+      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->sp = cfa;
+  cursor->fp = fp;
+  cursor->bx = bx;
+  cursor->pc = onstack_address_strip(ra);
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+#endif
+
 /* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
   if (cursor->go) return cursor->treatment == ONSTACK_GO_ROOT;
@@ -5263,7 +5603,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   cursor->described = held && cursor->module.table;
   cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
   if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
-  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
+  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_NO_MODULE;
 }
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
@@ -5289,11 +5629,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
   bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
   if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
-#if defined(__aarch64__)
   if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
-#else
-  if (interrupts) cursor->exact = true;
-#endif
   return why;
 }
 
@@ -5307,7 +5643,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
   if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
-  return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
+  return cursor->rule ? rules_step_native(cursor) : rules_step_undescribed(cursor);
 }
 
 static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk *walk) {
@@ -5345,7 +5681,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
     why = rules_step(&cursor, walk, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
-    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
+    if (cursor.pc & ONSTACK_ARCH_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;
       break;
     }
@@ -7957,12 +8293,6 @@ uint64_t onstack_ticker_work(void *data) {
 #include <string.h>
 #include <sys/auxv.h>
 
-#if defined(__x86_64__)
-#define VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-#else
-#define VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-#endif
-
 typedef struct vdso_image {
   const Elf64_Sym *symbols;
   const char *strings;
@@ -8014,7 +8344,7 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   if (!image.symbols || !image.strings) return NULL;
   for (uint64_t i = 0; i < image.symbol_count; i++) {
     const Elf64_Sym *symbol = &image.symbols[i];
-    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, VDSO_CLOCK_GETTIME) == 0)
+    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, ONSTACK_VDSO_CLOCK_GETTIME) == 0)
       return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value);
   }
   return NULL;
@@ -8067,6 +8397,197 @@ ONSTACK_INTERNAL void onstack_cfi_each(onstack_cfi_section *section,
    A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
 ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
                                       void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
+
+#endif
+
+/* ---- core/src/control/unwind/cfi_arch.h ---- */
+/*
+ * What call frame information says in terms of a processor, from the file that is named after it. Each defines
+ *
+ *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
+ *                               that we need
+ *   CFI_REG_COUNT               general registers, which the kernel saves in order
+ *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
+ *                               where the code in front of it is known better than described, corrects the state
+ *   onstack_cfi_repair          the same for a rule that was made
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_ARCH_H
+#define ONSTACK_CONTROL_UNWIND_CFI_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/control/unwind/cfi_x86_64.h ---- */
+/* control/unwind/cfi_arch.h for x86_64. */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
+#define ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
+
+/* ---- core/src/control/unwind/cfi_reader.h ---- */
+/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_READER_H
+#define ONSTACK_CONTROL_UNWIND_CFI_READER_H
+
+typedef struct onstack_cfi_reader {
+  const uint8_t *base; /* of the section's copy */
+  size_t at;
+  size_t end;
+  uint64_t address; /* where base is loaded */
+  bool bad;
+} onstack_cfi_reader;
+
+ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
+ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
+ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
+ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
+
+/* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
+static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
+  if (!reader->bad && reader->at < reader->end) return reader->base[reader->at++];
+  reader->bad = true;
+  return 0;
+}
+
+static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
+  if (!reader->bad && reader->at < reader->end && reader->base[reader->at] < 0x80) return reader->base[reader->at++];
+  return onstack_cfi_long_uleb(reader);
+}
+
+/* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
+ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
+
+#endif
+
+/* ---- core/src/control/unwind/cfi_state.h ---- */
+/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+
+/* Where a register of the caller is. */
+typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
+
+typedef struct cfi_register {
+  cfi_place place;
+  int64_t offset; /* CFI_AT_CFA */
+} cfi_register;
+
+typedef struct cfi_state {
+  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
+  uint8_t cfa_after;
+  int64_t cfa_offset;
+  cfi_register fp, ra, bx;
+} cfi_state;
+
+#endif
+
+/* System V ABI AMD64, figure 3.36. */
+#define CFI_REG_FP 6u
+#define CFI_REG_SP 7u
+#define CFI_REG_BX 3u
+#define CFI_REG_COUNT 16u
+
+static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  (void)state;
+  (void)next;
+  (void)data_align;
+}
+
+static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/control/unwind/cfi_aarch64.h ---- */
+/*
+ * control/unwind/cfi_arch.h for aarch64, where one function's CFI is known to be wrong, and found in every process. glibc's
+ * lazy resolver (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone
+ * among all functions it has LR above its CFA. Before its last instruction, br, both are popped again.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_AARCH64_H
+#define ONSTACK_CONTROL_UNWIND_CFI_AARCH64_H
+
+/* ---- core/src/control/unwind/cfi_reader.h ---- */
+/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_READER_H
+#define ONSTACK_CONTROL_UNWIND_CFI_READER_H
+
+typedef struct onstack_cfi_reader {
+  const uint8_t *base; /* of the section's copy */
+  size_t at;
+  size_t end;
+  uint64_t address; /* where base is loaded */
+  bool bad;
+} onstack_cfi_reader;
+
+ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
+ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
+ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
+ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
+
+/* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
+static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
+  if (!reader->bad && reader->at < reader->end) return reader->base[reader->at++];
+  reader->bad = true;
+  return 0;
+}
+
+static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
+  if (!reader->bad && reader->at < reader->end && reader->base[reader->at] < 0x80) return reader->base[reader->at++];
+  return onstack_cfi_long_uleb(reader);
+}
+
+/* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
+ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
+
+#endif
+
+/* ---- core/src/control/unwind/cfi_state.h ---- */
+/* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+#define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
+
+/* Where a register of the caller is. */
+typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
+
+typedef struct cfi_register {
+  cfi_place place;
+  int64_t offset; /* CFI_AT_CFA */
+} cfi_register;
+
+typedef struct cfi_state {
+  uint8_t cfa_kind; /* ONSTACK_CFA_*; LOST: not representable */
+  uint8_t cfa_after;
+  int64_t cfa_offset;
+  cfi_register fp, ra, bx;
+} cfi_state;
+
+#endif
+
+#include <string.h>
+
+/* DWARF for the Arm 64-bit architecture, 4.1. */
+#define CFI_REG_FP 29u
+#define CFI_REG_SP 31u
+#define CFI_REG_LR 30u
+#define CFI_REG_BX 0xfffffffeu
+#define CFI_REG_COUNT 31u
+
+/* The resolver's first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has
+   pushed. */
+static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
+  static const uint8_t saves_lr[] = {0x11, CFI_REG_LR, 0x7f};
+  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
+      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
+    state->ra = (cfi_register){CFI_AT_CFA, 8};
+}
+
+/* Makes a rule of the resolver what its instructions do; leaves all others. */
+static inline void onstack_cfi_repair(onstack_rule *rule) {
+  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
+  rule->cfa_offset += 16;
+  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
+}
+
+#endif
+
+#endif
 
 #endif
 
@@ -8127,19 +8648,6 @@ ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t en
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_STATE_H
 #define ONSTACK_CONTROL_UNWIND_CFI_STATE_H
 
-#if defined(__x86_64__) /* System V ABI AMD64, figure 3.36 */
-#define CFI_REG_FP 6u
-#define CFI_REG_SP 7u
-#define CFI_REG_BX 3u
-#define CFI_REG_COUNT 16u /* general registers, which the kernel saves in order */
-#else                     /* DWARF for the Arm 64-bit architecture, 4.1; there is no counterpart to RBX that we need */
-#define CFI_REG_FP 29u
-#define CFI_REG_SP 31u
-#define CFI_REG_LR 30u
-#define CFI_REG_BX 0xfffffffeu
-#define CFI_REG_COUNT 31u
-#endif
-
 /* Where a register of the caller is. */
 typedef enum cfi_place { CFI_SAME, CFI_AT_CFA, CFI_AT_FP, CFI_UNDEFINED, CFI_UNKNOWN } cfi_place;
 
@@ -8162,38 +8670,6 @@ ONSTACK_INTERNAL void onstack_cfi_expression_cfa(onstack_cfi_reader expression, 
 
 /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
 ONSTACK_INTERNAL bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression);
-
-#endif
-
-#if defined(__aarch64__)
-/* ---- core/src/control/unwind/cfi_resolver.h ---- */
-/*
- * aarch64: the one function whose CFI is known to be wrong, and found in every process. glibc's lazy resolver
- * (sysdeps/aarch64/dl-trampoline.S) leaves out of its CFA the two words that .plt pushed, x16 and LR: alone among all
- * functions it has LR above its CFA. Before its last instruction, br, both are popped again.
- */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_RESOLVER_H
-#define ONSTACK_CONTROL_UNWIND_CFI_RESOLVER_H
-
-#include <string.h>
-
-/* Makes a rule of the resolver what its instructions do; leaves all others. */
-static inline void onstack_cfi_mend_resolver(onstack_rule *rule) {
-  if (rule->ra != 1 || rule->fp != ONSTACK_AT_SAME) return;
-  rule->cfa_offset += 16;
-  rule->ra = rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 0 ? ONSTACK_AT_SAME : -1;
-}
-
-/* Its first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has pushed. To be
-   asked at a function's first advance, with what follows and the CIE's data alignment. */
-static inline void onstack_cfi_foresee_resolver(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  static const uint8_t saves_lr[] = {0x11, CFI_REG_LR, 0x7f};
-  if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
-      memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
-    state->ra = (cfi_register){CFI_AT_CFA, 8};
-}
-
-#endif
 
 #endif
 
@@ -8291,22 +8767,15 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   if (saved.place == CFI_UNDEFINED || saved.place == CFI_UNKNOWN) saved.place = CFI_SAME;
   int16_t fp = cfi_words(&saved, &good), bx = cfi_words(&state->bx, &bx_good);
   if (!bx_good) bx = ONSTACK_AT_SAME;
-#if defined(__x86_64__)
-  if (ra == ONSTACK_AT_SAME) good = false; /* there is no link register */
-#endif
+  if (!ONSTACK_ARCH_LINK_REGISTER && ra == ONSTACK_AT_SAME) good = false;
   if (!good || ra == ONSTACK_AT_FP) return cfi_bare_rule(ONSTACK_CFA_LOST);
   onstack_rule rule = cfi_make_rule(kind, after, fp, ra, bx, (int32_t)state->cfa_offset);
-#if !defined(__x86_64__)
-  onstack_cfi_mend_resolver(&rule);
-#endif
+  onstack_cfi_repair(&rule);
   return rule;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
-#if defined(__aarch64__)
-  if (machine->location == machine->low)
-    onstack_cfi_foresee_resolver(&machine->now, &machine->reader, machine->common->data_align);
-#endif
+  if (machine->location == machine->low) onstack_cfi_foresee(&machine->now, &machine->reader, machine->common->data_align);
   onstack_rule rule = cfi_to_rule(machine);
   machine->emit(machine->data, machine->location, &rule);
   machine->location += delta * machine->common->code_align;
@@ -8927,15 +9396,22 @@ void onstack_code_map_after_fork(void) {
   if (onstack_code.turn & 1) onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
 }
 
-/* ---- core/src/control/unwind/go/go_layout.c ---- */
+/* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
+/*
+ * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
+ * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
+ */
 /* ---- core/src/control/unwind/go/go_layout.h ---- */
 /*
  * Where the runtime keeps what a walk needs at a change of stacks: read out of the runtime's own instructions, whose
  * shape has been the same since Go 1.20 while the offsets in them moved. Code of another shape gives no layout, and
- * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). Ordinary threads only.
+ * walks end there (ONSTACK_TRUNCATED_STACK_SWITCH). One file for each processor. Ordinary threads only.
  */
 #ifndef ONSTACK_CONTROL_UNWIND_GO_GO_LAYOUT_H
 #define ONSTACK_CONTROL_UNWIND_GO_GO_LAYOUT_H
+
+/* True for the functions in which a goroutine's stack grows (ONSTACK_GO_GROWS). */
+ONSTACK_INTERNAL bool onstack_go_layout_grows(const char *name);
 
 /* Fills go->layout and the `switch_at` of go->specials from their loaded code. */
 ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
@@ -8957,147 +9433,6 @@ ONSTACK_INTERNAL size_t onstack_memory_fetch(uint64_t address, void *out, size_t
 #endif
 
 #include <string.h>
-
-#if defined(__x86_64__)
-
-/* A copy of a function's code, which may be unmapped at any instant. Empty where it cannot be had, or is implausibly long:
-   no function that is looked at has more than some hundred bytes. */
-#define LAYOUT_CODE_BYTES 2048u
-
-typedef struct layout_code {
-  uint64_t address; /* of bytes[0], as loaded */
-  const uint8_t *end;
-  uint8_t bytes[LAYOUT_CODE_BYTES];
-} layout_code;
-
-static void layout_fetch(layout_code *code, const onstack_code_range *body) {
-  const uint64_t size = body->high - body->low;
-  const bool had = size <= sizeof(code->bytes) && onstack_memory_fetch(body->low, code->bytes, size) == size;
-  code->address = body->low;
-  code->end = code->bytes + (had ? size : 0);
-}
-
-/* Instructions with holes: -1 stands for any byte. */
-#define LAYOUT_ANY (-1)
-
-/* True if the code at `at` is the pattern. */
-static bool layout_matches(const uint8_t *at, const uint8_t *end, const int16_t *pattern, size_t length) {
-  if ((size_t)(end - at) < length) return false;
-  for (size_t i = 0; i < length; i++)
-    if (pattern[i] != LAYOUT_ANY && at[i] != (uint8_t)pattern[i]) return false;
-  return true;
-}
-
-static uint64_t layout_signed(const uint8_t *at) {
-  int32_t value;
-  memcpy(&value, at, sizeof(value));
-  return (uint64_t)(int64_t)value;
-}
-
-/*
- * The load of g (get_tls, g(DI)) in the three forms that linkers make of it: local, relaxed, through the GOT (a shared
- * library: the loader has put the offset there). Returns what follows; NULL: something else.
- */
-static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
-  const uint8_t *at = code->bytes, *end = code->end;
-  static const int16_t local[] = {0x64, 0x48, 0x8b, 0x3c, 0x25, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY};
-  static const int16_t relaxed[] = {0x48,       0xc7, 0xc1, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
-                                    LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
-  static const int16_t got[] = {0x48, 0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x64, 0x48, 0x8b, 0x39};
-  if (layout_matches(at, end, local, ONSTACK_COUNT_OF(local))) {
-    *offset = layout_signed(at + 5);
-    return at + ONSTACK_COUNT_OF(local);
-  }
-  if (layout_matches(at, end, relaxed, ONSTACK_COUNT_OF(relaxed))) {
-    *offset = layout_signed(at + 3);
-    return at + ONSTACK_COUNT_OF(relaxed);
-  }
-  if (!layout_matches(at, end, got, ONSTACK_COUNT_OF(got))) return NULL;
-  const uint64_t entry = code->address + 7 + layout_signed(at + 3);
-  return onstack_memory_fetch(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
-}
-
-/*
- * morestack: after the load of g
- *   mov g_m(%rdi),%rbx; mov (%rsp),%rax; mov %rax,sched_pc(%rdi); lea 8(%rsp),%rax; mov %rax,sched_sp(%rdi)
- * and soon m.g0, which is m's first word: mov (%rbx),%rsi; cmp %rsi,%rdi.
- */
-static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *code) {
-  static const int16_t saves[] = {0x48,       0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89,      0x47,
-                                  LAYOUT_ANY, 0x48, 0x8d, 0x44,       0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
-  static const int16_t compares[] = {0x48, 0x8b, 0x33, 0x48, 0x39, 0xf7};
-  const uint8_t *at = layout_tls(code, &layout->tls_g), *end = code->end;
-  if (!at || !layout_matches(at, end, saves, ONSTACK_COUNT_OF(saves))) return false;
-  layout->g_m = at[3];
-  layout->sched_pc = at[11];
-  layout->sched_sp = at[20];
-  const uint8_t *last = at + 48 < end ? at + 48 : end;
-  for (at += ONSTACK_COUNT_OF(saves); at < last; at++)
-    if (layout_matches(at, end, compares, ONSTACK_COUNT_OF(compares))) return true;
-  return false;
-}
-
-/* systemstack: mov (%rbx),%rdx; cmp %rdx,%rax; je; cmp m_curg(%rbx),%rax; jne. */
-static bool layout_read_systemstack(onstack_go_layout *layout, const layout_code *code) {
-  static const int16_t compares[] = {0x48, 0x8b, 0x13, 0x48,       0x39,       0xd0,       0x74,       LAYOUT_ANY,
-                                     0x48, 0x3b, 0x83, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
-  for (const uint8_t *at = code->bytes; at < code->end; at++) {
-    if (!layout_matches(at, code->end, compares, ONSTACK_COUNT_OF(compares))) continue;
-    layout->m_curg = (uint32_t)layout_signed(at + 11);
-    return layout->m_curg < 4096 && layout->m_curg % 8 == 0;
-  }
-  return false;
-}
-
-/*
- * The offset behind the one instruction that loads SP from g.sched: mov disp8(reg),%rsp, or in gogo mov (%rbx),%rsp
- * (REX.W, 8B, ModRM with register 4; RSP and R12 as a base would need a SIB byte). 0: none, or several.
- */
-static uint32_t layout_switch(const layout_code *code) {
-  uint32_t found = 0;
-  for (const uint8_t *at = code->bytes; code->end - at >= 4; at++) {
-    bool displaced = (at[2] & 0xf8) == 0x60 && at[2] != 0x64;
-    if ((at[0] & 0xfe) != 0x48 || at[1] != 0x8b || !(displaced || at[2] == 0x23)) continue;
-    if (found) return 0;
-    found = (uint32_t)(at - code->bytes) + (displaced ? 4 : 3);
-  }
-  return found;
-}
-
-/* asmcgocall: the offset of the call that follows its last store, mov %rdi,(%rsp); call. 0: none. */
-static uint32_t layout_call(const layout_code *code) {
-  static const int16_t stores[] = {0x48, 0x89, 0x3c, 0x24, 0xe8};
-  for (const uint8_t *at = code->bytes; at < code->end; at++)
-    if (layout_matches(at, code->end, stores, ONSTACK_COUNT_OF(stores))) return (uint32_t)(at - code->bytes) + 4;
-  return 0;
-}
-
-void onstack_go_layout_read(onstack_go_runtime *go) {
-  onstack_go_layout layout = {0};
-  layout_code code;
-  bool grows = false, switches = false;
-  /* A name may have two bodies: the wrapper for the other calling convention does not match. */
-  for (uint32_t i = 0; i < go->special_count; i++) {
-    onstack_go_special *special = &go->specials[i];
-    layout_fetch(&code, &special->body);
-    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
-        special->treatment == ONSTACK_GO_RESUMES)
-      special->switch_at = layout_switch(&code);
-    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
-  }
-  layout.known = grows && switches;
-  if (layout.known) go->layout = layout;
-}
-
-#endif
-
-/* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
-/*
- * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
- * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
- */
 
 #if defined(__aarch64__)
 
@@ -9255,6 +9590,11 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
   }
 }
 
+/* morestack_noctxt jumps to morestack, with the caller of its caller in x3 as there. */
+bool onstack_go_layout_grows(const char *name) {
+  return strcmp(name, "runtime.morestack") == 0 || strcmp(name, "runtime.morestack_noctxt") == 0;
+}
+
 void onstack_go_layout_read(onstack_go_runtime *go) {
   onstack_go_layout layout = {0};
   layout_code code;
@@ -9270,6 +9610,147 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
     if (special->treatment == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, &code, &layout) || grows;
     if (special->treatment == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(&code, &layout) || switches;
     if (special->treatment == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, &code);
+  }
+  layout.known = grows && switches;
+  if (layout.known) go->layout = layout;
+}
+
+#endif
+
+/* ---- core/src/control/unwind/go/go_layout_x86_64.c ---- */
+
+#include <string.h>
+
+#if defined(__x86_64__)
+
+/* A copy of a function's code, which may be unmapped at any instant. Empty where it cannot be had, or is implausibly long:
+   no function that is looked at has more than some hundred bytes. */
+#define LAYOUT_CODE_BYTES 2048u
+
+typedef struct layout_code {
+  uint64_t address; /* of bytes[0], as loaded */
+  const uint8_t *end;
+  uint8_t bytes[LAYOUT_CODE_BYTES];
+} layout_code;
+
+static void layout_fetch(layout_code *code, const onstack_code_range *body) {
+  const uint64_t size = body->high - body->low;
+  const bool had = size <= sizeof(code->bytes) && onstack_memory_fetch(body->low, code->bytes, size) == size;
+  code->address = body->low;
+  code->end = code->bytes + (had ? size : 0);
+}
+
+/* Instructions with holes: -1 stands for any byte. */
+#define LAYOUT_ANY (-1)
+
+/* True if the code at `at` is the pattern. */
+static bool layout_matches(const uint8_t *at, const uint8_t *end, const int16_t *pattern, size_t length) {
+  if ((size_t)(end - at) < length) return false;
+  for (size_t i = 0; i < length; i++)
+    if (pattern[i] != LAYOUT_ANY && at[i] != (uint8_t)pattern[i]) return false;
+  return true;
+}
+
+static uint64_t layout_signed(const uint8_t *at) {
+  int32_t value;
+  memcpy(&value, at, sizeof(value));
+  return (uint64_t)(int64_t)value;
+}
+
+/*
+ * The load of g (get_tls, g(DI)) in the three forms that linkers make of it: local, relaxed, through the GOT (a shared
+ * library: the loader has put the offset there). Returns what follows; NULL: something else.
+ */
+static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
+  const uint8_t *at = code->bytes, *end = code->end;
+  static const int16_t local[] = {0x64, 0x48, 0x8b, 0x3c, 0x25, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY};
+  static const int16_t relaxed[] = {0x48,       0xc7, 0xc1, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY,
+                                    LAYOUT_ANY, 0x64, 0x48, 0x8b,       0x39};
+  static const int16_t got[] = {0x48, 0x8b, 0x0d, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x64, 0x48, 0x8b, 0x39};
+  if (layout_matches(at, end, local, ONSTACK_COUNT_OF(local))) {
+    *offset = layout_signed(at + 5);
+    return at + ONSTACK_COUNT_OF(local);
+  }
+  if (layout_matches(at, end, relaxed, ONSTACK_COUNT_OF(relaxed))) {
+    *offset = layout_signed(at + 3);
+    return at + ONSTACK_COUNT_OF(relaxed);
+  }
+  if (!layout_matches(at, end, got, ONSTACK_COUNT_OF(got))) return NULL;
+  const uint64_t entry = code->address + 7 + layout_signed(at + 3);
+  return onstack_memory_fetch(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
+}
+
+/*
+ * morestack: after the load of g
+ *   mov g_m(%rdi),%rbx; mov (%rsp),%rax; mov %rax,sched_pc(%rdi); lea 8(%rsp),%rax; mov %rax,sched_sp(%rdi)
+ * and soon m.g0, which is m's first word: mov (%rbx),%rsi; cmp %rsi,%rdi.
+ */
+static bool layout_read_morestack(onstack_go_layout *layout, const layout_code *code) {
+  static const int16_t saves[] = {0x48,       0x8b, 0x5f, LAYOUT_ANY, 0x48, 0x8b, 0x04, 0x24, 0x48, 0x89,      0x47,
+                                  LAYOUT_ANY, 0x48, 0x8d, 0x44,       0x24, 0x08, 0x48, 0x89, 0x47, LAYOUT_ANY};
+  static const int16_t compares[] = {0x48, 0x8b, 0x33, 0x48, 0x39, 0xf7};
+  const uint8_t *at = layout_tls(code, &layout->tls_g), *end = code->end;
+  if (!at || !layout_matches(at, end, saves, ONSTACK_COUNT_OF(saves))) return false;
+  layout->g_m = at[3];
+  layout->sched_pc = at[11];
+  layout->sched_sp = at[20];
+  const uint8_t *last = at + 48 < end ? at + 48 : end;
+  for (at += ONSTACK_COUNT_OF(saves); at < last; at++)
+    if (layout_matches(at, end, compares, ONSTACK_COUNT_OF(compares))) return true;
+  return false;
+}
+
+/* systemstack: mov (%rbx),%rdx; cmp %rdx,%rax; je; cmp m_curg(%rbx),%rax; jne. */
+static bool layout_read_systemstack(onstack_go_layout *layout, const layout_code *code) {
+  static const int16_t compares[] = {0x48, 0x8b, 0x13, 0x48,       0x39,       0xd0,       0x74,       LAYOUT_ANY,
+                                     0x48, 0x3b, 0x83, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, LAYOUT_ANY, 0x75};
+  for (const uint8_t *at = code->bytes; at < code->end; at++) {
+    if (!layout_matches(at, code->end, compares, ONSTACK_COUNT_OF(compares))) continue;
+    layout->m_curg = (uint32_t)layout_signed(at + 11);
+    return layout->m_curg < 4096 && layout->m_curg % 8 == 0;
+  }
+  return false;
+}
+
+/*
+ * The offset behind the one instruction that loads SP from g.sched: mov disp8(reg),%rsp, or in gogo mov (%rbx),%rsp
+ * (REX.W, 8B, ModRM with register 4; RSP and R12 as a base would need a SIB byte). 0: none, or several.
+ */
+static uint32_t layout_switch(const layout_code *code) {
+  uint32_t found = 0;
+  for (const uint8_t *at = code->bytes; code->end - at >= 4; at++) {
+    bool displaced = (at[2] & 0xf8) == 0x60 && at[2] != 0x64;
+    if ((at[0] & 0xfe) != 0x48 || at[1] != 0x8b || !(displaced || at[2] == 0x23)) continue;
+    if (found) return 0;
+    found = (uint32_t)(at - code->bytes) + (displaced ? 4 : 3);
+  }
+  return found;
+}
+
+/* asmcgocall: the offset of the call that follows its last store, mov %rdi,(%rsp); call. 0: none. */
+static uint32_t layout_call(const layout_code *code) {
+  static const int16_t stores[] = {0x48, 0x89, 0x3c, 0x24, 0xe8};
+  for (const uint8_t *at = code->bytes; at < code->end; at++)
+    if (layout_matches(at, code->end, stores, ONSTACK_COUNT_OF(stores))) return (uint32_t)(at - code->bytes) + 4;
+  return 0;
+}
+
+bool onstack_go_layout_grows(const char *name) { return strcmp(name, "runtime.morestack") == 0; }
+
+void onstack_go_layout_read(onstack_go_runtime *go) {
+  onstack_go_layout layout = {0};
+  layout_code code;
+  bool grows = false, switches = false;
+  /* A name may have two bodies: the wrapper for the other calling convention does not match. */
+  for (uint32_t i = 0; i < go->special_count; i++) {
+    onstack_go_special *special = &go->specials[i];
+    layout_fetch(&code, &special->body);
+    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
+        special->treatment == ONSTACK_GO_RESUMES)
+      special->switch_at = layout_switch(&code);
+    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
+    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
+    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;
@@ -9568,29 +10049,33 @@ static const struct {
     {"racecall", ONSTACK_GO_LOST},
     {"asancall", ONSTACK_GO_LOST},
     {"msancall", ONSTACK_GO_LOST},
-    {"runtime.morestack", ONSTACK_GO_GROWS},
     {"runtime.schedule", ONSTACK_GO_SCHEDULES},
-#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
-    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
-#endif
     {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
 static bool go_notes_library; /* of the table that is being looked through; under the map lock */
 
+static bool go_find_treatment(const char *name, uint32_t *treatment) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
+    if (strcmp(name, go_special_names[i].name) != 0) continue;
+    *treatment = go_special_names[i].treatment;
+    return true;
+  }
+  *treatment = ONSTACK_GO_GROWS;
+  return onstack_go_layout_grows(name);
+}
+
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
+  uint32_t treatment;
   /* The entry of Go as a library (runtime/rt0_linux_amd64.s and its like) is linked into nothing else. */
   if (strncmp(name, "_rt0_", 5) == 0 && strstr(name, "_linux_lib")) go_notes_library = true;
   if (low < go->text.low || high > go->text.high) return; /* its code will be read */
   if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
-    if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
-    go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
-    if (go->span.high == 0 || low < go->span.low) go->span.low = low;
-    if (high > go->span.high) go->span.high = high;
-    return;
-  }
+  if (go->special_count == ONSTACK_GO_SPECIALS || !go_find_treatment(name, &treatment)) return;
+  go->specials[go->special_count++] = (onstack_go_special){{low, high}, treatment, 0};
+  if (go->span.high == 0 || low < go->span.low) go->span.low = low;
+  if (high > go->span.high) go->span.high = high;
 }
 
 /* What tells objects apart that lie at the same place one after the other: the table's header has the number of functions

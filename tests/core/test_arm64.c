@@ -7,7 +7,7 @@
 #define ONSTACK_SINGLE_FILE 1 /* all of it is static here: the library's own symbols are the host's */
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "handler/unwind/registers.h"
+#include "handler/arch.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>

@@ -3,7 +3,7 @@
    statistics by module tell which is which. */
 #include "support.h"
 
-#include "handler/unwind/call_site.h"
+#include "handler/unwind/arch.h"
 
 #include <malloc.h>
 #include <string.h>

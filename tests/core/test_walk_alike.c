@@ -4,7 +4,7 @@
 #include "control/unwind/code_map_update.h"
 #include "control/unwind/modules.h"
 #include "handler/unwind/pc_cache.h"
-#include "handler/unwind/registers.h"
+#include "handler/arch.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/unwind/traceback_walk.h"
 #include "handler/unwind/unwinder.h"

@@ -17,19 +17,6 @@ static inline __attribute__((always_inline, unused)) bool onstack_address_plausi
   return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
 }
 
-/*
- * A return address as memory holds it, without what is no address. On aarch64 a pointer authentication code may stand in
- * the bits above: user addresses have bit 55 clear, so clearing the bits from 48 on is right for 48-bit address spaces;
- * Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-#if defined(__aarch64__)
-  return address & (((uint64_t)1 << 48) - 1);
-#else
-  return address;
-#endif
-}
-
 /* The smallest page of both architectures; probing in these steps is right for larger pages too. */
 #define ONSTACK_PAGE ((uint64_t)4096)
 

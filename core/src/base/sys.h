@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6.
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
  */
 #ifndef ONSTACK_BASE_SYS_H
 #define ONSTACK_BASE_SYS_H

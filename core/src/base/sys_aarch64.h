@@ -3,6 +3,8 @@
 #ifndef ONSTACK_BASE_SYS_AARCH64_H
 #define ONSTACK_BASE_SYS_AARCH64_H
 
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
                                                                                             long c, long d, long e, long f) {
   register long x8 __asm__("x8") = number;

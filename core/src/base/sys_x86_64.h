@@ -3,6 +3,8 @@
 #ifndef ONSTACK_BASE_SYS_X86_64_H
 #define ONSTACK_BASE_SYS_X86_64_H
 
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
                                                                                             long c, long d, long e, long f) {
   long result;

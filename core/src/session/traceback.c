@@ -3,7 +3,6 @@
  * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
  * (handler/unwind/traceback_walk.h), the tables (control/) and the names (profile/elf/symbol_index.h). No session is needed.
  */
-#include "base/address.h"
 #include "base/sys.h"
 #include "control/choose.h"
 #include "control/unwind/code_map_update.h"
@@ -11,7 +10,8 @@
 #include "base/loader.h"
 #include "control/unwind/modules.h"
 #include "control/tick/slots.h"
-#include "handler/unwind/registers.h"
+#include "handler/arch.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/traceback_walk.h"
 #include "profile/elf/symbol_index.h"
 

@@ -5,15 +5,11 @@
  */
 #include "control/tick/vdso.h"
 
+#include "base/sys.h"
+
 #include <elf.h>
 #include <string.h>
 #include <sys/auxv.h>
-
-#if defined(__x86_64__)
-#define VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-#else
-#define VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-#endif
 
 typedef struct vdso_image {
   const Elf64_Sym *symbols;
@@ -66,7 +62,7 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   if (!image.symbols || !image.strings) return NULL;
   for (uint64_t i = 0; i < image.symbol_count; i++) {
     const Elf64_Sym *symbol = &image.symbols[i];
-    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, VDSO_CLOCK_GETTIME) == 0)
+    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, ONSTACK_VDSO_CLOCK_GETTIME) == 0)
       return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value);
   }
   return NULL;

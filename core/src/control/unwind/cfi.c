@@ -2,11 +2,10 @@
 /* Runs a function's instructions and makes a rule of the state at each address. */
 #include "control/unwind/cfi.h"
 
+#include "control/unwind/cfi_arch.h"
 #include "control/unwind/cfi_entry.h"
 #include "control/unwind/cfi_expression.h"
-#if defined(__aarch64__)
-#include "control/unwind/cfi_resolver.h"
-#endif
+#include "handler/unwind/arch.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -102,22 +101,15 @@ static onstack_rule cfi_to_rule(const cfi_machine *machine) {
   if (saved.place == CFI_UNDEFINED || saved.place == CFI_UNKNOWN) saved.place = CFI_SAME;
   int16_t fp = cfi_words(&saved, &good), bx = cfi_words(&state->bx, &bx_good);
   if (!bx_good) bx = ONSTACK_AT_SAME;
-#if defined(__x86_64__)
-  if (ra == ONSTACK_AT_SAME) good = false; /* there is no link register */
-#endif
+  if (!ONSTACK_ARCH_LINK_REGISTER && ra == ONSTACK_AT_SAME) good = false;
   if (!good || ra == ONSTACK_AT_FP) return cfi_bare_rule(ONSTACK_CFA_LOST);
   onstack_rule rule = cfi_make_rule(kind, after, fp, ra, bx, (int32_t)state->cfa_offset);
-#if !defined(__x86_64__)
-  onstack_cfi_mend_resolver(&rule);
-#endif
+  onstack_cfi_repair(&rule);
   return rule;
 }
 
 static void cfi_advance(cfi_machine *machine, uint64_t delta) {
-#if defined(__aarch64__)
-  if (machine->location == machine->low)
-    onstack_cfi_foresee_resolver(&machine->now, &machine->reader, machine->common->data_align);
-#endif
+  if (machine->location == machine->low) onstack_cfi_foresee(&machine->now, &machine->reader, machine->common->data_align);
   onstack_rule rule = cfi_to_rule(machine);
   machine->emit(machine->data, machine->location, &rule);
   machine->location += delta * machine->common->code_align;

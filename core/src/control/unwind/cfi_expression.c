@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/cfi_expression.h"
 
+#include "control/unwind/cfi_arch.h"
 #include "handler/unwind/rules/rules.h"
 
 /* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */

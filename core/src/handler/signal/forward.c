@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/signal/forward.h"
 
+#include "handler/arch.h"
 #include "handler/signal/copy.h"
 
 #include <ucontext.h>
@@ -148,19 +149,9 @@ static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(cons
 void onstack_action_switch_stack(const action_delivery *to, uint64_t sp) __attribute__((visibility("hidden")));
 __asm__(".pushsection .text\n"
         ".type onstack_action_switch_stack, %function\n"
-        "onstack_action_switch_stack:\n.cfi_startproc\n"
-#if defined(__x86_64__)
-        "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"
-        "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"
-        "mov %rsi, %rsp\nmov %rbp, %rsi\ncall action_deliver_here\n"
-        "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
-#elif defined(__aarch64__)
-        "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"
-        "mov x29, sp\n.cfi_def_cfa_register x29\n"
-        "mov sp, x1\nmov x1, x29\nbl action_deliver_here\n"
-        "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
-#endif
-        ".cfi_endproc\n.size onstack_action_switch_stack, . - onstack_action_switch_stack\n.popsection\n");
+        "onstack_action_switch_stack:\n.cfi_startproc\n" ONSTACK_ARCH_CALL_ON_STACK(
+            "action_deliver_here") ".cfi_endproc\n.size onstack_action_switch_stack, . - "
+                                   "onstack_action_switch_stack\n.popsection\n");
 
 static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found, int signal,
                                                     siginfo_t *info, void *context) {
@@ -179,11 +170,7 @@ static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct
  */
 static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *found, const ucontext_t *context,
                                                  uint64_t frame) {
-#if defined(__x86_64__)
-  uint64_t sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128; /* the red zone */
-#elif defined(__aarch64__)
-  uint64_t sp = context->uc_mcontext.sp;
-#endif
+  uint64_t sp = onstack_registers_free_below(context);
   if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
 }

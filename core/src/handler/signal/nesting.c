@@ -3,7 +3,7 @@
 
 #include "base/sys.h"
 #include "handler/signal/copy.h"
-#include "handler/unwind/registers.h"
+#include "handler/arch.h"
 
 #include <signal.h>
 

@@ -14,7 +14,7 @@
 #include "handler/labels/labels.h"
 #include "handler/signal/nesting.h"
 #include "handler/tick/own_threads.h"
-#include "handler/unwind/registers.h"
+#include "handler/arch.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/tick/slot.h"
 
@@ -296,18 +296,13 @@ static ONSTACK_HANDLER_APART void entry_tick_of(onstack_thread_tick tick, int si
 #else
 #define ENTRY_SCOPE(name) ".globl " name "\n.hidden " name "\n"
 #endif
-#if defined(__x86_64__)
-#define ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
-#elif defined(__aarch64__)
-#define ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n" /* bti c */
-#endif
 /* ONSTACK_TRAMPOLINES of them, ONSTACK_TRAMPOLINE_BYTES apart; the first entry is behind its head. The assembler repeats
    them: written out, they are a longer string than C promises to take. */
 __asm__(".pushsection .text\n"
         ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
         ".balign 64\n.quad onstack_copy_self - .\n.quad \\number\n.ascii \"" ONSTACK_COPY_MARK "\"\n"
         ".type onstack_trampoline_\\number, %function\nonstack_trampoline_\\number:\n"
-        ".cfi_startproc\n" ENTRY_JUMP ".cfi_endproc\n"
+        ".cfi_startproc\n" ONSTACK_ARCH_ENTRY_JUMP ".cfi_endproc\n"
         ".size onstack_trampoline_\\number, . - onstack_trampoline_\\number\n"
         ".endr\n" ENTRY_SCOPE(
             "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");

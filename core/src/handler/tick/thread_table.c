@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/tick/thread_table.h"
 
-#include "base/sys.h"
+#include "handler/arch.h"
 #include "onstack/onstack.h"
 
 _Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
@@ -43,16 +43,7 @@ ONSTACK_HANDLER onstack_thread_tick onstack_thread_from_cookie(uint64_t value) {
   return tick;
 }
 
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) {
-  uint64_t value = 0;
-#if defined(__x86_64__)
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-#elif defined(__aarch64__)
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-#endif
-  return value;
-}
+ONSTACK_HANDLER uint64_t onstack_thread_pointer(void) { return onstack_arch_thread_pointer(); }
 
 static ONSTACK_HANDLER uint32_t thread_home(uint32_t tid) {
   /* Kernel thread ids are handed out in sequence: sixteen in a row share a bucket, which spreads them evenly and lets

@@ -2,6 +2,7 @@
 #include "handler/unwind/go_stack.h"
 
 #include "base/address.h"
+#include "handler/unwind/arch.h"
 
 /* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
 #define GO_FUNC_PCSP 16u
@@ -77,11 +78,7 @@ static ONSTACK_HANDLER bool go_stack_is_sane(const uint64_t stack[2], uint64_t d
 ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp) {
   uint64_t saved[2], stack[2];
   if (!onstack_memory_read_pair(memory, sp, saved)) return 0;
-#if defined(__x86_64__)
-  uint64_t depth = saved[0], g = saved[1];
-#else
-  uint64_t depth = saved[1], g = saved[0];
-#endif
+  uint64_t g = saved[ONSTACK_GO_SAVED_G], depth = saved[1 - ONSTACK_GO_SAVED_G];
   if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
   if (!onstack_memory_read_pair(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
   return stack[1] - depth;
@@ -108,9 +105,7 @@ static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstac
   if (curg == 0) return true;
   if (!go_read(memory, curg + layout->g_m, &curg_m) || curg_m != m) return false;
   if (!go_read(memory, curg + layout->sched_sp, &at->sp) || !go_read(memory, curg + layout->sched_pc, &at->pc)) return false;
-#if defined(__aarch64__)
-  if (!go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
-#endif
+  if (layout->sched_lr != 0 && !go_read(memory, curg + layout->sched_lr, &at->lr)) return false;
   return onstack_memory_read_pair(memory, curg, stack) && go_stack_is_sane(stack, stack[1] - at->sp);
 }
 
@@ -123,13 +118,3 @@ ONSTACK_HANDLER uint64_t onstack_go_waiting(onstack_memory *memory, const onstac
   uint64_t waits;
   return go_find_waiting(memory, go, &waits, at) ? waits : 0;
 }
-
-#if defined(__aarch64__)
-ONSTACK_HANDLER uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
-  const onstack_go_layout *layout = &go->layout;
-  uint64_t g, m, g0, sp;
-  if (!layout->known || !go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
-  if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0)) return 0;
-  return go_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
-}
-#endif

@@ -47,10 +47,4 @@ ONSTACK_INTERNAL bool onstack_go_growing(onstack_memory *memory, const onstack_g
    known. In the same way. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onstack_go_runtime *go, onstack_go_point *at);
 
-#if defined(__aarch64__)
-/* g0.sched.sp of the calling thread: below it asmcgocall has stored where the innermost waiting goroutine is, while the
-   thread is in C. 0: not known. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_system_sp(onstack_memory *memory, const onstack_go_runtime *go);
-#endif
-
 #endif

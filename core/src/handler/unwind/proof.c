@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "handler/unwind/proof.h"
 
-#include "handler/unwind/call_site.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/pc_cache.h"
 

@@ -2,6 +2,7 @@
 #include "handler/unwind/traceback_walk.h"
 
 #include "base/address.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/proof.h"
 #include "handler/unwind/rules/rules.h"

@@ -13,119 +13,30 @@
  *   fails here or on alignment, and the sample says which.
  * - The chain is whole when it ends in a zero frame pointer (the ABIs' mark, set by _start, clone and Go), but not in
  *   generated code.
- *
- * Go on amd64: asmcgocall stores the goroutine's g and stack depth on g0's stack, just above the C frame's return
- * address (runtime/asm_amd64.s: 0(SP) = depth, 8(SP) = g). The goroutine's SP is g.stack.hi - depth, and asmcgocall's
- * own record is there. The saved RBP is not used for this hop: when a Go callback has grown the goroutine's stack it
- * points into the old, freed one. On arm64 the place is found by g0.sched.sp, see fp_cross_asmcgocall.
+ * Between C and Go the next record is elsewhere: handler/unwind/frame_pointer_*.c.
  */
-#include "base/address.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/code_map.h"
-#include "handler/unwind/go_stack.h"
+#include "handler/unwind/frame_pointer.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/unwind/unwinder.h"
 
-typedef struct fp_cursor {
-  uint64_t fp;
-  uint64_t floor; /* the next record must lie here or above */
-  bool scheduled; /* a frame of Go's scheduler was passed */
-#if defined(__aarch64__)
-  uint64_t system_sp; /* g0.sched.sp outside of the last callback passed; 0: the thread's own */
-#endif
-} fp_cursor;
-
-#if defined(__aarch64__)
-/* How far below SP the first record may begin: Go's lies at SP - 8 (LR is stored at SP itself), and the one for duffzero
-   and duffcopy at SP - 24 (cmd/internal/obj/arm64/obj7.go). */
-#define FP_BELOW 24u
-#else
-#define FP_BELOW 0u
-#endif
-
-#if defined(__aarch64__)
-/*
- * arm64 (runtime/asm_arm64.s): a C frame's record does not tell its CFA, where asmcgocall stores g and depth. But that is
- * just below g0.sched.sp, which stays until a callback: cgocallback keeps the one of the calls outside of it in its frame.
- * Called on the system stack already, asmcgocall stores its SP over the caller's saved x29, one word below its own LR.
- */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
-                                                uint64_t saved_fp) {
-  uint64_t link[2];
-  if (saved_fp > cursor->fp && onstack_memory_read_pair(memory, saved_fp, link) && link[0] == saved_fp + 8) {
-    cursor->floor = cursor->fp = saved_fp;
-    return true;
-  }
-  uint64_t system_sp = cursor->system_sp ? cursor->system_sp : onstack_go_system_sp(memory, go);
-  uint64_t sp = system_sp > cursor->fp ? onstack_go_waiting_sp(memory, system_sp - 16) : 0;
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->floor = cursor->fp = sp - 8;
-  return true;
-}
-
-/*
- * From cgocallback's record to crosscall2's (runtime/cgo/asm_arm64.s), which keeps C's x29 and LR at the top of its frame
- * and leaves x29 alone: where that is only SP tells. `pc` is in cgocallback, 16(RSP) of whose frame is the system SP of
- * the calls outside.
- */
-static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, const onstack_go_runtime *go, fp_cursor *cursor,
-                                                uint64_t pc, uint64_t return_address) {
-  onstack_go_frame callback, crosscall;
-  uint64_t saved[2];
-  if (!onstack_go_frame_at(go, pc - 1, &callback) || !onstack_go_frame_at(go, return_address - 1, &crosscall)) return false;
-  if (!onstack_memory_read_pair(memory, cursor->fp + 24, saved)) return false;
-  cursor->system_sp = saved[0];
-  cursor->floor = cursor->fp = cursor->fp + 8 + (uint64_t)callback.depth + (uint64_t)crosscall.depth - 16;
-  return true;
-}
-#else
-/* From the record of a C frame that returns into asmcgocall to asmcgocall's own record. */
-static ONSTACK_HANDLER bool fp_cross_asmcgocall(onstack_memory *memory, fp_cursor *cursor) {
-  uint64_t sp = onstack_go_waiting_sp(memory, cursor->fp + 16);
-  if (sp == 0) return false;
-  onstack_memory_enter_stack(memory, sp);
-  cursor->fp = sp;
-  cursor->floor = sp;
-  return true;
-}
-
-/*
- * crosscall2 (runtime/cgo/asm_amd64.s, C's way into Go) saves RBP twice: the assembler's own record, and one word below
- * it another link to that record, which RBP points at during the call. The word above that link is no return address.
- */
-static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, fp_cursor *cursor) {
-  uint64_t link[2];
-  if (onstack_memory_read_pair(memory, cursor->fp, link) && link[0] == cursor->fp + 8) cursor->fp += 8;
-}
-#endif
-
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
-static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, fp_cursor *cursor, const uint64_t record[2],
-                                                     uint64_t return_address, uint64_t pc) {
+static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
+                                                     const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
   uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
   if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
   if (treatment == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
-#if defined(__aarch64__)
-  if (treatment == ONSTACK_GO_BY_G)
-    return fp_cross_asmcgocall(memory, go, cursor, record[0]) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (treatment == ONSTACK_GO_CROSSCALL2)
-    return fp_cross_crosscall2(memory, go, cursor, pc, return_address) ? ONSTACK_TRUNCATED_NOT
-                                                                       : ONSTACK_TRUNCATED_STACK_SWITCH;
-#else
-  (void)pc;
-  if (treatment == ONSTACK_GO_BY_G)
-    return fp_cross_asmcgocall(memory, cursor) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
-#endif
+  if (treatment == ONSTACK_GO_BY_G || treatment == ONSTACK_GO_CROSSCALL2) {
+    const onstack_fp_call call = {go, record[0], pc, return_address, treatment};
+    return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  }
   cursor->floor = cursor->fp + 16;
   cursor->fp = record[0];
-#if defined(__aarch64__)
-  /* What asmcgocall stored there is its SP: one word below its caller's record. */
-  if (go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
-#else
-  if (treatment == ONSTACK_GO_CROSSCALL2) fp_skip_double_record(memory, cursor);
-#endif
+  /* arm64: what asmcgocall stored there is its SP, one word below its caller's record. */
+  if (ONSTACK_GO_RECORD_BELOW != 0 && go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += ONSTACK_GO_RECORD_BELOW;
   if (treatment == ONSTACK_GO_BY_FP && cursor->fp != 0) {
     /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
        wait below the callback. */
@@ -143,7 +54,7 @@ static ONSTACK_HANDLER bool fp_is_generated(uint64_t address) {
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
-  fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - FP_BELOW};
+  onstack_fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - ONSTACK_FIRST_RECORD_BELOW};
   uint64_t record[2];
   uint32_t count = 1;
   uint32_t switches = 0;

@@ -24,6 +24,7 @@
 #include "handler/unwind/rules/generated.h"
 #include "handler/unwind/rules/go.h"
 #include "handler/unwind/rules/hot.h"
+#include "handler/unwind/rules/native.h"
 
 /* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
@@ -47,7 +48,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   cursor->described = held && cursor->module.table;
   cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
   if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
-  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_UNTOLD;
+  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_NO_MODULE;
 }
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
@@ -73,11 +74,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
   bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
   if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
-#if defined(__aarch64__)
   if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
-#else
-  if (interrupts) cursor->exact = true;
-#endif
   return why;
 }
 
@@ -91,7 +88,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
   if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
-  return cursor->rule ? rules_step_native(cursor) : rules_step_untold(cursor);
+  return cursor->rule ? rules_step_native(cursor) : rules_step_undescribed(cursor);
 }
 
 static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk *walk) {
@@ -129,7 +126,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
     why = rules_step(&cursor, walk, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
-    if (cursor.pc & RULES_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
+    if (cursor.pc & ONSTACK_ARCH_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
       why = ONSTACK_TRUNCATED_BAD_RETURN;
       break;
     }

@@ -7,6 +7,8 @@
 
 #include "control/unwind/memory_fetch.h"
 
+#include <string.h>
+
 #if defined(__aarch64__)
 
 /* A copy of a function's code, which may be unmapped at any instant. */
@@ -161,6 +163,11 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
       first = open = false;
     }
   }
+}
+
+/* morestack_noctxt jumps to morestack, with the caller of its caller in x3 as there. */
+bool onstack_go_layout_grows(const char *name) {
+  return strcmp(name, "runtime.morestack") == 0 || strcmp(name, "runtime.morestack_noctxt") == 0;
 }
 
 void onstack_go_layout_read(onstack_go_runtime *go) {

@@ -79,29 +79,33 @@ static const struct {
     {"racecall", ONSTACK_GO_LOST},
     {"asancall", ONSTACK_GO_LOST},
     {"msancall", ONSTACK_GO_LOST},
-    {"runtime.morestack", ONSTACK_GO_GROWS},
     {"runtime.schedule", ONSTACK_GO_SCHEDULES},
-#if defined(__aarch64__) /* f's caller is in x3 there as in morestack, to which it jumps */
-    {"runtime.morestack_noctxt", ONSTACK_GO_GROWS},
-#endif
     {"runtime.switchToCrashStack0", ONSTACK_GO_LOST},
 };
 
 static bool go_notes_library; /* of the table that is being looked through; under the map lock */
 
+static bool go_find_treatment(const char *name, uint32_t *treatment) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
+    if (strcmp(name, go_special_names[i].name) != 0) continue;
+    *treatment = go_special_names[i].treatment;
+    return true;
+  }
+  *treatment = ONSTACK_GO_GROWS;
+  return onstack_go_layout_grows(name);
+}
+
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
+  uint32_t treatment;
   /* The entry of Go as a library (runtime/rt0_linux_amd64.s and its like) is linked into nothing else. */
   if (strncmp(name, "_rt0_", 5) == 0 && strstr(name, "_linux_lib")) go_notes_library = true;
   if (low < go->text.low || high > go->text.high) return; /* its code will be read */
   if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
-    if (strcmp(name, go_special_names[i].name) != 0 || go->special_count == ONSTACK_GO_SPECIALS) continue;
-    go->specials[go->special_count++] = (onstack_go_special){{low, high}, go_special_names[i].treatment, 0};
-    if (go->span.high == 0 || low < go->span.low) go->span.low = low;
-    if (high > go->span.high) go->span.high = high;
-    return;
-  }
+  if (go->special_count == ONSTACK_GO_SPECIALS || !go_find_treatment(name, &treatment)) return;
+  go->specials[go->special_count++] = (onstack_go_special){{low, high}, treatment, 0};
+  if (go->span.high == 0 || low < go->span.low) go->span.low = low;
+  if (high > go->span.high) go->span.high = high;
 }
 
 /* What tells objects apart that lie at the same place one after the other: the table's header has the number of functions

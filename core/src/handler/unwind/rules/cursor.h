@@ -7,6 +7,7 @@
 #define ONSTACK_HANDLER_UNWIND_RULES_CURSOR_H
 
 #include "base/address.h"
+#include "handler/unwind/arch.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/pc_cache.h"
@@ -17,20 +18,10 @@
 #define RULES_STEP_ROOT ONSTACK_TRUNCATION_COUNT /* not a truncation: the walk is complete */
 #define RULES_SWITCHES 64u                       /* of stacks in one walk; nesting is finite, a circle is not */
 
-#if defined(__aarch64__)
-#define RULES_CODE_ALIGN 3u
-/* A Go frame on arm64 (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8:
-   the record begins below the frame that it belongs to. */
-#define RULES_GO_BELOW 8u
-#else
-#define RULES_CODE_ALIGN 0u
-#define RULES_GO_BELOW 0u
-#endif
-
 /*
  * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
  */
-#define RULES_UNTOLD (1u << 1)      /* code in no module that has rules */
+#define RULES_NO_MODULE (1u << 1)   /* code in no module that has rules */
 #define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
 #define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
 #define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | treatment, all << 1 */
@@ -98,11 +89,9 @@ static ONSTACK_HANDLER bool rules_enter_stack(rules_cursor *cursor, uint64_t sp)
 static ONSTACK_HANDLER onstack_truncation rules_check_cfa(const rules_cursor *cursor, uint64_t cfa) {
   if (cfa & 7) return ONSTACK_TRUNCATED_MISALIGNED;
   if (!onstack_address_plausible(cfa)) return ONSTACK_TRUNCATED_UNREADABLE;
-#if defined(__aarch64__)
-  if (cfa < cursor->sp || (cfa == cursor->sp && !cursor->exact)) return ONSTACK_TRUNCATED_NOT_RISING;
-#else
-  if (cfa <= cursor->sp) return ONSTACK_TRUNCATED_NOT_RISING;
-#endif
+  /* With a link register an interrupted function may have no frame yet. */
+  if (cfa < cursor->sp || (cfa == cursor->sp && !(ONSTACK_ARCH_LINK_REGISTER && cursor->exact)))
+    return ONSTACK_TRUNCATED_NOT_RISING;
   if (cursor->memory->high != 0 && cfa > cursor->memory->high) return ONSTACK_TRUNCATED_UNREADABLE;
   return RULES_STEP_OK;
 }
@@ -113,7 +102,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
   /* Zero is the ABIs' mark of the outermost frame. In interrupted code that nothing describes it may be any number. */
   if (cursor->fp == 0) return cursor->exact && !cursor->go ? ONSTACK_TRUNCATED_NOT_RISING : RULES_STEP_ROOT;
   if (cursor->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
-  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > RULES_GO_BELOW))
+  if (cursor->fp < cursor->sp && (!cursor->go || cursor->sp - cursor->fp > ONSTACK_GO_RECORD_BELOW))
     return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(cursor->memory, cursor->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
   cursor->sp = cursor->fp + 16;

@@ -45,28 +45,21 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_nati
   if (cfa & 7 || cfa <= at->sp || cfa > window.high) return false;
   if (rule->ra == ONSTACK_AT_SAME || rule->fp == ONSTACK_AT_FP) return false;
   if (!rules_hot_word(window, cfa, rule->ra, &ra) || !rules_hot_word(window, cfa, rule->fp, &fp)) return false;
-#if defined(__x86_64__)
-  if (!rules_hot_word(window, cfa, rule->bx, &bx)) return false;
-#endif
+  if (ONSTACK_ARCH_FOLLOWS_BX && !rules_hot_word(window, cfa, rule->bx, &bx)) return false;
   *at = (rules_hot){onstack_address_strip(ra), cfa, fp, bx};
   return true;
 }
 
 /* One frame up by the record of a plain Go function: rules_step_record. Not on arm64, where a record may have to be
-   mended first. */
+   repaired first. */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER bool rules_hot_go(rules_window window, rules_hot *at) {
-#if defined(__x86_64__)
+  if (ONSTACK_GO_RECORD_BELOW != 0) return false;
   uint64_t record = at->fp;
   if (record & 7 || record < at->sp || record < window.low || record >= window.high || window.high - record < 16)
     return false;
   const volatile uint64_t *words = (const volatile uint64_t *)(uintptr_t)record;
   *at = (rules_hot){words[1], record + 16, words[0], at->bx};
   return true;
-#else
-  (void)window;
-  (void)at;
-  return false;
-#endif
 }
 
 static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {

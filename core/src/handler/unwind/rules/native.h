@@ -3,48 +3,8 @@
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
 #define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_H
 
+#include "handler/unwind/rules/arch.h"
 #include "handler/unwind/rules/cursor.h"
-
-/*
- * The kernel's signal frame, which the trampoline finds at SP: the interrupted registers.
- *   x86_64: struct ucontext (arch/x86/include/uapi/asm/ucontext.h): gregs from 40 on: 10 RBP, 11 RBX, 15 RSP, 16 RIP
- *   aarch64: siginfo (128), then ucontext: mcontext at 176: fault_address, x0 .. x30, sp, pc
- */
-static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
-  uint64_t frame[2], code[2];
-#if defined(__x86_64__)
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 10, frame) ||
-      !onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 15, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->bx = frame[1];
-#else
-  uint64_t registers = cursor->sp + 128 + 176 + 8;
-  if (!onstack_memory_read_pair(cursor->memory, registers + 8 * 29, frame) ||
-      !onstack_memory_read_pair(cursor->memory, registers + 8 * 31, code))
-    return ONSTACK_TRUNCATED_UNREADABLE;
-  cursor->lr = onstack_address_strip(frame[1]);
-#endif
-  cursor->fp = frame[0];
-  cursor->sp = code[0];
-  cursor->pc = code[1];
-  cursor->exact = true;
-  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
-}
-
-/* A general register of the interrupted code by its DWARF number, from the kernel's frame (offsets as above). */
-static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
-#if defined(__x86_64__)
-  /* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax,
-     cx, sp) */
-  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
-  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
-#else
-  if (!cursor->context || number > 30) return false;
-  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 176 + 8))[number];
-#endif
-  return true;
-}
 
 static ONSTACK_HANDLER onstack_truncation rules_find_cfa(rules_cursor *cursor, uint64_t *cfa) {
   const onstack_rule *rule = cursor->rule;
@@ -105,10 +65,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
   onstack_truncation why = rules_find_cfa(cursor, &cfa);
   if (why != RULES_STEP_OK) return why;
   if (!rules_read_caller(cursor, cfa, &ra, &fp)) return ONSTACK_TRUNCATED_UNREADABLE;
-#if defined(__x86_64__)
-  if (rule->bx != ONSTACK_AT_SAME && !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
+  if (ONSTACK_ARCH_FOLLOWS_BX && rule->bx != ONSTACK_AT_SAME &&
+      !rules_read(cursor->memory, cfa + (uint64_t)((int64_t)rule->bx * 8), &bx))
     return ONSTACK_TRUNCATED_UNREADABLE;
-#endif
   cursor->sp = cfa;
   cursor->fp = fp;
   cursor->bx = bx;

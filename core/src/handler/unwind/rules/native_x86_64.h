@@ -1,9 +1,35 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The part of unwinder_rules.c that only x86_64 has: native code that no rule describes. */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
-#define ONSTACK_HANDLER_UNWIND_RULES_X86_64_H
+/* rules/arch.h for x86_64: native code. */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
 
 #include "handler/unwind/rules/cursor.h"
+
+/*
+ * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
+ * gregs from 40 on: 10 RBP, 11 RBX, 15 RSP, 16 RIP.
+ */
+static ONSTACK_HANDLER onstack_truncation rules_step_signal(rules_cursor *cursor) {
+  uint64_t frame[2], code[2];
+  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 10, frame) ||
+      !onstack_memory_read_pair(cursor->memory, cursor->sp + 40 + 8 * 15, code))
+    return ONSTACK_TRUNCATED_UNREADABLE;
+  cursor->bx = frame[1];
+  cursor->fp = frame[0];
+  cursor->sp = code[0];
+  cursor->pc = code[1];
+  cursor->exact = true;
+  return rules_enter_stack(cursor, cursor->sp) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NOT_RISING;
+}
+
+/* System V ABI AMD64, figure 3.36 -> gregs (arch/x86/include/uapi/asm/sigcontext.h: r8 .. r15, di, si, bp, bx, dx, ax, cx,
+   sp). */
+static ONSTACK_HANDLER bool rules_read_register(const rules_cursor *cursor, uint32_t number, uint64_t *value) {
+  static const uint8_t places[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};
+  if (!cursor->context || number >= ONSTACK_COUNT_OF(places)) return false;
+  *value = ((const uint64_t *)((const uint8_t *)cursor->context + 40))[places[number]];
+  return true;
+}
 
 /*
  * lld writes no CFI for .plt. The words that an interrupted stub has pushed below the return address; -1: it is no stub.
@@ -43,7 +69,7 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
 }
 
 /* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
   if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;

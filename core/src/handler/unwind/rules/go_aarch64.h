@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The part of rules_go.h that only arm64 has; included there, behind the steps by record, and nowhere else.
+ * rules/arch.h for aarch64: Go code.
  *
  * A Go frame (cmd/internal/obj/arm64/obj7.go): LR is stored at SP, the caller's x29 in the word below, and x29 = SP - 8.
  *   small:  str lr, [sp, #-n]!;  stur x29, [sp, #-8];  sub x29, sp, #8
@@ -8,81 +8,11 @@
  *   end:    ldur x29, [sp, #-8];  ldr lr, [sp], #n;  ret
  * So the record tells the caller's PC and x29, and pcsp the caller's SP: the record's address + 8 + depth.
  */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_AARCH64_H
-#define ONSTACK_HANDLER_UNWIND_RULES_AARCH64_H
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_GO_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_RULES_GO_AARCH64_H
 
-/* An instruction, which may lie in memory that somebody unmaps. */
-static ONSTACK_HANDLER bool rules_read_code(const rules_cursor *cursor, uint64_t pc, uint32_t *code) {
-  uint64_t pair[2];
-  if (pc & 3 || !onstack_memory_read_pair(cursor->memory, pc & ~(uint64_t)7, pair)) return false;
-  *code = (uint32_t)(pair[0] >> (pc & 4) * 8);
-  return true;
-}
-
-/*
- * The kernel's trampoline has no CFI on arm64 (arch/arm64/kernel/vdso/sigreturn.S says why), and a libc may bring its
- * own: it is known by its two instructions, mov x8, #139; svc #0, as in libgcc. They are read only where SP may point at
- * the kernel's frame, so other code without CFI costs little: uc_flags and uc_link, behind the siginfo (which is written
- * for SA_SIGINFO only), are zero.
- */
-static ONSTACK_HANDLER bool rules_is_trampoline(const rules_cursor *cursor) {
-  uint64_t info[2];
-  uint32_t code, next;
-  if (!onstack_memory_read_pair(cursor->memory, cursor->sp + 128, info) || info[0] != 0 || info[1] != 0) return false;
-  if (!rules_read_code(cursor, cursor->pc, &code)) return false;
-  if (cursor->exact && code == 0xd4000001u) return rules_read_code(cursor, cursor->pc - 4, &code) && code == 0xd2801168u;
-  return code == 0xd2801168u && rules_read_code(cursor, cursor->pc + 4, &next) && next == 0xd4000001u;
-}
-
-/*
- * Linkers write no CFI for .plt and for branch veneers on arm64. Which instruction of
- *   adrp x16, page; ldr x17, [x16, #n]; add x16, x16, #n; br x17 (or br x16)
- * `code` is; -1: none. None of them moves SP or LR.
- */
-static ONSTACK_HANDLER int rules_plt_place(uint32_t code) {
-  if ((code & 0x9f00001fu) == 0x90000010u) return 0;
-  if ((code & 0xffc003ffu) == 0xf9400211u) return 1;
-  if ((code & 0xffc003ffu) == 0x91000210u) return 2;
-  return (code & 0xffffffdfu) == 0xd61f0200u ? 3 : -1;
-}
-
-/* To the caller of an interrupted stub. False: it is none. */
-static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
-  uint32_t code, before;
-  if (!cursor->exact || !rules_read_code(cursor, cursor->pc, &code)) return false;
-  bool entry = code == 0xd503245fu || code == 0xa9bf7bf0u; /* bti c; the first of .plt: stp x16, x30, [sp, #-16]! */
-  int place = rules_plt_place(code);
-  if (!entry && place < 0) return false;
-  if (!entry && rules_read_code(cursor, cursor->pc - 4 * (uint64_t)(place + 1), &before) && before == 0xa9bf7bf0u)
-    cursor->sp += 16;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/*
- * An interrupted function of another module than LR: it has not called anything, or LR would be in it, so the caller is
- * in LR. That is the vDSO, whose functions have neither CFI nor frames on arm64. False: LR says nothing.
- */
-static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
-  onstack_code_range here = {0, 0};
-  uint64_t record[2];
-  if (!cursor->exact || !onstack_code_is_executable(cursor->pc, &here)) return false;
-  if (here.low == here.high || cursor->lr - here.low < here.high - here.low) return false;
-  /* A frame that is linked already tells the same caller, and its frame pointer. */
-  if (onstack_memory_read_pair(cursor->memory, cursor->fp, record) && onstack_address_strip(record[1]) == cursor->lr)
-    return false;
-  cursor->pc = cursor->lr;
-  cursor->exact = false;
-  return true;
-}
-
-/* Native code that no rule describes. */
-static ONSTACK_HANDLER onstack_truncation rules_step_untold(rules_cursor *cursor) {
-  if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
-  if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
-}
+#include "handler/unwind/rules/go_switch.h"
+#include "handler/unwind/rules/native_aarch64.h"
 
 /* By a record on another stack. From cgocallback it leads to crosscall2, which needs its SP: the CFA by pcsp. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cursor) {
@@ -188,7 +118,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_curs
 }
 
 /* An interrupted Go function: what pcsp says about this very instruction. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *cursor, const onstack_go_frame *frame) {
+static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
   uint64_t pair[2];
   if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
   if (frame->depth == 0) return rules_step_go_leaf(cursor);
@@ -213,7 +143,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_frame(rules_cursor *curs
  * SP is a multiple of 16, so records lie at 8 beyond one. asmcgocall on a system stack stores its SP over its caller's
  * saved x29 (nosave in runtime/asm_arm64.s) and gives that back: one word below the caller's record.
  */
-static ONSTACK_HANDLER void rules_go_mend_fp(rules_cursor *cursor) {
+static ONSTACK_HANDLER void rules_go_repair_fp(rules_cursor *cursor) {
   if ((cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += 8;
 }
 
@@ -239,7 +169,7 @@ static ONSTACK_HANDLER onstack_truncation rules_leave_injected(rules_cursor *cur
 }
 
 /* A caller on a goroutine whose stack is being moved. Depth 0 is the one that called morestack, before it made a frame. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *cursor) {
   onstack_go_frame frame;
   uint64_t pair[2];
   if (!onstack_go_frame_at(cursor->go, cursor->pc - 1, &frame) || frame.writes_sp) return ONSTACK_TRUNCATED_STACK_SWITCH;
@@ -261,8 +191,24 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_table(rules_cursor *curs
 }
 
 /* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
-static ONSTACK_HANDLER onstack_truncation rules_step_go_untold(rules_cursor *cursor) {
+static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
   return cursor->treatment == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
+}
+
+static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
+  rules_go_repair_fp(cursor);
+  switch (cursor->treatment) {
+  case ONSTACK_GO_BY_G:
+    return rules_step_waiting(cursor);
+  case ONSTACK_GO_BY_FP:
+    return rules_step_go_switch(cursor);
+  case ONSTACK_GO_CROSSCALL2:
+    return rules_step_crosscall2_called(cursor);
+  case ONSTACK_GO_EXACT:
+    return rules_step_go_injected(cursor);
+  default:
+    return rules_step_record(cursor);
+  }
 }
 
 #endif

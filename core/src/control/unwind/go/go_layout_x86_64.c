@@ -119,6 +119,8 @@ static uint32_t layout_call(const layout_code *code) {
   return 0;
 }
 
+bool onstack_go_layout_grows(const char *name) { return strcmp(name, "runtime.morestack") == 0; }
+
 void onstack_go_layout_read(onstack_go_runtime *go) {
   onstack_go_layout layout = {0};
   layout_code code;

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * Does a call end where a return address points? The last defence against inventing frames: unwind information can be
- * wrong (assembly that moves SP unsaid), and then the word beside the return address is taken for it. It can only be
- * believed if the code in front of it is a call.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_H
-#define ONSTACK_HANDLER_UNWIND_CALL_SITE_H
+/* handler/unwind/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
 
 #include "base/defs.h"
 
+#define ONSTACK_ARCH_LINK_REGISTER false
+#define ONSTACK_ARCH_FOLLOWS_BX true
+#define ONSTACK_ARCH_CODE_ALIGN 0u
+
+/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
+#define ONSTACK_GO_RECORD_BELOW 0u
+#define ONSTACK_FIRST_RECORD_BELOW 0u
+#define ONSTACK_GO_SAVED_G 1u
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
+
 #define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
 
-#if defined(__x86_64__)
 /*
  * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
  * not matter here). `code` ends at the return address.
@@ -28,12 +34,5 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
   if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
   return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
 }
-#elif defined(__aarch64__)
-/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
-  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
-}
-#endif
 
 #endif
