@@ -1,6 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# onstack beside others in one process; README.md says what each part shows. Two to three minutes, and what cargo builds the first time.
+# onstack beside others in one process, where the matrix (tests/matrix) has no cell. Two to three minutes, and what cargo
+# builds the first time. The parts:
+#   plugin: A closed library with the core inside stays, serves the found handler, and is the same copy when opened again.
+#   itimer, gperftools, pprof: Beside a host's own ITIMER_PROF, gperftools, or the pprof crate, six orders of start and
+#     stop: one call or sample of theirs for each signal that we forward. The crate's handler has no SA_ONSTACK and needs
+#     more than a Rust thread's alternate stack; its stop leaves SIG_IGN.
+#   notify: Beside Go's signal.Notify, Ignore, Reset: each signal is forwarded once, sampling goes on.
+#   late-go: A Go library is opened while a session ticks: each signal reaches Go once, both profiles work; then only
+#     SIGPROF is accepted.
+#   copies: Go package, Rust library and a plugin of another version: three copies of the core, 90 orders of start and
+#     stop, Go's profile beside them.
+#   preload: The preload as one more copy, over a Go c-archive (five orders), and beside copies: five whole profiles at
+#     once.
+#   rust-stacks: Rust threads with alternate stacks of 8 KiB call into Go and C: the default unwinder fits; a larger one
+#     drops their ticks with a count.
+#   cycles: Starts and stops over SIG_DFL, 16 burning threads, forks that exec: nobody dies.
+#   naive: A stop without SIG_IGN in between must be seen to die before Linux 6.13 (ci/test-old-kernel.sh).
+# Calls and forwarded signals are compared exactly; weights are not, because ITIMER_PROF counts no overruns.
 # Usage: tests/coexist/run.sh [part...]     ONSTACK_TEST_CYCLES: starts and stops over SIG_DFL (1,000; the full
 # number, 10,000, takes ten minutes); ONSTACK_TEST_LIMIT: the seconds that each program has (250, and more for more cycles)
 set -uo pipefail
