@@ -8360,65 +8360,10 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_H
 #define ONSTACK_CONTROL_UNWIND_CFI_H
 
-/* What functions have in common (a CIE). */
-typedef struct onstack_cfi_common {
-  uint64_t code_align;
-  int64_t data_align;
-  uint64_t ra_register;
-  uint8_t pointer_encoding;
-  bool has_augmentation; /* 'z': an FDE has augmentation data, of a length that it says */
-  bool signal_frame;     /* 'S' */
-  size_t instructions;   /* offsets in the section */
-  size_t end;
-} onstack_cfi_common;
-
-typedef struct onstack_cfi_section {
-  const uint8_t *bytes; /* the copy */
-  size_t size;
-  uint64_t address; /* where the section is loaded: what pc-relative pointers are relative to */
-  /* The CIE that was read last: thousands of functions in a row share one. Zeros at first. */
-  onstack_cfi_common common;
-  uint64_t common_offset;
-  bool common_good;
-} onstack_cfi_section;
-
-/* A function's entry, in the section's order. */
-typedef struct onstack_cfi_function {
-  uint64_t low;
-  uint64_t high;
-  uint32_t entry; /* offset of its FDE in the section */
-} onstack_cfi_function;
-
-/* Calls `visit` for each FDE; stops when it returns false, at the terminator, or where the section is malformed. */
-ONSTACK_INTERNAL void onstack_cfi_each(onstack_cfi_section *section,
-                                       bool (*visit)(void *data, const onstack_cfi_function *function), void *data);
-
-/* Calls `emit` with the rule that holds from each address of the function on, ascending; the first at function->low.
-   A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
-ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
-                                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
-
-#endif
-
-/* ---- core/src/control/unwind/cfi_arch.h ---- */
-/*
- * What call frame information says in terms of a processor, from the file that is named after it. Each defines
- *
- *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
- *                               that we need
- *   CFI_REG_COUNT               general registers, which the kernel saves in order
- *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
- *                               where the code in front of it is known better than described, corrects the state
- *   onstack_cfi_repair          the same for a rule that was made
- */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_ARCH_H
-#define ONSTACK_CONTROL_UNWIND_CFI_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/src/control/unwind/cfi_x86_64.h ---- */
-/* control/unwind/cfi_arch.h for x86_64. */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
-#define ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
+/* ---- core/src/control/unwind/cfi_entry.h ---- */
+/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
+#define ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
 
 /* ---- core/src/control/unwind/cfi_reader.h ---- */
 /* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
@@ -8454,6 +8399,72 @@ static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
 ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
 
 #endif
+
+/* What functions have in common (a CIE). */
+typedef struct onstack_cfi_common {
+  uint64_t code_align;
+  int64_t data_align;
+  uint64_t ra_register;
+  uint8_t pointer_encoding;
+  bool has_augmentation; /* 'z': an FDE has augmentation data, of a length that it says */
+  bool signal_frame;     /* 'S' */
+  size_t instructions;   /* offsets in the section */
+  size_t end;
+} onstack_cfi_common;
+
+typedef struct onstack_cfi_section {
+  const uint8_t *bytes; /* the copy */
+  size_t size;
+  uint64_t address; /* where the section is loaded: what pc-relative pointers are relative to */
+  /* The CIE that was read last: thousands of functions in a row share one. Zeros at first. */
+  onstack_cfi_common common;
+  uint64_t common_offset;
+  bool common_good;
+} onstack_cfi_section;
+
+/* A function's entry, in the section's order. */
+typedef struct onstack_cfi_function {
+  uint64_t low;
+  uint64_t high;
+  uint32_t entry; /* offset of its FDE in the section */
+} onstack_cfi_function;
+
+/* Calls `visit` for each FDE; stops when it returns false, at the terminator, or where the section is malformed. */
+ONSTACK_INTERNAL void onstack_cfi_each(onstack_cfi_section *section,
+                                       bool (*visit)(void *data, const onstack_cfi_function *function), void *data);
+
+/* Opens the FDE at `entry`: *instructions is left at its instructions, and section->common is its CIE. False: it is
+   none, or malformed. */
+ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t entry, onstack_cfi_reader *instructions);
+
+#endif
+
+/* Calls `emit` with the rule that holds from each address of the function on, ascending; the first at function->low.
+   A part that cannot be represented gets a rule with ONSTACK_CFA_LOST. */
+ONSTACK_INTERNAL void onstack_cfi_run(onstack_cfi_section *section, const onstack_cfi_function *function,
+                                      void (*emit)(void *data, uint64_t address, const onstack_rule *rule), void *data);
+
+#endif
+
+/* ---- core/src/control/unwind/cfi_arch.h ---- */
+/*
+ * What call frame information says in terms of a processor, from the file that is named after it. Each defines
+ *
+ *   CFI_REG_FP, _SP, _BX        DWARF numbers; CFI_REG_BX is a number that nothing has where there is no counterpart to RBX
+ *                               that we need
+ *   CFI_REG_COUNT               general registers, which the kernel saves in order
+ *   onstack_cfi_foresee         asked at a function's first advance, with what follows and the CIE's data alignment:
+ *                               where the code in front of it is known better than described, corrects the state
+ *   onstack_cfi_repair          the same for a rule that was made
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_ARCH_H
+#define ONSTACK_CONTROL_UNWIND_CFI_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/control/unwind/cfi_x86_64.h ---- */
+/* control/unwind/cfi_arch.h for x86_64. */
+#ifndef ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
+#define ONSTACK_CONTROL_UNWIND_CFI_X86_64_H
 
 /* ---- core/src/control/unwind/cfi_state.h ---- */
 /* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
@@ -8502,41 +8513,6 @@ static inline void onstack_cfi_repair(onstack_rule *rule) { (void)rule; }
  */
 #ifndef ONSTACK_CONTROL_UNWIND_CFI_AARCH64_H
 #define ONSTACK_CONTROL_UNWIND_CFI_AARCH64_H
-
-/* ---- core/src/control/unwind/cfi_reader.h ---- */
-/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_READER_H
-#define ONSTACK_CONTROL_UNWIND_CFI_READER_H
-
-typedef struct onstack_cfi_reader {
-  const uint8_t *base; /* of the section's copy */
-  size_t at;
-  size_t end;
-  uint64_t address; /* where base is loaded */
-  bool bad;
-} onstack_cfi_reader;
-
-ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
-ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
-ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
-ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
-
-/* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
-static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
-  if (!reader->bad && reader->at < reader->end) return reader->base[reader->at++];
-  reader->bad = true;
-  return 0;
-}
-
-static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
-  if (!reader->bad && reader->at < reader->end && reader->base[reader->at] < 0x80) return reader->base[reader->at++];
-  return onstack_cfi_long_uleb(reader);
-}
-
-/* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
-ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
-
-#endif
 
 /* ---- core/src/control/unwind/cfi_state.h ---- */
 /* What the rules of call frame information say at one instruction, of the few registers that are followed (cfi.c). */
@@ -8588,53 +8564,6 @@ static inline void onstack_cfi_repair(onstack_rule *rule) {
 #endif
 
 #endif
-
-#endif
-
-/* ---- core/src/control/unwind/cfi_entry.h ---- */
-/* The entries of .eh_frame: what functions have in common (CIE), and each function's own (FDE). onstack_cfi_each is
-   declared in control/unwind/cfi.h. */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
-#define ONSTACK_CONTROL_UNWIND_CFI_ENTRY_H
-
-/* ---- core/src/control/unwind/cfi_reader.h ---- */
-/* Bounded reading of DWARF's encodings. A read past the end yields zero and makes the reader `bad`, for good. */
-#ifndef ONSTACK_CONTROL_UNWIND_CFI_READER_H
-#define ONSTACK_CONTROL_UNWIND_CFI_READER_H
-
-typedef struct onstack_cfi_reader {
-  const uint8_t *base; /* of the section's copy */
-  size_t at;
-  size_t end;
-  uint64_t address; /* where base is loaded */
-  bool bad;
-} onstack_cfi_reader;
-
-ONSTACK_INTERNAL uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes);
-ONSTACK_INTERNAL uint64_t onstack_cfi_long_uleb(onstack_cfi_reader *reader);
-ONSTACK_INTERNAL int64_t onstack_cfi_sleb(onstack_cfi_reader *reader);
-ONSTACK_INTERNAL void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes);
-
-/* One byte. Instructions and most of their operands are one byte long: these two are where the time goes. */
-static inline uint8_t onstack_cfi_byte(onstack_cfi_reader *reader) {
-  if (!reader->bad && reader->at < reader->end) return reader->base[reader->at++];
-  reader->bad = true;
-  return 0;
-}
-
-static inline uint64_t onstack_cfi_uleb(onstack_cfi_reader *reader) {
-  if (!reader->bad && reader->at < reader->end && reader->base[reader->at] < 0x80) return reader->base[reader->at++];
-  return onstack_cfi_long_uleb(reader);
-}
-
-/* A pointer in a DW_EH_PE_* encoding (LSB 10.5.1). Indirect and data-relative ones make the reader bad. */
-ONSTACK_INTERNAL uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding);
-
-#endif
-
-/* Opens the FDE at `entry`: *instructions is left at its instructions, and section->common is its CIE. False: it is
-   none, or malformed. */
-ONSTACK_INTERNAL bool onstack_cfi_open(onstack_cfi_section *section, uint32_t entry, onstack_cfi_reader *instructions);
 
 #endif
 

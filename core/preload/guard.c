@@ -4,7 +4,7 @@
 #include "base/atomics.h"
 #include "handler/unwind/memory.h"
 #include "handler/tick/own_threads.h"
-#include "preload/report.h"
+#include "preload/host_stderr.h"
 #include "preload/thread.h"
 
 #include <signal.h>
@@ -61,7 +61,7 @@ static void *guard_main(void *argument) {
   for (;;) {
     guard_await_change(&guard.wishes, guard.fulfilled);
     if (guard.wish != GUARD_SAY) break;
-    onstack_report_write(guard.line, guard.length);
+    onstack_host_stderr_write(guard.line, guard.length);
     guard_raise(&guard.fulfilled);
   }
   if (guard.wish == GUARD_END) guard_outlive_keeper();

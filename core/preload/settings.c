@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/settings.h"
 
+#include "preload/host_stderr.h"
 #include "preload/report.h"
 
 #include <errno.h>
@@ -138,7 +139,7 @@ static void settings_empty(const char *name, const char *filled, bool marked) {
 bool onstack_settings_read(onstack_settings_of_preload *settings) {
   const char *name, *value;
   if (getauxval(AT_SECURE) || !(value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name))) return true;
-  onstack_report_begin();
+  onstack_host_stderr_remember();
   bool good = settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
               settings_read_clock(settings) && settings_read_toggle(settings) && settings_read_others(settings);
   settings->wanted = good;

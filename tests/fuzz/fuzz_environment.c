@@ -24,7 +24,7 @@ static const char *const texts[] = {"",   "/tmp/a", "out-%p.pb.gz", "a%%b%p%+", 
 
 static uint32_t complaints;
 
-void onstack_report_begin(void) {}
+void onstack_host_stderr_remember(void) {}
 
 void onstack_report(const char *format, ...) {
   char line[1024];

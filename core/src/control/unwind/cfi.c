@@ -3,7 +3,6 @@
 #include "control/unwind/cfi.h"
 
 #include "control/unwind/cfi_arch.h"
-#include "control/unwind/cfi_entry.h"
 #include "control/unwind/cfi_expression.h"
 #include "handler/unwind/arch.h"
 
