@@ -111,9 +111,18 @@ ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
 
-/* How often objects were loaded and unloaded so far: the same number, the same objects. 0 where the loader cannot be
-   asked. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_loader_changes(void);
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #endif
 
@@ -182,19 +191,18 @@ void onstack_loader_after_fork(void) {
   onstack_store_relaxed(&loader_inside, 0u);
 }
 
-static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *changes) {
+static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
   (void)size;
-  *(uint64_t *)changes = (uint64_t)info->dlpi_adds + info->dlpi_subs;
-  return 1;
+  *(onstack_loader_counts *)counts = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  return 1; /* the first object knows */
 }
 
-uint64_t onstack_loader_changes(void) {
-  uint64_t changes = 0;
-  onstack_loader_each(loader_read_counts, &changes);
-  return changes;
-}
+bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
 #else
-uint64_t onstack_loader_changes(void) { return 0; }
+bool onstack_loader_count(onstack_loader_counts *counts) {
+  (void)counts;
+  return false;
+}
 #endif
 
 /* ---- core/src/base/regular_file.c ---- */
@@ -9707,7 +9715,7 @@ typedef struct onstack_go_object {
 typedef struct onstack_go_object_list {
   onstack_go_object *objects; /* the caller's, ONSTACK_GO_OBJECTS of them */
   uint32_t count;
-  uint64_t adds, subs; /* what the loader has ever loaded and unloaded */
+  onstack_loader_counts loaded;
 } onstack_go_object_list;
 
 typedef struct onstack_go_sections {
@@ -9715,9 +9723,6 @@ typedef struct onstack_go_sections {
   uint64_t module, module_size;
   uint64_t text_low, text_high; /* section .text, a bound for what the table says */
 } onstack_go_sections;
-
-/* Fills in the loader's counts alone; false where the loader cannot be asked. */
-ONSTACK_INTERNAL bool onstack_go_objects_count(onstack_go_object_list *list);
 
 /* Fills in the objects, those behind the last that has room left out. */
 ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
@@ -9735,18 +9740,11 @@ ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, u
 #include <string.h>
 #include <unistd.h>
 
-static int go_read_counts(struct dl_phdr_info *info, size_t size, void *data) {
-  onstack_go_object_list *list = data;
-  (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
-  return 1;
-}
-
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_go_object_list *list = data;
-  go_read_counts(info, size, data);
+  (void)size;
+  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
   if (list->count == ONSTACK_GO_OBJECTS) return 1;
   onstack_go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -9816,8 +9814,6 @@ bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, 
   }
   return false;
 }
-
-bool onstack_go_objects_count(onstack_go_object_list *list) { return onstack_loader_each(go_read_counts, list); }
 
 void onstack_go_objects_list(onstack_go_object_list *list) {
   list->count = 0;
@@ -9938,7 +9934,7 @@ typedef struct go_entry {
 } go_entry;
 
 static go_entry go_entries[ONSTACK_GO_RUNTIMES]; /* this and what follows: under the map lock */
-static uint64_t go_seen_adds, go_seen_subs;
+static onstack_loader_counts go_seen;
 static bool go_seen_any;
 
 /* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
@@ -10161,19 +10157,18 @@ static bool go_inspect_object(const onstack_go_object *object) {
 void onstack_go_runtime_refresh(void) {
   onstack_go_object_list list = {.objects = NULL};
   go_free_retired();
-  if (!onstack_go_objects_count(&list)) return;
-  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
+  if (!onstack_loader_count(&list.loaded)) return;
+  if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
   list.objects = malloc(ONSTACK_GO_OBJECTS * sizeof(onstack_go_object));
   if (!list.objects) return;
   onstack_go_objects_list(&list);
-  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
+  if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   go_retire_missing(&list);
   bool settled = true;
   for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
   go_seen_any = settled || ++go_looks >= GO_LOOKS;
   if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
-  go_seen_adds = list.adds;
-  go_seen_subs = list.subs;
+  go_seen = list.loaded;
   free(list.objects);
 }
 
@@ -10358,7 +10353,7 @@ typedef struct module_list {
   size_t names_used;
   uint32_t count;
   uint32_t length; /* of the loader's list, which names objects without code too */
-  uint64_t adds, subs;
+  onstack_loader_counts loaded;
 } module_list;
 
 /* Lock order: control lock, then this one; never together with the code map's. */
@@ -10414,8 +10409,7 @@ static const char *module_copy_name(module_list *list, const char *name) {
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
+  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
   list->length++;
   if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
@@ -10512,8 +10506,8 @@ static bool module_is_same(const module_entry *a, const module_entry *b) {
  * the same extents, and go again before anybody looks.
  */
 static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
-  if (fresh->subs == old->subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
-  const uint64_t loaded = fresh->adds - old->adds;
+  if (fresh->loaded.subs == old->loaded.subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
+  const uint64_t loaded = fresh->loaded.adds - old->loaded.adds;
   return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
 }
 
@@ -10558,20 +10552,11 @@ static void modules_take_over(module_list *fresh) {
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
-  modules_gone = fresh->subs != old.subs;
+  modules_gone = fresh->loaded.subs != old.loaded.subs;
   modules_publish();
   onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
   free(old.entries);
-}
-
-/* The loader's counts of what it loaded and unloaded: the same ones, the same objects. */
-static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
-  module_list *list = data;
-  (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
-  return 1;
 }
 
 typedef struct module_others {
@@ -10583,8 +10568,8 @@ static void module_add_other(void *data, struct dl_phdr_info *object) {
   const module_others *others = data;
   module_list *list = others->list;
   const uint32_t before = list->count;
-  object->dlpi_adds = list->adds;
-  object->dlpi_subs = list->subs;
+  object->dlpi_adds = list->loaded.adds;
+  object->dlpi_subs = list->loaded.subs;
   module_copy(object, sizeof(*object), list);
   for (uint32_t i = 0; i < others->named && list->count > before; i++)
     if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
@@ -10595,7 +10580,7 @@ static void module_add_other(void *data, struct dl_phdr_info *object) {
  * than listed there are others.
  */
 static void modules_add_others(module_list *fresh) {
-  const int64_t loaded = (int64_t)(fresh->adds - fresh->subs);
+  const int64_t loaded = (int64_t)(fresh->loaded.adds - fresh->loaded.subs);
   if (loaded <= (int64_t)fresh->length) return;
   module_others others = {fresh, fresh->count};
   const uint32_t length = fresh->length;
@@ -10604,9 +10589,9 @@ static void modules_add_others(module_list *fresh) {
 }
 
 static void modules_look(void) {
-  module_list now = {0};
-  if (!onstack_loader_each(module_peek, &now)) return;
-  if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
+  onstack_loader_counts now;
+  if (!onstack_loader_count(&now)) return;
+  if (modules_known.entries && onstack_loader_same(&now, &modules_known.loaded)) return;
   module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
   if (!fresh.entries) return;
   fresh.names = malloc(MODULES_NAME_BYTES);
@@ -10653,11 +10638,11 @@ static void modules_free_retired(void) {
    table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
    another one by now. */
 static bool module_try(module_entry *entry) {
-  const uint64_t adds = modules_known.adds, subs = modules_known.subs;
+  const onstack_loader_counts loaded = modules_known.loaded;
   entry->tried = module_derive(entry) == 0;
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  return modules_known.adds == adds && modules_known.subs == subs;
+  return onstack_loader_same(&modules_known.loaded, &loaded);
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }
@@ -14081,7 +14066,7 @@ bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profil
 typedef struct onstack_profile_sight {
   onstack_profile_maps *maps;                  /* never NULL */
   onstack_profile_maps *earlier;               /* NULL: none */
-  uint64_t changes;                            /* the loader's count when `maps` was read */
+  onstack_loader_counts loaded;                /* when `maps` was read; zeros where the loader cannot be asked */
   uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
   uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
 } onstack_profile_sight;
@@ -14111,8 +14096,14 @@ ONSTACK_INTERNAL uint64_t onstack_profile_sight_place(const onstack_profile_sigh
 /* Objects that come while the text is read: the text may have half of them. */
 #define ONSTACK_SIGHT_TRIES 3
 
+static onstack_loader_counts sight_count(void) {
+  onstack_loader_counts counts = {0, 0};
+  onstack_loader_count(&counts);
+  return counts;
+}
+
 int onstack_profile_sight_open(onstack_profile_sight *sight) {
-  *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
+  *sight = (onstack_profile_sight){.loaded = sight_count(), .since_ns = onstack_monotonic_ns()};
   sight->until_ns = sight->since_ns;
   sight->maps = onstack_profile_maps_read(NULL, false, false);
   return !sight->maps ? -ENOMEM : 0;
@@ -14138,32 +14129,34 @@ void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
 }
 
 onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
-  uint64_t before, after = onstack_loader_changes();
+  onstack_loader_counts before, after = sight_count();
+  bool settled = false;
   onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !settled; i++) {
     if (now) onstack_profile_maps_free(now);
     before = after;
-    now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
-    after = onstack_loader_changes();
-    if (!now || before == after) break;
+    now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
+    if (!now) return NULL;
+    after = sight_count();
+    settled = onstack_loader_same(&before, &after);
   }
-  uint64_t read_ns = onstack_monotonic_ns();
-  if (!now) return NULL;
+  const uint64_t read_ns = onstack_monotonic_ns();
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
   sight->earlier_since_ns = sight->since_ns;
   sight->earlier_until_ns = sight->until_ns;
   sight->maps = now;
-  sight->changes = before;
-  sight->since_ns = before == after ? read_ns : UINT64_MAX;
-  sight->until_ns = before == after ? read_ns : 0;
+  sight->loaded = before;
+  sight->since_ns = settled ? read_ns : UINT64_MAX;
+  sight->until_ns = settled ? read_ns : 0;
   return sight_drop(old);
 }
 
 bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
   uint64_t now = onstack_monotonic_ns();
-  if (onstack_loader_changes() != sight->changes) return true;
+  const onstack_loader_counts loaded = sight_count();
+  if (!onstack_loader_same(&loaded, &sight->loaded)) return true;
   if (sight->until_ns != 0) sight->until_ns = now;
   return false;
 }
@@ -16092,7 +16085,6 @@ void onstack_thread_labels_clear(void) { labels_forget(NULL); }
  */
 
 #include <errno.h>
-#include <link.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 
@@ -16130,25 +16122,13 @@ static void traceback_retire(const onstack_symbol_set *set) {
   while (traceback_retired_count > 0) free(traceback_retired[--traceback_retired_count]);
 }
 
-/* The loader's counters of objects that came and went. */
-typedef struct traceback_loads {
-  uint64_t adds, subs;
-} traceback_loads;
-
-static int traceback_count_loads(struct dl_phdr_info *info, size_t size, void *data) {
-  traceback_loads *loads = data;
-  (void)size;
-  *loads = (traceback_loads){info->dlpi_adds, info->dlpi_subs};
-  return 1; /* the first object knows */
-}
-
-static traceback_loads traceback_named; /* when the names were read */
+static onstack_loader_counts traceback_named; /* when the names were read */
 
 /* Generated code comes without the loader, and has no names: only its addresses are new then. */
 static int traceback_read_names(void) {
-  traceback_loads loads = {0, 0};
-  if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
-  if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
+  onstack_loader_counts loaded = traceback_named;
+  onstack_loader_count(&loaded);
+  if (traceback_names && onstack_loader_same(&loaded, &traceback_named)) return 0;
   onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
@@ -16156,7 +16136,7 @@ static int traceback_read_names(void) {
   const onstack_symbol_set *old = traceback_names;
   onstack_publish(&traceback_names, set);
   traceback_retire(old);
-  traceback_named = loads;
+  traceback_named = loaded;
   return 0;
 }
 

@@ -21,17 +21,16 @@ void onstack_loader_after_fork(void) {
   onstack_store_relaxed(&loader_inside, 0u);
 }
 
-static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *changes) {
+static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
   (void)size;
-  *(uint64_t *)changes = (uint64_t)info->dlpi_adds + info->dlpi_subs;
-  return 1;
+  *(onstack_loader_counts *)counts = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  return 1; /* the first object knows */
 }
 
-uint64_t onstack_loader_changes(void) {
-  uint64_t changes = 0;
-  onstack_loader_each(loader_read_counts, &changes);
-  return changes;
-}
+bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
 #else
-uint64_t onstack_loader_changes(void) { return 0; }
+bool onstack_loader_count(onstack_loader_counts *counts) {
+  (void)counts;
+  return false;
+}
 #endif

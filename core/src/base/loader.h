@@ -20,8 +20,17 @@ ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
 
-/* How often objects were loaded and unloaded so far: the same number, the same objects. 0 where the loader cannot be
-   asked. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_loader_changes(void);
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #endif

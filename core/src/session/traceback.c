@@ -3,11 +3,11 @@
  * Native stacks on demand: what the experimental part of the public header promises, put together from the walk
  * (handler/unwind/traceback_walk.h), the tables (control/) and the names (profile/elf/symbol_index.h). No session is needed.
  */
+#include "base/loader.h"
 #include "base/sys.h"
 #include "control/choose.h"
 #include "control/unwind/code_map_update.h"
 #include "control/fork.h"
-#include "base/loader.h"
 #include "control/unwind/modules.h"
 #include "control/tick/slots.h"
 #include "handler/arch.h"
@@ -16,7 +16,6 @@
 #include "profile/elf/symbol_index.h"
 
 #include <errno.h>
-#include <link.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 
@@ -54,25 +53,13 @@ static void traceback_retire(const onstack_symbol_set *set) {
   while (traceback_retired_count > 0) free(traceback_retired[--traceback_retired_count]);
 }
 
-/* The loader's counters of objects that came and went. */
-typedef struct traceback_loads {
-  uint64_t adds, subs;
-} traceback_loads;
-
-static int traceback_count_loads(struct dl_phdr_info *info, size_t size, void *data) {
-  traceback_loads *loads = data;
-  (void)size;
-  *loads = (traceback_loads){info->dlpi_adds, info->dlpi_subs};
-  return 1; /* the first object knows */
-}
-
-static traceback_loads traceback_named; /* when the names were read */
+static onstack_loader_counts traceback_named; /* when the names were read */
 
 /* Generated code comes without the loader, and has no names: only its addresses are new then. */
 static int traceback_read_names(void) {
-  traceback_loads loads = {0, 0};
-  if (!onstack_loader_each(traceback_count_loads, &loads)) loads = traceback_named;
-  if (traceback_names && loads.adds == traceback_named.adds && loads.subs == traceback_named.subs) return 0;
+  onstack_loader_counts loaded = traceback_named;
+  onstack_loader_count(&loaded);
+  if (traceback_names && onstack_loader_same(&loaded, &traceback_named)) return 0;
   onstack_profile_maps *maps = onstack_profile_maps_read(NULL, false, false);
   onstack_symbol_set *set = maps ? onstack_symbol_set_new(maps) : NULL;
   if (maps) onstack_profile_maps_free(maps);
@@ -80,7 +67,7 @@ static int traceback_read_names(void) {
   const onstack_symbol_set *old = traceback_names;
   onstack_publish(&traceback_names, set);
   traceback_retire(old);
-  traceback_named = loads;
+  traceback_named = loaded;
   return 0;
 }
 

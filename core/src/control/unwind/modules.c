@@ -36,7 +36,7 @@ typedef struct module_list {
   size_t names_used;
   uint32_t count;
   uint32_t length; /* of the loader's list, which names objects without code too */
-  uint64_t adds, subs;
+  onstack_loader_counts loaded;
 } module_list;
 
 /* Lock order: control lock, then this one; never together with the code map's. */
@@ -92,8 +92,7 @@ static const char *module_copy_name(module_list *list, const char *name) {
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
+  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
   list->length++;
   if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
@@ -190,8 +189,8 @@ static bool module_is_same(const module_entry *a, const module_entry *b) {
  * the same extents, and go again before anybody looks.
  */
 static uint32_t modules_unmoved(const module_list *old, const module_list *fresh) {
-  if (fresh->subs == old->subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
-  const uint64_t loaded = fresh->adds - old->adds;
+  if (fresh->loaded.subs == old->loaded.subs) return UINT32_MAX; /* nothing has gone, so nothing came in its place */
+  const uint64_t loaded = fresh->loaded.adds - old->loaded.adds;
   return loaded < fresh->length ? fresh->length - (uint32_t)loaded : 0;
 }
 
@@ -236,20 +235,11 @@ static void modules_take_over(module_list *fresh) {
   qsort(fresh->entries, fresh->count, sizeof(*fresh->entries), module_compare);
   modules_known = *fresh;
   modules_known.names = NULL; /* freed when the look is over */
-  modules_gone = fresh->subs != old.subs;
+  modules_gone = fresh->loaded.subs != old.loaded.subs;
   modules_publish();
   onstack_publish(&modules_moving, false);
   for (uint32_t k = 0; k < old.count; k++) modules_retire(old.entries[k].module.table);
   free(old.entries);
-}
-
-/* The loader's counts of what it loaded and unloaded: the same ones, the same objects. */
-static int module_peek(struct dl_phdr_info *info, size_t size, void *data) {
-  module_list *list = data;
-  (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
-  return 1;
 }
 
 typedef struct module_others {
@@ -261,8 +251,8 @@ static void module_add_other(void *data, struct dl_phdr_info *object) {
   const module_others *others = data;
   module_list *list = others->list;
   const uint32_t before = list->count;
-  object->dlpi_adds = list->adds;
-  object->dlpi_subs = list->subs;
+  object->dlpi_adds = list->loaded.adds;
+  object->dlpi_subs = list->loaded.subs;
   module_copy(object, sizeof(*object), list);
   for (uint32_t i = 0; i < others->named && list->count > before; i++)
     if (list->entries[i].module.low == list->entries[before].module.low) list->count = before;
@@ -273,7 +263,7 @@ static void module_add_other(void *data, struct dl_phdr_info *object) {
  * than listed there are others.
  */
 static void modules_add_others(module_list *fresh) {
-  const int64_t loaded = (int64_t)(fresh->adds - fresh->subs);
+  const int64_t loaded = (int64_t)(fresh->loaded.adds - fresh->loaded.subs);
   if (loaded <= (int64_t)fresh->length) return;
   module_others others = {fresh, fresh->count};
   const uint32_t length = fresh->length;
@@ -282,9 +272,9 @@ static void modules_add_others(module_list *fresh) {
 }
 
 static void modules_look(void) {
-  module_list now = {0};
-  if (!onstack_loader_each(module_peek, &now)) return;
-  if (modules_known.entries && now.adds == modules_known.adds && now.subs == modules_known.subs) return;
+  onstack_loader_counts now;
+  if (!onstack_loader_count(&now)) return;
+  if (modules_known.entries && onstack_loader_same(&now, &modules_known.loaded)) return;
   module_list fresh = {.entries = calloc(ONSTACK_MODULES, sizeof(module_entry))};
   if (!fresh.entries) return;
   fresh.names = malloc(MODULES_NAME_BYTES);
@@ -331,11 +321,11 @@ static void modules_free_retired(void) {
    table, which goes with its entry if that one is not there any more. False: something has come or gone, and `entry` may be
    another one by now. */
 static bool module_try(module_entry *entry) {
-  const uint64_t adds = modules_known.adds, subs = modules_known.subs;
+  const onstack_loader_counts loaded = modules_known.loaded;
   entry->tried = module_derive(entry) == 0;
   if (!entry->tried) modules_retry_ns = onstack_monotonic_ns() + MODULES_RETRY_NS;
   modules_look();
-  return modules_known.adds == adds && modules_known.subs == subs;
+  return onstack_loader_same(&modules_known.loaded, &loaded);
 }
 
 static bool modules_have_memory(void) { return modules_retry_ns == 0 || onstack_monotonic_ns() >= modules_retry_ns; }

@@ -2,15 +2,20 @@
 #include "profile/maps/sight.h"
 
 #include "base/clock_ns.h"
-#include "base/loader.h"
 
 #include <errno.h>
 
 /* Objects that come while the text is read: the text may have half of them. */
 #define ONSTACK_SIGHT_TRIES 3
 
+static onstack_loader_counts sight_count(void) {
+  onstack_loader_counts counts = {0, 0};
+  onstack_loader_count(&counts);
+  return counts;
+}
+
 int onstack_profile_sight_open(onstack_profile_sight *sight) {
-  *sight = (onstack_profile_sight){.changes = onstack_loader_changes(), .since_ns = onstack_monotonic_ns()};
+  *sight = (onstack_profile_sight){.loaded = sight_count(), .since_ns = onstack_monotonic_ns()};
   sight->until_ns = sight->since_ns;
   sight->maps = onstack_profile_maps_read(NULL, false, false);
   return !sight->maps ? -ENOMEM : 0;
@@ -36,32 +41,34 @@ void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
 }
 
 onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
-  uint64_t before, after = onstack_loader_changes();
+  onstack_loader_counts before, after = sight_count();
+  bool settled = false;
   onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES; i++) {
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !settled; i++) {
     if (now) onstack_profile_maps_free(now);
     before = after;
-    now = onstack_profile_maps_read(sight->maps, keep_retired, before != sight->changes);
-    after = onstack_loader_changes();
-    if (!now || before == after) break;
+    now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
+    if (!now) return NULL;
+    after = sight_count();
+    settled = onstack_loader_same(&before, &after);
   }
-  uint64_t read_ns = onstack_monotonic_ns();
-  if (!now) return NULL;
+  const uint64_t read_ns = onstack_monotonic_ns();
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
   onstack_profile_maps *old = sight->earlier;
   sight->earlier = sight->maps;
   sight->earlier_since_ns = sight->since_ns;
   sight->earlier_until_ns = sight->until_ns;
   sight->maps = now;
-  sight->changes = before;
-  sight->since_ns = before == after ? read_ns : UINT64_MAX;
-  sight->until_ns = before == after ? read_ns : 0;
+  sight->loaded = before;
+  sight->since_ns = settled ? read_ns : UINT64_MAX;
+  sight->until_ns = settled ? read_ns : 0;
   return sight_drop(old);
 }
 
 bool onstack_profile_sight_has_changed(onstack_profile_sight *sight) {
   uint64_t now = onstack_monotonic_ns();
-  if (onstack_loader_changes() != sight->changes) return true;
+  const onstack_loader_counts loaded = sight_count();
+  if (!onstack_loader_same(&loaded, &sight->loaded)) return true;
   if (sight->until_ns != 0) sight->until_ns = now;
   return false;
 }

@@ -7,12 +7,13 @@
 #ifndef ONSTACK_PROFILE_MAPS_SIGHT_H
 #define ONSTACK_PROFILE_MAPS_SIGHT_H
 
+#include "base/loader.h"
 #include "profile/maps/maps.h"
 
 typedef struct onstack_profile_sight {
   onstack_profile_maps *maps;                  /* never NULL */
   onstack_profile_maps *earlier;               /* NULL: none */
-  uint64_t changes;                            /* the loader's count when `maps` was read */
+  onstack_loader_counts loaded;                /* when `maps` was read; zeros where the loader cannot be asked */
   uint64_t since_ns, until_ns;                 /* when `maps` was found true first and last; monotonic */
   uint64_t earlier_since_ns, earlier_until_ns; /* the same of `earlier` */
 } onstack_profile_sight;

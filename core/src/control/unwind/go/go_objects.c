@@ -2,25 +2,17 @@
 #include "control/unwind/go/go_objects.h"
 
 #include "base/regular_file.h"
-#include "base/loader.h"
 
 #include <elf.h>
 #include <link.h>
 #include <string.h>
 #include <unistd.h>
 
-static int go_read_counts(struct dl_phdr_info *info, size_t size, void *data) {
-  onstack_go_object_list *list = data;
-  (void)size;
-  list->adds = info->dlpi_adds;
-  list->subs = info->dlpi_subs;
-  return 1;
-}
-
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_go_object_list *list = data;
-  go_read_counts(info, size, data);
+  (void)size;
+  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
   if (list->count == ONSTACK_GO_OBJECTS) return 1;
   onstack_go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -90,8 +82,6 @@ bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, 
   }
   return false;
 }
-
-bool onstack_go_objects_count(onstack_go_object_list *list) { return onstack_loader_each(go_read_counts, list); }
 
 void onstack_go_objects_list(onstack_go_object_list *list) {
   list->count = 0;

@@ -3,6 +3,7 @@
 #ifndef ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
 #define ONSTACK_CONTROL_UNWIND_GO_GO_OBJECTS_H
 
+#include "base/loader.h"
 #include "handler/unwind/code_map.h"
 
 #define ONSTACK_GO_OBJECTS 512u
@@ -19,7 +20,7 @@ typedef struct onstack_go_object {
 typedef struct onstack_go_object_list {
   onstack_go_object *objects; /* the caller's, ONSTACK_GO_OBJECTS of them */
   uint32_t count;
-  uint64_t adds, subs; /* what the loader has ever loaded and unloaded */
+  onstack_loader_counts loaded;
 } onstack_go_object_list;
 
 typedef struct onstack_go_sections {
@@ -27,9 +28,6 @@ typedef struct onstack_go_sections {
   uint64_t module, module_size;
   uint64_t text_low, text_high; /* section .text, a bound for what the table says */
 } onstack_go_sections;
-
-/* Fills in the loader's counts alone; false where the loader cannot be asked. */
-ONSTACK_INTERNAL bool onstack_go_objects_count(onstack_go_object_list *list);
 
 /* Fills in the objects, those behind the last that has room left out. */
 ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);

@@ -39,7 +39,7 @@ typedef struct go_entry {
 } go_entry;
 
 static go_entry go_entries[ONSTACK_GO_RUNTIMES]; /* this and what follows: under the map lock */
-static uint64_t go_seen_adds, go_seen_subs;
+static onstack_loader_counts go_seen;
 static bool go_seen_any;
 
 /* While an object is being opened, its module data are there before they are relocated, and prove nothing: it is looked
@@ -262,19 +262,18 @@ static bool go_inspect_object(const onstack_go_object *object) {
 void onstack_go_runtime_refresh(void) {
   onstack_go_object_list list = {.objects = NULL};
   go_free_retired();
-  if (!onstack_go_objects_count(&list)) return;
-  if (go_seen_any && list.adds == go_seen_adds && list.subs == go_seen_subs) return;
+  if (!onstack_loader_count(&list.loaded)) return;
+  if (go_seen_any && onstack_loader_same(&list.loaded, &go_seen)) return;
   list.objects = malloc(ONSTACK_GO_OBJECTS * sizeof(onstack_go_object));
   if (!list.objects) return;
   onstack_go_objects_list(&list);
-  if (list.adds != go_seen_adds || list.subs != go_seen_subs) go_looks = 0;
+  if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   go_retire_missing(&list);
   bool settled = true;
   for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
   go_seen_any = settled || ++go_looks >= GO_LOOKS;
   if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
-  go_seen_adds = list.adds;
-  go_seen_subs = list.subs;
+  go_seen = list.loaded;
   free(list.objects);
 }
 
