@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST_WORDS = 15000  # of all documents but the generated ones, code blocks aside
@@ -277,56 +278,76 @@ def check_all(tree):
         if page not in tree.paths or anchor and anchor not in anchors(tree.read(page)):
             yield f"{source}: names {page}{'#' + anchor if anchor else ''}, which is not there"
     if total > MOST_WORDS:
-        yield f"the documents have {total:,} words, {total - MOST_WORDS:,} more than {MOST_WORDS:,}: shorten one"
+        yield f"the documents have {total:,} words, {total - MOST_WORDS:,} more than {MOST_WORDS:,}: shorten one, or say it beside the code"
 
 
+# A tree of a few files, in which each mistake is made once.
+FILES = {
+    "Makefile": "check: ## look\n",
+    "README.md": "# Read me\n",
+    "ci/check.sh": "echo $ONSTACK_VARIABLE\n",
+    "core/include/onstack/onstack.h": "#define ONSTACK_MOST 8\nint onstack_start(void);\n",
+    "core/src/handler/tick/entry.c": "#define ENTRY_PAUSE_NS (10u * ENTRY_MS)\n#define ENTRY_MS 1000000u\nvoid onstack_entry(void);\n",
+    "tests/core/Makefile": "tests: all\n",
+    "tests/core/test_entry.c": "",
+    "bindings/go/entry_test.go": "func TestEntry(t *testing.T) {\n",
+}
 BAD = {
-    "a path": "`core/src/handler/no_such.c`",
-    "a directory": "`tests/nowhere/`",
-    "a path in the text": "as docs/NO-SUCH.md says",
-    "a path below a context": "`handler/tick/no_such.c`",
-    "a path in a block": "```\nci/no-such.sh --write\n```",
-    "a file's name": "`no_such_file.c`",
-    "a test program": "`test_no_such`",
-    "a Go test": "`TestNoSuchThing`",
-    "a verb": "`make no-such-verb`",
-    "a verb of another makefile": "`make -f tests/core/Makefile no-such-verb`",
-    "a variable": "`ONSTACK_NO_SUCH`",
-    "a function": "`onstack_no_such()`",
-    "an internal function on a users' page": "`onstack_handler_entry`",
-    "a link": "[here](no-such.md)",
-    "an anchor": "[here](../README.md#no-such-heading)",
-    "an anchor of the page": "[here](#no-such-heading)",
-    "a number": "`ONSTACK_MAX_SESSIONS` (9)",
-    "a number with a unit": "`SESSION_SCAN_NS` (11 ms)",
+    "a path": "`core/src/handler/missing.c`",
+    "a directory": "`tests/missing/`",
+    "a path in the text": "as docs/MISSING.md says",
+    "a path below a context": "`handler/tick/missing.c`",
+    "a path in a block": "```\nci/missing.sh --write\n```",
+    "a file's name": "`missing.c`",
+    "a test program": "`test_missing`",
+    "a Go test": "`TestMissing`",
+    "a verb": "`make missing`",
+    "a verb of another makefile": "`make -f tests/core/Makefile missing`",
+    "a variable": "with ONSTACK_MISSING=1",
+    "a function": "`onstack_missing()`",
+    "an internal function on a page for users": "`onstack_entry`",
+    "a link": "[here](missing.md)",
+    "an anchor": "[here](../README.md#missing)",
+    "an anchor of the page": "[here](#missing)",
+    "a number": "`ONSTACK_MOST` (9)",
+    "a number with a unit": "`ENTRY_PAUSE_NS` (11 ms)",
+    "a number without a name": "`ENTRY_MISSING` (1)",
     "a commit": "as of 97253b2",
-    "process": "found in a second sitting",
+    "a word of process": "found in a second sitting",
     "a plan": "see issue B",
 }
 GOOD = """# A page
-`core/src/handler/`, `handler/unwind/rules`, `onstack.h`, `test_ring`, `TestStatsBalance`, `make check`, `ONSTACK_PROFILE`,
-`onstack_session_start`, `/tmp/perf-PID.map`, `core/src/handler/unwind/unwinder_*.c`, `ONSTACK_MAX_SESSIONS` (8),
-`make -f tests/core/Makefile tests`, `libc.so.6+0x16db20`, [above](#a-page), [other](../README.md), an effaced 1234567.
+`core/src/handler/`, `handler/tick`, `entry.c`, `onstack.h`, `test_entry`, `TestEntry`, `make check`, ONSTACK_VARIABLE,
+`onstack_start`, `/tmp/perf-PID.map`, `core/src/handler/tick/*.c`, `ONSTACK_MOST` (8), `ENTRY_PAUSE_NS` (10 ms),
+`make -f tests/core/Makefile tests`, `libc.so.6+0x16db20`, [above](#a-page), [other](../README.md#read-me), an effaced 1234567.
 """
 TABLE = "| `core/src/base/` | x | nothing |\n| `core/src/drain/` | y | base, handler |\n"
 
 
-def self_test(tree):
-    for what, text in BAD.items():
-        if not list(check_page(tree, "docs/X.md", text)):
-            yield f"self-test: {what} that is not there was not found: {text!r}"
-    for wrong in check_page(tree, "docs/X.md", GOOD):
-        yield f"self-test: a good page was refused: {wrong}"
-    if list(check_includes(TABLE, '[base]=""\n[drain]="base handler"\n')) or words("| a | b-c | - |\n```sh\nmake it\n```\n") != 2:
-        yield "self-test: a good table of includes, or a count of words"
-    for script in ('[base]=""\n[drain]="base"\n', '[base]=""\n', '[base]=""\n[drain]="base handler"\n[more]=""\n'):
+def self_test():
+    with tempfile.TemporaryDirectory() as place:
+        for path, text in FILES.items():
+            file = pathlib.Path(place, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        tree = Tree(pathlib.Path(place))
+        for what, text in BAD.items():
+            if not list(check_page(tree, "docs/X.md", text)):
+                yield f"self-test: {what} that is wrong was not found: {text!r}"
+        for wrong in check_page(tree, "docs/X.md", GOOD):
+            yield f"self-test: a good page was refused: {wrong}"
+    if list(check_includes(TABLE, '[base]=""\n[drain]="base handler"\n')):
+        yield "self-test: a good table of includes was refused"
+    for script in ('[base]=""\n[drain]="base"\n', '[base]=""\n', '[base]=""\n[drain]="base handler"\n[more]=""\n', ""):
         if not list(check_includes(TABLE, script)):
-            yield "self-test: a table that differs from the order was not found"
+            yield f"self-test: a table that is not {script!r} was not found"
+    if words("| a | b-c | - |\n```sh\nmake it\n```\n") != 2:
+        yield "self-test: words are miscounted"
 
 
 def main():
+    wrong = list(self_test())
     tree = Tree(ROOT)
-    wrong = list(self_test(tree))
     if sys.argv[1:] != ["--self-test"] and not wrong:
         wrong = list(check_all(tree))
     for line in wrong:
@@ -334,7 +355,7 @@ def main():
     if wrong:
         sys.exit(1)
     if sys.argv[1:] == ["--self-test"]:
-        print(f"check-documents: finds {len(BAD) + 3} kinds of mistakes")
+        print(f"check-documents: finds {len(BAD) + 4} kinds of mistakes")
     else:
         total = sum(words(tree.read(page)) for page in documents(tree) if page.endswith(".md") and page not in GENERATED)
         print(f"check-documents: {len(documents(tree))} pages say what is in the tree, in {total:,} words")
