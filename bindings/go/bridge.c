@@ -5,6 +5,8 @@
 
 #include "_cgo_export.h"
 
+#include <string.h>
+
 int onstackgo_options(onstack_options *options, onstack_profile *profile) {
   int result = onstack_options_init(options, sizeof *options);
   if (result < 0) {
@@ -21,22 +23,25 @@ static int onstackgo_on_bytes(void *handle, const void *bytes, size_t length) {
   return onstackgoCollect((uintptr_t)handle, (void *)bytes, length);
 }
 
-static int onstackgo_on_addresses(void *handle, const uint64_t *addresses, size_t count, onstack_symbol_table *table) {
+int onstackgo_on_addresses(void *handle, const uint64_t *addresses, size_t count, onstack_symbol_table *table) {
   (void)handle;
   return onstackgoSymbolize((uint64_t *)addresses, count, table);
 }
 
-int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns, uintptr_t handle) {
-  onstack_write_options options = {
-      .size = sizeof options,
-      .symbolizer = onstackgo_on_addresses,
-      .start_time_unix_ns = start_time_unix_ns,
-      .duration_ns = duration_ns,
-  };
-  if (form == ONSTACKGO_FOLDED) {
-    return onstack_profile_write_folded(profile, &options, onstackgo_on_bytes, (void *)handle);
+/* C++ begins with _Z, Rust with _ZN or _R. Most names are Go's and C's: for them nobody calls into Go. */
+size_t onstackgo_on_name(void *handle, const char *system_name, char *out, size_t capacity) {
+  (void)handle;
+  if (strncmp(system_name, "_Z", 2) != 0 && strncmp(system_name, "_R", 2) != 0 && strncmp(system_name, "__Z", 3) != 0) {
+    return 0;
   }
-  return onstack_profile_write_pprof(profile, &options, onstackgo_on_bytes, (void *)handle);
+  return onstackgoDemangle((char *)system_name, out, capacity);
+}
+
+int onstackgo_write(onstack_profile *profile, int folded, const onstack_write_options *options, uintptr_t handle) {
+  if (folded) {
+    return onstack_profile_write_folded(profile, options, onstackgo_on_bytes, (void *)handle);
+  }
+  return onstack_profile_write_pprof(profile, options, onstackgo_on_bytes, (void *)handle);
 }
 
 static int onstackgo_on_module(void *handle, const onstack_module_stats *module) {

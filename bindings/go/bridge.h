@@ -10,18 +10,18 @@
 
 #include "onstack.h"
 
-/* The forms of onstackgo_write. */
-#define ONSTACKGO_PPROF 0
-#define ONSTACKGO_FOLDED 1
-
 /* Options for a session without threads whose samples go to `profile`. */
 int onstackgo_options(onstack_options *options, onstack_profile *profile);
 
 /*
- * Writes the profile; the bytes and the questions for names go to the exported Go functions with `handle`.
+ * Writes the profile as pprof or, non-zero, as folded stacks; the bytes go to an exported Go function with `handle`.
  * Errors: those of onstack_profile_write_pprof.
  */
-int onstackgo_write(onstack_profile *profile, int form, int64_t start_time_unix_ns, int64_t duration_ns, uintptr_t handle);
+int onstackgo_write(onstack_profile *profile, int folded, const onstack_write_options *options, uintptr_t handle);
+
+/* The symbolizer and the demangler: they ask Go. */
+int onstackgo_on_addresses(void *nothing, const uint64_t *addresses, size_t count, onstack_symbol_table *table);
+size_t onstackgo_on_name(void *nothing, const char *system_name, char *out, size_t capacity);
 
 /* Calls onstackgoModule with `handle` for each module that samples of the session were in. */
 int onstackgo_modules(onstack_session *session, uintptr_t handle);

@@ -11454,6 +11454,202 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
   return grown;
 }
 
+/* ---- core/src/profile/elf/demangle.c ---- */
+/* ---- core/src/profile/elf/demangle.h ---- */
+/* Names for people, by the host's demangler. */
+#ifndef ONSTACK_PROFILE_ELF_DEMANGLE_H
+#define ONSTACK_PROFILE_ELF_DEMANGLE_H
+
+/* ---- core/src/profile/elf/symbol_table.h ---- */
+/*
+ * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
+ * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+
+/* ---- core/src/profile/hash_index.h ---- */
+/*
+ * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
+ * array may move. Items are never removed one by one.
+ *
+ * Insertion has two steps, so that a failed allocation leaves the owner unchanged: reserve (may fail) first, then the
+ * owner adds its item, then insert (cannot fail).
+ */
+#ifndef ONSTACK_PROFILE_HASH_INDEX_H
+#define ONSTACK_PROFILE_HASH_INDEX_H
+
+#define ONSTACK_PROFILE_HASH_NONE UINT32_MAX
+
+typedef struct onstack_profile_hash_slot {
+  uint32_t hash;
+  uint32_t item; /* position + 1; 0: free */
+} onstack_profile_hash_slot;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_hash_index {
+  onstack_profile_hash_slot *slots;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_hash_index;
+
+/* Whether the owner's item at this position has this key. */
+typedef bool (*onstack_profile_hash_equal)(const void *owner, uint32_t item, const void *key);
+
+/* Returns the position, or ONSTACK_PROFILE_HASH_NONE. */
+ONSTACK_INTERNAL uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
+                                                    onstack_profile_hash_equal equal, const void *owner, const void *key);
+/* Room for one more. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_hash_reserve(onstack_profile_hash_index *index);
+/* Adds a position whose key is not there yet, after a successful reserve. */
+ONSTACK_INTERNAL void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item);
+ONSTACK_INTERNAL void onstack_profile_hash_release(onstack_profile_hash_index *index);
+
+/* Mixes words into a hash: start from any seed, feed words, fold at the end. */
+ONSTACK_INTERNAL uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word);
+ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length);
+ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
+
+#endif
+
+/* ---- core/src/profile/string_table.h ---- */
+/*
+ * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
+ * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
+ * reader may refuse a whole profile for one such string.
+ */
+#ifndef ONSTACK_PROFILE_STRING_TABLE_H
+#define ONSTACK_PROFILE_STRING_TABLE_H
+
+typedef struct onstack_profile_string {
+  const char *text; /* NUL-terminated */
+  size_t length;
+} onstack_profile_string;
+
+typedef struct onstack_profile_strings {
+  onstack_profile_arena arena;
+  onstack_profile_hash_index index;
+  onstack_profile_string *items;
+  size_t count;
+  size_t capacity;
+} onstack_profile_strings;
+
+/* Errors: -ENOMEM (nothing is left to release). */
+ONSTACK_INTERNAL int onstack_profile_strings_init(onstack_profile_strings *strings);
+ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *strings);
+
+/* Sets *number. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
+                                                 uint32_t *number);
+
+/* The number as text, NULL as "". */
+ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
+
+/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
+ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
+
+#endif
+
+#define ONSTACK_PROFILE_NO_LINE UINT32_MAX
+
+/* A function at an address; the strings by number. */
+typedef struct onstack_profile_line {
+  uint32_t name;        /* for people; never "" */
+  uint32_t system_name; /* never "" */
+  uint32_t file;        /* 0: unknown */
+  uint32_t next;        /* the function that this one is inlined in; ONSTACK_PROFILE_NO_LINE: none */
+  int64_t line;
+  int64_t start_line;
+} onstack_profile_line;
+
+typedef struct onstack_profile_answer {
+  uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
+  uint32_t last;
+  bool named; /* by a symbol; false: by module and offset, or not at all */
+} onstack_profile_answer;
+
+struct onstack_symbol_table {
+  uint64_t *addresses; /* in the order of arrival; an address's position is its number */
+  size_t count;
+  size_t capacity;
+  onstack_profile_hash_index index;
+  onstack_profile_answer *answers; /* one an address; NULL until opened */
+  onstack_profile_line *lines;
+  size_t line_count;
+  size_t line_capacity;
+  onstack_profile_strings strings;
+  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
+  size_t asked_count;
+  int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
+};
+
+ONSTACK_INTERNAL int onstack_profile_symbols_init(onstack_symbol_table *table);
+ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *table);
+
+/* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
+/* Ends the additions of addresses and makes room for answers. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
+
+/* The number of an address that has been added. */
+ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address);
+
+/* Adds a function of this name alone. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
+                                                  bool named);
+
+#endif
+
+/* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
+   Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define DEMANGLE_CAPACITY ((size_t)16384)
+
+typedef struct demangle_work {
+  onstack_demangler demangler;
+  void *data;
+  uint32_t *names; /* by the number of the system name; 0, which is "", is not known yet */
+  char *text;
+} demangle_work;
+
+static int demangle_ask(const demangle_work *work, onstack_profile_strings *strings, uint32_t system, uint32_t *number) {
+  ONSTACK_STOP_EXCEPTIONS;
+  size_t length = work->demangler(work->data, strings->items[system].text, work->text, DEMANGLE_CAPACITY);
+  *number = system;
+  if (length == 0) return 0;
+  if (length > DEMANGLE_CAPACITY) length = DEMANGLE_CAPACITY;
+  return onstack_profile_strings_add(strings, work->text, length, number);
+}
+
+static int demangle_lines(const demangle_work *work, onstack_symbol_table *table) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < table->line_count; i++) {
+    onstack_profile_line *line = &table->lines[i];
+    if (line->name != line->system_name) continue;
+    uint32_t *name = &work->names[line->system_name];
+    if (*name == 0) error = demangle_ask(work, &table->strings, line->system_name, name);
+    if (error == 0) line->name = *name;
+  }
+  return error;
+}
+
+int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data) {
+  if (!demangler || table->line_count == 0) return 0;
+  demangle_work work = {.demangler = demangler, .data = data};
+  work.names = calloc(table->strings.count, sizeof(*work.names)); /* system names are all there; what is added is not one */
+  work.text = malloc(DEMANGLE_CAPACITY);
+  int error = work.names && work.text ? demangle_lines(&work, table) : -ENOMEM;
+  free(work.names);
+  free(work.text);
+  return error;
+}
+
 /* ---- core/src/profile/elf/elf_build_id.c ---- */
 /* ---- core/src/profile/elf/elf_file.h ---- */
 /*
@@ -12647,145 +12843,6 @@ void onstack_symbol_names_end(onstack_symbol_names *names) {
 }
 
 /* ---- core/src/profile/elf/symbol_table.c ---- */
-/* ---- core/src/profile/elf/symbol_table.h ---- */
-/*
- * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
-#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
-
-/* ---- core/src/profile/hash_index.h ---- */
-/*
- * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
- * array may move. Items are never removed one by one.
- *
- * Insertion has two steps, so that a failed allocation leaves the owner unchanged: reserve (may fail) first, then the
- * owner adds its item, then insert (cannot fail).
- */
-#ifndef ONSTACK_PROFILE_HASH_INDEX_H
-#define ONSTACK_PROFILE_HASH_INDEX_H
-
-#define ONSTACK_PROFILE_HASH_NONE UINT32_MAX
-
-typedef struct onstack_profile_hash_slot {
-  uint32_t hash;
-  uint32_t item; /* position + 1; 0: free */
-} onstack_profile_hash_slot;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_hash_index {
-  onstack_profile_hash_slot *slots;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_hash_index;
-
-/* Whether the owner's item at this position has this key. */
-typedef bool (*onstack_profile_hash_equal)(const void *owner, uint32_t item, const void *key);
-
-/* Returns the position, or ONSTACK_PROFILE_HASH_NONE. */
-ONSTACK_INTERNAL uint32_t onstack_profile_hash_find(const onstack_profile_hash_index *index, uint32_t hash,
-                                                    onstack_profile_hash_equal equal, const void *owner, const void *key);
-/* Room for one more. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_hash_reserve(onstack_profile_hash_index *index);
-/* Adds a position whose key is not there yet, after a successful reserve. */
-ONSTACK_INTERNAL void onstack_profile_hash_insert(onstack_profile_hash_index *index, uint32_t hash, uint32_t item);
-ONSTACK_INTERNAL void onstack_profile_hash_release(onstack_profile_hash_index *index);
-
-/* Mixes words into a hash: start from any seed, feed words, fold at the end. */
-ONSTACK_INTERNAL uint64_t onstack_profile_hash_word(uint64_t hash, uint64_t word);
-ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t length);
-ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
-
-#endif
-
-/* ---- core/src/profile/string_table.h ---- */
-/*
- * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
- * become U+FFFD when they enter: thread names are cut at 15 bytes, in the middle of a character perhaps, and a protobuf
- * reader may refuse a whole profile for one such string.
- */
-#ifndef ONSTACK_PROFILE_STRING_TABLE_H
-#define ONSTACK_PROFILE_STRING_TABLE_H
-
-typedef struct onstack_profile_string {
-  const char *text; /* NUL-terminated */
-  size_t length;
-} onstack_profile_string;
-
-typedef struct onstack_profile_strings {
-  onstack_profile_arena arena;
-  onstack_profile_hash_index index;
-  onstack_profile_string *items;
-  size_t count;
-  size_t capacity;
-} onstack_profile_strings;
-
-/* Errors: -ENOMEM (nothing is left to release). */
-ONSTACK_INTERNAL int onstack_profile_strings_init(onstack_profile_strings *strings);
-ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *strings);
-
-/* Sets *number. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
-                                                 uint32_t *number);
-
-/* The number as text, NULL as "". */
-ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
-
-/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
-ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
-
-#endif
-
-#define ONSTACK_PROFILE_NO_LINE UINT32_MAX
-
-/* A function at an address; the strings by number. */
-typedef struct onstack_profile_line {
-  uint32_t name;        /* for people; never "" */
-  uint32_t system_name; /* never "" */
-  uint32_t file;        /* 0: unknown */
-  uint32_t next;        /* the function that this one is inlined in; ONSTACK_PROFILE_NO_LINE: none */
-  int64_t line;
-  int64_t start_line;
-} onstack_profile_line;
-
-typedef struct onstack_profile_answer {
-  uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
-  uint32_t last;
-  bool named; /* by a symbol; false: by module and offset, or not at all */
-} onstack_profile_answer;
-
-struct onstack_symbol_table {
-  uint64_t *addresses; /* in the order of arrival; an address's position is its number */
-  size_t count;
-  size_t capacity;
-  onstack_profile_hash_index index;
-  onstack_profile_answer *answers; /* one an address; NULL until opened */
-  onstack_profile_line *lines;
-  size_t line_count;
-  size_t line_capacity;
-  onstack_profile_strings strings;
-  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
-  size_t asked_count;
-  int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
-};
-
-ONSTACK_INTERNAL int onstack_profile_symbols_init(onstack_symbol_table *table);
-ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *table);
-
-/* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
-/* Ends the additions of addresses and makes room for answers. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
-
-/* The number of an address that has been added. */
-ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint64_t address);
-
-/* Adds a function of this name alone. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
-                                                  bool named);
-
-#endif
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13155,7 +13212,8 @@ typedef struct onstack_profile_report {
   bool symbolized;
   int64_t start_unix_ns;
   int64_t duration_ns;
-  const char *remarks; /* the caller's */
+  const char *comments; /* the caller's */
+  uint64_t period_ns;   /* where there are no samples */
 } onstack_profile_report;
 
 /*
@@ -14368,7 +14426,8 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   onstack_pprof_message *part = &writer->part;
   onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
   onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
-  onstack_pprof_add_number(part, pprof_profile_period, pprof_main_period(&report->view));
+  onstack_pprof_add_number(part, pprof_profile_period,
+                           report->view.count > 0 ? pprof_main_period(&report->view) : report->period_ns);
   if (part->failed) return -ENOMEM;
   error = onstack_profile_output_put(writer->output, part->bytes, part->used);
   part->used = 0;
@@ -14447,8 +14506,8 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
 }
 
 /* A line each; empty ones say nothing. */
-static int pprof_write_remarks(onstack_pprof_writer *writer) {
-  const char *line = writer->report->remarks;
+static int pprof_write_comments(onstack_pprof_writer *writer) {
+  const char *line = writer->report->comments;
   int error = 0;
   while (error == 0 && line && *line != '\0') {
     size_t length = strcspn(line, "\n");
@@ -14482,7 +14541,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
-  if (error == 0) error = pprof_write_remarks(&writer);
+  if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_pprof_message_release(&writer.message);
   onstack_pprof_message_release(&writer.part);
@@ -15100,6 +15159,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
   if (error == 0 && (report->symbolized || always_names)) {
     error = onstack_profile_symbolize_by_module(&report->symbols, maps);
@@ -15124,7 +15184,8 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
-  report->remarks = options.remarks;
+  report->comments = options.comments;
+  report->period_ns = options.period_ns;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
   return error;

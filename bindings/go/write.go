@@ -4,19 +4,20 @@
 
 package onstack
 
-// #include "bridge.h"
+/*
+#include <stdlib.h>
+#include "bridge.h"
+*/
 import "C"
 
 import (
 	"bytes"
-	"fmt"
+	"compress/gzip"
 	"io"
 	"runtime"
 	"runtime/cgo"
-	"time"
+	"strings"
 	"unsafe"
-
-	"github.com/google/pprof/profile"
 )
 
 // WriteTo writes the profile as gzip-compressed pprof, for `go tool pprof` and profile servers. It may be called while
@@ -25,11 +26,11 @@ import (
 // Errors: ErrClosed, and those of w. Nothing is written when the profile itself cannot be made.
 func (p *Profile) WriteTo(w io.Writer) (int64, error) {
 	defer runtime.KeepAlive(p)
-	raw, err := p.render(C.ONSTACKGO_PPROF)
+	raw, err := p.render(pprofForm)
 	if err != nil {
 		return 0, err
 	}
-	return p.finish(raw, w)
+	return compress(raw, w)
 }
 
 // TakeTo writes as WriteTo does and begins anew: the next TakeTo tells what came since. Each sample is in exactly one of
@@ -40,76 +41,81 @@ func (p *Profile) TakeTo(w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p.finish(raw, w)
-}
-
-// finish turns what the core wrote into what people read.
-func (s *profileState) finish(raw []byte, w io.Writer) (int64, error) {
-	parsed, err := profile.ParseUncompressed(raw)
-	if err == nil {
-		err = parsed.CheckValid() // pprof writes what it would not read
-	}
-	if err != nil {
-		return 0, fmt.Errorf("onstack: the core wrote a profile that cannot be read: %w", err)
-	}
-	if parsed.Period == 0 { // the core reads it off the samples, and there are none
-		parsed.Period = s.session.stats().Period.Nanoseconds()
-	}
-	demangleProfile(parsed)
-	parsed.Comments = append(parsed.Comments, comments(s.session.stats(), s.session.modules())...)
-	counted := &countingWriter{w: w}
-	err = parsed.Write(counted)
-	return counted.n, err
+	return compress(raw, w)
 }
 
 // WriteFolded writes one line for each stack, "thread;main;f;g 12": root first, the number in samples with their
 // weight. It is the input of flame graph tools. Context and errors are WriteTo's.
 func (p *Profile) WriteFolded(w io.Writer) error {
 	defer runtime.KeepAlive(p)
-	raw, err := p.render(C.ONSTACKGO_FOLDED)
+	raw, err := p.render(foldedForm)
 	if err != nil {
 		return err
 	}
-	return demangleFolded(raw, w)
+	_, err = w.Write(raw)
+	return err
 }
 
+// outputForm is bridge.h's `folded`.
+type outputForm int
+
+const (
+	pprofForm outputForm = iota
+	foldedForm
+)
+
 // render collects what the core writes.
-func (s *profileState) render(form C.int) ([]byte, error) {
+func (s *profileState) render(form outputForm) ([]byte, error) {
 	s.session.poll()
-	start, length := s.session.span()
+	options := s.session.writeOptions()
+	defer C.free(unsafe.Pointer(options.comments))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.table == nil {
 		return nil, ErrClosed
 	}
-	return writeTable(s.table, form, start, length)
+	return writeTable(s.table, form, &options)
 }
 
 // renderTaken takes the samples out of the profile and collects what the core writes of them.
 func (s *profileState) renderTaken() ([]byte, error) {
 	s.session.poll()
+	options := s.session.writeOptions()
+	defer C.free(unsafe.Pointer(options.comments))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.table == nil {
 		return nil, ErrClosed
 	}
 	var taken *C.onstack_profile
-	start, length := s.session.span()
 	if err := coreError("take", int(C.onstack_profile_take(s.table, &taken))); err != nil {
 		return nil, err
 	}
 	defer C.onstack_profile_free(taken)
 	s.session.restartSpan()
-	return writeTable(taken, C.ONSTACKGO_PPROF, start, length)
+	return writeTable(taken, pprofForm, &options)
 }
 
-func writeTable(table *C.onstack_profile, form C.int, start time.Time, length time.Duration) ([]byte, error) {
+// writeOptions are what the session knows of the profile. The caller frees the comments.
+func (s *session) writeOptions() C.onstack_write_options {
+	start, length := s.span()
+	stats := s.stats()
+	return C.onstack_write_options{
+		size:               C.sizeof_onstack_write_options,
+		symbolizer:         C.onstack_symbolizer(C.onstackgo_on_addresses),
+		demangler:          C.onstack_demangler(C.onstackgo_on_name),
+		start_time_unix_ns: C.int64_t(start.UnixNano()),
+		duration_ns:        C.int64_t(length.Nanoseconds()),
+		period_ns:          C.uint64_t(stats.Period.Nanoseconds()),
+		comments:           C.CString(strings.Join(comments(stats, s.modules()), "\n")),
+	}
+}
+
+func writeTable(table *C.onstack_profile, form outputForm, options *C.onstack_write_options) ([]byte, error) {
 	var out bytes.Buffer
 	handle := cgo.NewHandle(&out)
 	defer handle.Delete()
-	code := C.onstackgo_write(table, form, C.int64_t(start.UnixNano()), C.int64_t(length.Nanoseconds()),
-		C.uintptr_t(handle))
-	if err := coreError("write", int(code)); err != nil {
+	if err := coreError("write", int(C.onstackgo_write(table, C.int(form), options, C.uintptr_t(handle)))); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
@@ -120,6 +126,29 @@ func onstackgoCollect(handle C.uintptr_t, data unsafe.Pointer, length C.size_t) 
 	out := cgo.Handle(handle).Value().(*bytes.Buffer)
 	out.Write(unsafe.Slice((*byte)(data), int(length)))
 	return 0
+}
+
+// onstackgoDemangle answers the core: the name for people into out, and its length; 0 where there is none.
+//
+//export onstackgoDemangle
+func onstackgoDemangle(name, out *C.char, capacity C.size_t) C.size_t {
+	system := C.GoString(name)
+	people := demangled(system)
+	if people == system {
+		return 0
+	}
+	return C.size_t(copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), int(capacity)), people))
+}
+
+// compress says how many bytes w took.
+func compress(raw []byte, w io.Writer) (int64, error) {
+	counted := &countingWriter{w: w}
+	packer := gzip.NewWriter(counted)
+	_, err := packer.Write(raw)
+	if err == nil {
+		err = packer.Close()
+	}
+	return counted.n, err
 }
 
 type countingWriter struct {

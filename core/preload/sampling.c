@@ -120,11 +120,11 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
     onstack_output_end(&writer->output, false);
     return error;
   }
-  /* Without memory for the remarks the profile is worth as much. */
-  char *remarks = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on) : NULL;
-  const onstack_write_options options = {.size = sizeof(options), .remarks = remarks};
+  /* Without memory for the comments the profile is worth as much. */
+  char *comments = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on) : NULL;
+  const onstack_write_options options = {.size = sizeof(options), .comments = comments};
   int written = onstack_profile_write_pprof(sampling.profile, &options, onstack_compress_put, &writer->compress);
-  free(remarks);
+  free(comments);
   onstack_compress_end(&writer->compress);
   error = onstack_output_end(&writer->output, written == 0);
   return error < 0 ? error : written;

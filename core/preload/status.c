@@ -13,7 +13,7 @@
 #define STATUS_MODULES 20
 #define STATUS_ESCAPED 4u /* bytes that one may become */
 
-/* Where the lines go: a file, or memory for the profile's remarks. */
+/* Where the lines go: a file, or memory for the profile's comments. */
 typedef struct status_file {
   onstack_writer put;
   void *to;

@@ -42,6 +42,15 @@ Test(profile_pprof, an_empty_profile_is_a_profile) {
   cr_assert_eq(out->sample_count, 0);
   cr_assert_eq(out->location_count, 0);
   cr_assert_eq(out->mapping_count, 1); /* the program */
+  cr_assert_eq(out->period, 0);
+  decoded_free(out);
+  onstack_write_options options = {.size = sizeof(options), .period_ns = 77};
+  out = write_and_decode(profile, &options);
+  cr_assert_eq(out->period, 77);
+  decoded_free(out);
+  feed(profile, frames, 3);
+  out = write_and_decode(profile, &options);
+  cr_assert_eq(out->period, PERIOD_NS);
   decoded_free(out);
   onstack_profile_free(profile);
 }
@@ -113,16 +122,16 @@ Test(profile_pprof, without_symbols_there_are_addresses_and_mappings_only) {
   onstack_profile_free(profile);
 }
 
-Test(profile_pprof, remarks_are_comments_line_by_line) {
+Test(profile_pprof, comments_are_comments_line_by_line) {
   onstack_profile *profile = profile_of(NULL);
   feed(profile, frames, 3);
-  onstack_write_options options = {.size = sizeof(options), .remarks = "one line\n\nsamples\xff"};
+  onstack_write_options options = {.size = sizeof(options), .comments = "one line\n\nsamples\xff"};
   decoded *out = write_and_decode(profile, &options);
   cr_assert_eq(out->comment_count, 2);
   cr_assert_str_eq(d_text(out, out->comments[0]), "one line");
   cr_assert_str_eq(d_text(out, out->comments[1]), "samples\xef\xbf\xbd"); /* what is no text becomes U+FFFD */
   decoded_free(out);
-  options.remarks = "";
+  options.comments = "";
   out = write_and_decode(profile, &options);
   cr_assert_eq(out->comment_count, 0);
   decoded_free(out);

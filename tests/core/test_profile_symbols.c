@@ -216,6 +216,61 @@ Test(profile_symbols, wrong_answers_are_refused_and_leave_the_address_to_elf) {
   free(name);
 }
 
+/* _Z1f1 and _Z1f2 mean f. */
+static size_t stripping_demangler(void *data, const char *system_name, char *out, size_t capacity) {
+  ++*(size_t *)data;
+  if (strcmp(system_name, "_Zlong") == 0) {
+    memset(out, 'n', capacity);
+    return SIZE_MAX;
+  }
+  if (strncmp(system_name, "_Z1", 3) != 0) return 0;
+  out[0] = system_name[3];
+  return 1;
+}
+
+static int mangled_symbolizer(void *data, const uint64_t *addresses, size_t count, onstack_symbol_table *table) {
+  static const char *const names[] = {"_Z1f1", "_Z1f2", "plain", "_Zlong", "_Z1f1"};
+  (void)data;
+  for (size_t i = 0; i < count; i++) {
+    onstack_symbol_line line = {.size = sizeof(line), .system_name = names[addresses[i] & 15]};
+    if ((addresses[i] & 15) == 4) line.name = "the symbolizer's own";
+    cr_assert_eq(onstack_symbol_add(table, i, &line), 0);
+  }
+  return 0;
+}
+
+Test(profile_symbols, names_are_demangled_once_each_and_symbols_stay) {
+  size_t calls = 0;
+  onstack_write_options options = {
+      .size = sizeof(options), .symbolizer = mangled_symbolizer, .demangler = stripping_demangler, .demangler_data = &calls};
+  onstack_profile *profile = profile_of(NULL);
+  for (uint64_t kind = 0; kind < 5; kind++) {
+    uint64_t one[] = {0x50000 + kind}, other[] = {0x50010 + kind};
+    feed(profile, one, 1);
+    feed(profile, other, 1);
+  }
+  char *text = folded_text(profile, &options);
+  cr_assert_eq(calls, 4); /* not for what has a name already */
+  cr_assert_eq(strncmp(text, "worker;f 4\nworker;nnn", 21), 0);
+  cr_assert_not_null(strstr(text, "n 2\nworker;plain 2\nworker;the symbolizer's own 2\n"));
+  cr_assert_eq(strlen(text), strlen("worker;f 4\nworker; 2\nworker;plain 2\nworker;the symbolizer's own 2\n") + 16384);
+  free(text);
+  decoded *out = write_and_decode(profile, &options);
+  size_t seen = 0;
+  for (size_t i = 0; i < out->function_count; i++) {
+    bool is_f = strcmp(d_text(out, out->functions[i].name), "f") == 0;
+    if (is_f) cr_assert_eq(strncmp(d_text(out, out->functions[i].system_name), "_Z1f", 4), 0);
+    seen += is_f;
+  }
+  cr_assert_eq(seen, 2); /* two symbols of one name are two functions */
+  decoded_free(out);
+  calls = 0;
+  options.symbolize = ONSTACK_OFF;
+  decoded_free(write_and_decode(profile, &options));
+  cr_assert_eq(calls, 0);
+  onstack_profile_free(profile);
+}
+
 static int naming_symbolizer(void *data, const uint64_t *addresses, size_t count, onstack_symbol_table *table) {
   const char *const *names = data;
   for (size_t i = 0; i < count; i++) {

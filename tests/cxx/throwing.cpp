@@ -23,6 +23,7 @@ int throwing_init(void *) { throw std::runtime_error("from an unwinder's init");
 int throwing_symbolizer(void *, const uint64_t *, size_t, onstack_symbol_table *) {
   throw std::runtime_error("from a symbolizer");
 }
+size_t throwing_demangler(void *, const char *, char *, size_t) { throw std::runtime_error("from a demangler"); }
 int ignore_bytes(void *, const void *, size_t) { return 0; }
 
 onstack_walk_result walk_pc(void *, const onstack_registers *registers, void *, uint64_t *frames, uint32_t) {
@@ -80,6 +81,13 @@ void symbolizer() {
   onstack_write_options options = onstack_write_options();
   options.size = sizeof(options);
   options.symbolizer = throwing_symbolizer;
+  onstack_profile_write_folded(sampled(), &options, ignore_bytes, nullptr);
+}
+
+void demangler() {
+  onstack_write_options options = onstack_write_options();
+  options.size = sizeof(options);
+  options.demangler = throwing_demangler;
   onstack_profile_write_folded(sampled(), &options, ignore_bytes, nullptr);
 }
 
@@ -146,6 +154,7 @@ int check(const char *name, void (*body)()) {
 int main() {
   return check("sink on the drain thread", sink_on_the_drain_thread) + check("sink in poll", sink_in_poll) +
              check("sink in stop", sink_in_stop) + check("writer", writer) + check("symbolizer", symbolizer) +
-             check("visitor", visitor) + check("thread filter", thread_filter) + check("unwinder's init", init_of_an_unwinder) >
+             check("demangler", demangler) + check("visitor", visitor) + check("thread filter", thread_filter) +
+             check("unwinder's init", init_of_an_unwinder) >
          0;
 }

@@ -9,7 +9,7 @@
 #   run.sh steps [N [SEED]]   the walkers alone, at full speed and without sanitizers, two at a time, until they have made N
 #                             (10^9) steps on memory that answers anything or is not there, from that seed (1) on: a
 #                             quarter of an hour
-#   run.sh list               the targets: cfi, go/FuzzFinish, rust/profile, ...
+#   run.sh list               the targets: cfi, go/FuzzDemangle, rust/profile, ...
 # FUZZ_MUTATIONS: how many in `replay` (3000). CC, CLANG: the compilers. Rust's need cargo-fuzz and a nightly toolchain.
 set -uo pipefail
 cd "$(dirname "$0")/../.."

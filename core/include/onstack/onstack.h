@@ -453,6 +453,13 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
  */
 typedef int (*onstack_symbolizer)(void *data, const uint64_t *addresses, size_t count, onstack_symbol_table *table);
 
+/*
+ * Demangles: writes the name for people of a symbol's name into `out` and returns its length; 0: the name is as good as it
+ * is. `capacity` is 16,384; what is longer is cut there. Asked once for each name that has no name for people yet, from the
+ * symbolizer or from the ELF symbols.
+ */
+typedef size_t (*onstack_demangler)(void *data, const char *system_name, char *out, size_t capacity);
+
 /* Receives bytes of the output in order. Non-zero ends the write with ONSTACK_E_OUTPUT. */
 typedef int (*onstack_writer)(void *data, const void *bytes, size_t length);
 
@@ -463,10 +470,13 @@ typedef struct onstack_write_options {
   uint8_t reserved0[3];          /* 0 */
   onstack_symbolizer symbolizer; /* asked first; may be NULL */
   void *symbolizer_data;
-  int64_t start_time_unix_ns; /* pprof time_nanos; 0: when the profile was made or cleared */
-  int64_t duration_ns;        /* pprof duration_nanos; 0: until now */
-  const char *remarks;        /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
+  int64_t start_time_unix_ns;  /* pprof time_nanos; 0: when the profile was made or cleared */
+  int64_t duration_ns;         /* pprof duration_nanos; 0: until now */
+  const char *comments;        /* lines, each of which becomes a comment of the pprof profile, as "onstack.stats ticks=12";
                                  NULL: none */
+  onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
+  void *demangler_data;
+  uint64_t period_ns; /* pprof period of a profile without samples, which say it otherwise */
 } onstack_write_options;
 
 /*

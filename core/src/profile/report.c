@@ -2,6 +2,7 @@
 #include "profile/report.h"
 
 #include "base/sized.h"
+#include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
@@ -46,6 +47,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
   if (error == 0 && (report->symbolized || always_names)) {
     error = onstack_profile_symbolize_by_module(&report->symbols, maps);
@@ -70,7 +72,8 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   }
   report->start_unix_ns = options.start_time_unix_ns != 0 ? options.start_time_unix_ns : report->view.start_unix_ns;
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
-  report->remarks = options.remarks;
+  report->comments = options.comments;
+  report->period_ns = options.period_ns;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
   return error;

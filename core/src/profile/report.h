@@ -16,7 +16,8 @@ typedef struct onstack_profile_report {
   bool symbolized;
   int64_t start_unix_ns;
   int64_t duration_ns;
-  const char *remarks; /* the caller's */
+  const char *comments; /* the caller's */
+  uint64_t period_ns;   /* where there are no samples */
 } onstack_profile_report;
 
 /*

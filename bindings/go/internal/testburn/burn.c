@@ -39,6 +39,25 @@ __attribute__((noinline)) void testburn_caller(int milliseconds) {
   }
 }
 
+/* Functions as compilers of C++ and Rust name them; two of Rust's differ in nothing but the hash. */
+#define TESTBURN_NAMED(function, symbol)                                                                                    \
+  __attribute__((noinline)) void function(int milliseconds) __asm__(symbol);                                                \
+  void function(int milliseconds) {                                                                                         \
+    testburn_caller(milliseconds);                                                                                          \
+    testburn_sink++;                                                                                                        \
+  }
+TESTBURN_NAMED(testburn_cxx, "_ZN8testburn3cxxEiPKc")
+TESTBURN_NAMED(testburn_rust, "_ZN8testburn4rust17h0123456789abcdefE")
+TESTBURN_NAMED(testburn_rust_again, "_ZN8testburn4rust17hfedcba9876543210E")
+TESTBURN_NAMED(testburn_rust_v0, "_RNvC8testburn2v0")
+
+void testburn_mangled(int milliseconds) {
+  testburn_cxx(milliseconds / 4);
+  testburn_rust(milliseconds / 4);
+  testburn_rust_again(milliseconds / 4);
+  testburn_rust_v0(milliseconds / 4);
+}
+
 struct testburn_job {
   const char *name;
   int milliseconds;

@@ -29,6 +29,12 @@ func Native(d time.Duration) {
 	C.testburn_caller(C.int(d.Milliseconds()))
 }
 
+// Mangled does so under functions of C++ and Rust: testburn::cxx(int, char const*), two of the name testburn::rust, and
+// testburn::v0.
+func Mangled(d time.Duration) {
+	C.testburn_mangled(C.int(d.Milliseconds()))
+}
+
 // NativeThread does so on a thread that Go does not know and returns when it has ended. Names have at most 15 bytes.
 func NativeThread(name string, d time.Duration) error {
 	cName := C.CString(name)

@@ -5,6 +5,9 @@
 /* Both spend `milliseconds` of the calling thread's CPU time in testburn_leaf, called by testburn_caller. */
 void testburn_caller(int milliseconds);
 
+/* The same, a quarter each in testburn::cxx(int, char const*), two symbols for testburn::rust, and testburn::v0. */
+void testburn_mangled(int milliseconds);
+
 /* The same on a thread that Go does not know, named `name`; returns when it has ended. 0, or an errno. */
 int testburn_on_thread(const char *name, int milliseconds);
 

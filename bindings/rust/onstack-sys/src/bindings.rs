@@ -324,6 +324,14 @@ pub type onstack_symbolizer = ::core::option::Option<
         table: *mut onstack_symbol_table,
     ) -> ::core::ffi::c_int,
 >;
+pub type onstack_demangler = ::core::option::Option<
+    unsafe extern "C" fn(
+        data: *mut ::core::ffi::c_void,
+        system_name: *const ::core::ffi::c_char,
+        out: *mut ::core::ffi::c_char,
+        capacity: usize,
+    ) -> usize,
+>;
 pub type onstack_writer = ::core::option::Option<
     unsafe extern "C" fn(
         data: *mut ::core::ffi::c_void,
@@ -341,7 +349,10 @@ pub struct onstack_write_options {
     pub symbolizer_data: *mut ::core::ffi::c_void,
     pub start_time_unix_ns: i64,
     pub duration_ns: i64,
-    pub remarks: *const ::core::ffi::c_char,
+    pub comments: *const ::core::ffi::c_char,
+    pub demangler: onstack_demangler,
+    pub demangler_data: *mut ::core::ffi::c_void,
+    pub period_ns: u64,
 }
 extern "C" {
     pub fn onstack_profile_write_pprof(

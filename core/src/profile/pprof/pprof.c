@@ -66,7 +66,8 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   onstack_pprof_message *part = &writer->part;
   onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
   onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
-  onstack_pprof_add_number(part, pprof_profile_period, pprof_main_period(&report->view));
+  onstack_pprof_add_number(part, pprof_profile_period,
+                           report->view.count > 0 ? pprof_main_period(&report->view) : report->period_ns);
   if (part->failed) return -ENOMEM;
   error = onstack_profile_output_put(writer->output, part->bytes, part->used);
   part->used = 0;
@@ -145,8 +146,8 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
 }
 
 /* A line each; empty ones say nothing. */
-static int pprof_write_remarks(onstack_pprof_writer *writer) {
-  const char *line = writer->report->remarks;
+static int pprof_write_comments(onstack_pprof_writer *writer) {
+  const char *line = writer->report->comments;
   int error = 0;
   while (error == 0 && line && *line != '\0') {
     size_t length = strcspn(line, "\n");
@@ -180,7 +181,7 @@ static int pprof_write_all(onstack_profile_report *report, onstack_profile_outpu
   int error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
-  if (error == 0) error = pprof_write_remarks(&writer);
+  if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
   onstack_pprof_message_release(&writer.message);
   onstack_pprof_message_release(&writer.part);
