@@ -8544,6 +8544,78 @@ typedef struct cfi_state {
 
 #endif
 
+/* ---- core/src/control/unwind/dwarf.h ---- */
+/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
+#ifndef ONSTACK_CONTROL_UNWIND_DWARF_H
+#define ONSTACK_CONTROL_UNWIND_DWARF_H
+
+/* Call frame instructions. The operand of the last three is in their low six bits. */
+enum {
+  DW_CFA_nop = 0x00,
+  DW_CFA_set_loc = 0x01,
+  DW_CFA_advance_loc1 = 0x02,
+  DW_CFA_advance_loc2 = 0x03,
+  DW_CFA_advance_loc4 = 0x04,
+  DW_CFA_offset_extended = 0x05,
+  DW_CFA_restore_extended = 0x06,
+  DW_CFA_undefined = 0x07,
+  DW_CFA_same_value = 0x08,
+  DW_CFA_register = 0x09,
+  DW_CFA_remember_state = 0x0a,
+  DW_CFA_restore_state = 0x0b,
+  DW_CFA_def_cfa = 0x0c,
+  DW_CFA_def_cfa_register = 0x0d,
+  DW_CFA_def_cfa_offset = 0x0e,
+  DW_CFA_def_cfa_expression = 0x0f,
+  DW_CFA_expression = 0x10,
+  DW_CFA_offset_extended_sf = 0x11,
+  DW_CFA_def_cfa_sf = 0x12,
+  DW_CFA_def_cfa_offset_sf = 0x13,
+  DW_CFA_val_offset = 0x14,
+  DW_CFA_val_offset_sf = 0x15,
+  DW_CFA_val_expression = 0x16,
+  DW_CFA_AARCH64_negate_ra_state = 0x2d,
+  DW_CFA_GNU_args_size = 0x2e,
+  DW_CFA_GNU_negative_offset_extended = 0x2f,
+  DW_CFA_advance_loc = 0x40,
+  DW_CFA_offset = 0x80,
+  DW_CFA_restore = 0xc0
+};
+#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
+#define DW_CFA_OPERAND 0x3fu
+
+/* Operations of expressions. lit and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+enum {
+  DW_OP_deref = 0x06,
+  DW_OP_and = 0x1a,
+  DW_OP_plus = 0x22,
+  DW_OP_plus_uconst = 0x23,
+  DW_OP_shl = 0x24,
+  DW_OP_ge = 0x2a,
+  DW_OP_lit0 = 0x30,
+  DW_OP_breg0 = 0x70
+};
+
+/* Encodings of pointers: a format, and what it is relative to. */
+enum {
+  DW_EH_PE_absptr = 0x00,
+  DW_EH_PE_uleb128 = 0x01,
+  DW_EH_PE_udata2 = 0x02,
+  DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_udata8 = 0x04,
+  DW_EH_PE_sleb128 = 0x09,
+  DW_EH_PE_sdata2 = 0x0a,
+  DW_EH_PE_sdata4 = 0x0b,
+  DW_EH_PE_sdata8 = 0x0c,
+  DW_EH_PE_pcrel = 0x10,
+  DW_EH_PE_indirect = 0x80,
+  DW_EH_PE_omit = 0xff
+};
+#define DW_EH_PE_FORMAT 0x0fu
+#define DW_EH_PE_RELATIVE 0xf0u
+
+#endif
+
 #include <string.h>
 
 /* DWARF for the Arm 64-bit architecture, 4.1. */
@@ -8553,10 +8625,9 @@ typedef struct cfi_state {
 #define CFI_REG_BX 0xfffffffeu
 #define CFI_REG_COUNT 31u
 
-/* The resolver's first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has
-   pushed. */
+/* The resolver's first instruction, bti c, stands before that CFI, though .plt has pushed. */
 static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  static const uint8_t saves_lr[] = {0x11, CFI_REG_LR, 0x7f};
+  static const uint8_t saves_lr[] = {DW_CFA_offset_extended_sf, CFI_REG_LR, 0x7f /* -1 */};
   if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
       memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
     state->ra = (cfi_register){CFI_AT_CFA, 8};
@@ -8607,6 +8678,78 @@ ONSTACK_INTERNAL void onstack_cfi_expression_cfa(onstack_cfi_reader expression, 
 
 /* "The saved FP is where FP points": what compilers write for functions that realign their stack. */
 ONSTACK_INTERNAL bool onstack_cfi_expression_is_fp(onstack_cfi_reader expression);
+
+#endif
+
+/* ---- core/src/control/unwind/dwarf.h ---- */
+/* DWARF's own names: DWARF 5, 7.7.1 and 7.24; DW_EH_PE_*: Linux Standard Base 5.0, 10.5.1. Those that are used here. */
+#ifndef ONSTACK_CONTROL_UNWIND_DWARF_H
+#define ONSTACK_CONTROL_UNWIND_DWARF_H
+
+/* Call frame instructions. The operand of the last three is in their low six bits. */
+enum {
+  DW_CFA_nop = 0x00,
+  DW_CFA_set_loc = 0x01,
+  DW_CFA_advance_loc1 = 0x02,
+  DW_CFA_advance_loc2 = 0x03,
+  DW_CFA_advance_loc4 = 0x04,
+  DW_CFA_offset_extended = 0x05,
+  DW_CFA_restore_extended = 0x06,
+  DW_CFA_undefined = 0x07,
+  DW_CFA_same_value = 0x08,
+  DW_CFA_register = 0x09,
+  DW_CFA_remember_state = 0x0a,
+  DW_CFA_restore_state = 0x0b,
+  DW_CFA_def_cfa = 0x0c,
+  DW_CFA_def_cfa_register = 0x0d,
+  DW_CFA_def_cfa_offset = 0x0e,
+  DW_CFA_def_cfa_expression = 0x0f,
+  DW_CFA_expression = 0x10,
+  DW_CFA_offset_extended_sf = 0x11,
+  DW_CFA_def_cfa_sf = 0x12,
+  DW_CFA_def_cfa_offset_sf = 0x13,
+  DW_CFA_val_offset = 0x14,
+  DW_CFA_val_offset_sf = 0x15,
+  DW_CFA_val_expression = 0x16,
+  DW_CFA_AARCH64_negate_ra_state = 0x2d,
+  DW_CFA_GNU_args_size = 0x2e,
+  DW_CFA_GNU_negative_offset_extended = 0x2f,
+  DW_CFA_advance_loc = 0x40,
+  DW_CFA_offset = 0x80,
+  DW_CFA_restore = 0xc0
+};
+#define DW_CFA_OPCODE 0xc0u /* the bits that tell these three, and are zero in all others */
+#define DW_CFA_OPERAND 0x3fu
+
+/* Operations of expressions. lit and breg count on from the first: DW_OP_lit0 + 15, DW_OP_breg0 + register. */
+enum {
+  DW_OP_deref = 0x06,
+  DW_OP_and = 0x1a,
+  DW_OP_plus = 0x22,
+  DW_OP_plus_uconst = 0x23,
+  DW_OP_shl = 0x24,
+  DW_OP_ge = 0x2a,
+  DW_OP_lit0 = 0x30,
+  DW_OP_breg0 = 0x70
+};
+
+/* Encodings of pointers: a format, and what it is relative to. */
+enum {
+  DW_EH_PE_absptr = 0x00,
+  DW_EH_PE_uleb128 = 0x01,
+  DW_EH_PE_udata2 = 0x02,
+  DW_EH_PE_udata4 = 0x03,
+  DW_EH_PE_udata8 = 0x04,
+  DW_EH_PE_sleb128 = 0x09,
+  DW_EH_PE_sdata2 = 0x0a,
+  DW_EH_PE_sdata4 = 0x0b,
+  DW_EH_PE_sdata8 = 0x0c,
+  DW_EH_PE_pcrel = 0x10,
+  DW_EH_PE_indirect = 0x80,
+  DW_EH_PE_omit = 0xff
+};
+#define DW_EH_PE_FORMAT 0x0fu
+#define DW_EH_PE_RELATIVE 0xf0u
 
 #endif
 
@@ -8724,92 +8867,92 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
   int64_t align = machine->common->data_align;
   uint64_t number;
   switch (opcode) {
-  case 0x00: /* nop */
+  case DW_CFA_nop:
     return true;
-  case 0x01: /* set_loc */
+  case DW_CFA_set_loc:
     cfi_advance(machine, 0);
     machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
     return true;
-  case 0x02: /* advance_loc1, 2, 4 */
+  case DW_CFA_advance_loc1:
     cfi_advance(machine, onstack_cfi_byte(reader));
     return true;
-  case 0x03:
+  case DW_CFA_advance_loc2:
     cfi_advance(machine, onstack_cfi_fixed(reader, 2));
     return true;
-  case 0x04:
+  case DW_CFA_advance_loc4:
     cfi_advance(machine, onstack_cfi_fixed(reader, 4));
     return true;
-  case 0x05: /* offset_extended */
+  case DW_CFA_offset_extended:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_AT_CFA, (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
     return true;
-  case 0x06: /* restore_extended */
+  case DW_CFA_restore_extended:
     cfi_restore_register(machine, onstack_cfi_uleb(reader));
     return true;
-  case 0x07: /* undefined */
+  case DW_CFA_undefined:
     cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_UNDEFINED, 0);
     return true;
-  case 0x08: /* same_value */
+  case DW_CFA_same_value:
     cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_SAME, 0);
     return true;
-  case 0x09: /* register */
+  case DW_CFA_register:
     number = onstack_cfi_uleb(reader);
     onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_UNKNOWN, 0);
     return true;
-  case 0x0a: /* remember_state */
+  case DW_CFA_remember_state:
     if (machine->depth == CFI_STATES) return false;
     machine->stack[machine->depth++] = machine->now;
     return true;
-  case 0x0b: /* restore_state */
+  case DW_CFA_restore_state:
     if (machine->depth == 0) return false;
     machine->now = machine->stack[--machine->depth];
     return true;
-  case 0x0c: /* def_cfa */
+  case DW_CFA_def_cfa:
     cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
-  case 0x0d: /* def_cfa_register */
+  case DW_CFA_def_cfa_register:
     cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
     return true;
-  case 0x0e: /* def_cfa_offset */
+  case DW_CFA_def_cfa_offset:
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
-  case 0x0f: /* def_cfa_expression */
+  case DW_CFA_def_cfa_expression:
     onstack_cfi_expression_cfa(cfi_take_block(machine), &machine->now);
     return true;
-  case 0x10: /* expression */
+  case DW_CFA_expression:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, cfi_is_at_fp(machine, number) ? CFI_AT_FP : CFI_UNKNOWN, 0);
     return true;
-  case 0x11: /* offset_extended_sf */
+  case DW_CFA_offset_extended_sf:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_AT_CFA, (int32_t)onstack_cfi_sleb(reader) * align);
     return true;
-  case 0x12: /* def_cfa_sf */
+  case DW_CFA_def_cfa_sf:
     cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
     machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
     return true;
-  case 0x13: /* def_cfa_offset_sf */
+  case DW_CFA_def_cfa_offset_sf:
     machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
     return true;
-  case 0x14: /* val_offset, val_offset_sf: the register's value, not its place */
-  case 0x15:
+  case DW_CFA_val_offset: /* the register's value, not its place */
+  case DW_CFA_val_offset_sf:
     number = onstack_cfi_uleb(reader);
     onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_UNKNOWN, 0);
     return true;
-  case 0x16: /* val_expression */
+  case DW_CFA_val_expression:
     number = onstack_cfi_uleb(reader);
     cfi_take_block(machine);
     cfi_set_register(machine, number, CFI_UNKNOWN, 0);
     return true;
-  case 0x2d: /* AARCH64_negate_ra_state: return addresses are stripped always */
+  case DW_CFA_AARCH64_negate_ra_state: /* return addresses are stripped always */
     return true;
-  case 0x2e: /* GNU_args_size */
+  case DW_CFA_GNU_args_size:
     onstack_cfi_uleb(reader);
     return true;
-  case 0x2f: /* GNU_negative_offset_extended */
+  case DW_CFA_GNU_negative_offset_extended:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_AT_CFA, -(int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
     return true;
@@ -8825,16 +8968,16 @@ static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
   reader->end = end;
   while (!reader->bad && reader->at < reader->end) {
     uint64_t byte = onstack_cfi_byte(reader);
-    switch (byte & 0xc0) {
-    case 0x40: /* advance_loc */
-      cfi_advance(machine, byte & 0x3f);
+    switch (byte & DW_CFA_OPCODE) {
+    case DW_CFA_advance_loc:
+      cfi_advance(machine, byte & DW_CFA_OPERAND);
       break;
-    case 0x80: /* offset */
-      cfi_set_register(machine, byte & 0x3f, CFI_AT_CFA,
+    case DW_CFA_offset:
+      cfi_set_register(machine, byte & DW_CFA_OPERAND, CFI_AT_CFA,
                        (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * machine->common->data_align);
       break;
-    case 0xc0: /* restore */
-      cfi_restore_register(machine, byte & 0x3f);
+    case DW_CFA_restore:
+      cfi_restore_register(machine, byte & DW_CFA_OPERAND);
       break;
     default:
       if (!cfi_step_extended(machine, byte)) return false;
@@ -8891,7 +9034,7 @@ static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text,
       common->pointer_encoding = (uint8_t)onstack_cfi_byte(reader);
     } else if (*text == 'P') {
       uint8_t encoding = (uint8_t)onstack_cfi_byte(reader);
-      onstack_cfi_pointer(reader, encoding & 0x7f); /* the personality routine, maybe indirect: only skipped */
+      onstack_cfi_pointer(reader, (uint8_t)(encoding & ~DW_EH_PE_indirect)); /* the personality routine is only skipped */
     } else if (*text == 'L') {
       onstack_cfi_byte(reader);
     } else if (*text == 'S') {
@@ -8947,7 +9090,7 @@ static bool cfi_parse_function(onstack_cfi_section *section, uint64_t offset, ui
   const onstack_cfi_common *common = &section->common;
   function->entry = (uint32_t)offset;
   function->low = onstack_cfi_pointer(reader, common->pointer_encoding);
-  uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & 0x0f);
+  uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & DW_EH_PE_FORMAT);
   function->high = function->low + length;
   if (common->has_augmentation) onstack_cfi_skip(reader, onstack_cfi_uleb(reader));
   return !reader->bad && length != 0 && function->high > function->low;
@@ -8995,21 +9138,18 @@ void onstack_cfi_each(onstack_cfi_section *section, bool (*visit)(void *data, co
 
 /* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
 static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
-  static const uint8_t shape[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
-  if (length != sizeof(shape) || bytes[6] < 0x30 || bytes[6] > 0x3f) return false;
+  static const uint8_t shape[] = {DW_OP_breg0 + 7, 8,        DW_OP_breg0 + 16, 0,         DW_OP_lit0 + 15, DW_OP_and,
+                                  DW_OP_lit0,      DW_OP_ge, DW_OP_lit0 + 3,   DW_OP_shl, DW_OP_plus};
+  if (length != sizeof(shape) || bytes[6] < DW_OP_lit0 || bytes[6] > DW_OP_lit0 + 15) return false;
   for (size_t i = 0; i < sizeof(shape); i++)
     if (i != 6 && bytes[i] != shape[i]) return false;
-  *threshold = bytes[6] - 0x30;
+  *threshold = bytes[6] - DW_OP_lit0;
   return true;
 }
 
-#define CFI_OP_BREG0 0x70u /* DW_OP_breg0: the value of a register plus an offset */
-#define CFI_OP_DEREF 0x06u
-#define CFI_OP_PLUS_UCONST 0x23u
-
 /* The expression `register + offset`. */
 static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  if (onstack_cfi_fixed(expression, 1) != CFI_OP_BREG0 + number) return false;
+  if (onstack_cfi_fixed(expression, 1) != DW_OP_breg0 + number) return false;
   *offset = onstack_cfi_sleb(expression);
   return !expression->bad;
 }
@@ -9017,9 +9157,9 @@ static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, in
 /* `*(register + offset)`, with or without `+ n words` behind it. */
 static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
   *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != CFI_OP_DEREF) return false;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
   if (expression.at < expression.end) {
-    if (onstack_cfi_byte(&expression) != CFI_OP_PLUS_UCONST) return false;
+    if (onstack_cfi_byte(&expression) != DW_OP_plus_uconst) return false;
     uint64_t bytes = onstack_cfi_uleb(&expression);
     if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
     *after = (uint8_t)(bytes / 8);
@@ -9092,43 +9232,40 @@ void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
   reader->at += (size_t)bytes;
 }
 
-#define CFI_PE_OMIT 0xff
-#define CFI_PE_PCREL 0x10
-
 uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
   uint64_t place = reader->address + reader->at, value = 0;
-  if (encoding == CFI_PE_OMIT) return 0;
-  switch (encoding & 0x0f) {
-  case 0x0: /* absptr */
-  case 0x4: /* udata8 */
-  case 0xc: /* sdata8 */
+  if (encoding == DW_EH_PE_omit) return 0;
+  switch (encoding & DW_EH_PE_FORMAT) {
+  case DW_EH_PE_absptr:
+  case DW_EH_PE_udata8:
+  case DW_EH_PE_sdata8:
     value = onstack_cfi_fixed(reader, 8);
     break;
-  case 0x1:
+  case DW_EH_PE_uleb128:
     value = onstack_cfi_uleb(reader);
     break;
-  case 0x2:
+  case DW_EH_PE_udata2:
     value = onstack_cfi_fixed(reader, 2);
     break;
-  case 0x3:
+  case DW_EH_PE_udata4:
     value = onstack_cfi_fixed(reader, 4);
     break;
-  case 0x9:
+  case DW_EH_PE_sleb128:
     value = (uint64_t)onstack_cfi_sleb(reader);
     break;
-  case 0xa:
+  case DW_EH_PE_sdata2:
     value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
     break;
-  case 0xb:
+  case DW_EH_PE_sdata4:
     value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
     break;
   default:
     reader->bad = true;
   }
-  switch (encoding & 0xf0) {
-  case 0:
+  switch (encoding & DW_EH_PE_RELATIVE) {
+  case 0: /* to nothing */
     return value;
-  case CFI_PE_PCREL:
+  case DW_EH_PE_pcrel:
     return value + place;
   default:
     reader->bad = true;
@@ -10426,7 +10563,7 @@ static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
   if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
-  if (head[0] != 1 || head[1] != 0x1b) return 0;
+  if (head[0] != 1 || head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4)) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
 }
@@ -14363,21 +14500,61 @@ ONSTACK_INTERNAL int onstack_pprof_write_tables(onstack_pprof_writer *writer);
 
 #endif
 
-#include <errno.h>
-#include <string.h>
-#include <stdlib.h>
+/* ---- core/src/profile/pprof/pprof_fields.h ---- */
+/* Field numbers of profile.proto (github.com/google/pprof/proto): pprof_<message>_<field>. Those that are written. */
+#ifndef ONSTACK_PROFILE_PPROF_PPROF_FIELDS_H
+#define ONSTACK_PROFILE_PPROF_PPROF_FIELDS_H
 
-/* Field numbers of profile.proto. */
 enum {
   pprof_profile_sample_type = 1,
   pprof_profile_sample = 2,
-  pprof_profile_strings = 6,
+  pprof_profile_mapping = 3,
+  pprof_profile_location = 4,
+  pprof_profile_function = 5,
+  pprof_profile_string_table = 6,
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
   pprof_profile_period = 12,
   pprof_profile_comment = 13
 };
+
+enum { pprof_value_type_type = 1, pprof_value_type_unit = 2 };
+
+enum { pprof_sample_location_id = 1, pprof_sample_value = 2, pprof_sample_label = 3 };
+
+enum { pprof_label_key = 1, pprof_label_str = 2, pprof_label_num = 3 };
+
+enum {
+  pprof_mapping_id = 1,
+  pprof_mapping_memory_start = 2,
+  pprof_mapping_memory_limit = 3,
+  pprof_mapping_file_offset = 4,
+  pprof_mapping_filename = 5,
+  pprof_mapping_build_id = 6,
+  pprof_mapping_has_functions = 7,
+  pprof_mapping_has_filenames = 8,
+  pprof_mapping_has_line_numbers = 9,
+  pprof_mapping_has_inline_frames = 10
+};
+
+enum { pprof_location_id = 1, pprof_location_mapping_id = 2, pprof_location_address = 3, pprof_location_line = 4 };
+
+enum { pprof_line_function_id = 1, pprof_line_line = 2 };
+
+enum {
+  pprof_function_id = 1,
+  pprof_function_name = 2,
+  pprof_function_system_name = 3,
+  pprof_function_filename = 4,
+  pprof_function_start_line = 5
+};
+
+#endif
+
+#include <errno.h>
+#include <string.h>
+#include <stdlib.h>
 
 /* Sessions that share a profile may have periods of their own. */
 #define ONSTACK_PPROF_PERIODS 8u
@@ -14396,8 +14573,8 @@ static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, 
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, type, &type_number);
   if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, unit, &unit_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->message, 1, type_number);
-  onstack_pprof_add_number(&writer->message, 2, unit_number);
+  onstack_pprof_add_number(&writer->message, pprof_value_type_type, type_number);
+  onstack_pprof_add_number(&writer->message, pprof_value_type_unit, unit_number);
   return onstack_pprof_send(writer, field);
 }
 
@@ -14451,10 +14628,10 @@ static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const 
   if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
   error = onstack_profile_strings_add_text(strings, text, &text_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, 1, key_number);
-  onstack_pprof_add_number(&writer->part, 2, text_number);
-  onstack_pprof_add_number(&writer->part, 3, (uint64_t)number);
-  onstack_pprof_add_part(&writer->message, 3, &writer->part);
+  onstack_pprof_add_number(&writer->part, pprof_label_key, key_number);
+  onstack_pprof_add_number(&writer->part, pprof_label_str, text_number);
+  onstack_pprof_add_number(&writer->part, pprof_label_num, (uint64_t)number);
+  onstack_pprof_add_part(&writer->message, pprof_sample_label, &writer->part);
   return 0;
 }
 
@@ -14469,7 +14646,7 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
     uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
     onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
   }
-  onstack_pprof_add_part(&writer->message, 1, &writer->part);
+  onstack_pprof_add_part(&writer->message, pprof_sample_location_id, &writer->part);
 }
 
 /* The sink has seen to it that there are pairs, and that each string ends. */
@@ -14488,7 +14665,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
   onstack_pprof_add_varint(&writer->part, stack->ticks);
   onstack_pprof_add_varint(&writer->part, stack->time_ns);
-  onstack_pprof_add_part(&writer->message, 2, &writer->part);
+  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
   int error = 0;
   writer->key_count = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
@@ -14528,7 +14705,7 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
   const onstack_profile_strings *strings = &writer->report->symbols.strings;
   int error = 0;
   for (size_t i = 0; error == 0 && i < strings->count; i++) {
-    onstack_pprof_add_bytes(&writer->part, pprof_profile_strings, strings->items[i].text, strings->items[i].length);
+    onstack_pprof_add_bytes(&writer->part, pprof_profile_string_table, strings->items[i].text, strings->items[i].length);
     if (writer->part.failed) return -ENOMEM;
     error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
     writer->part.used = 0;
@@ -14621,9 +14798,6 @@ void onstack_pprof_message_release(onstack_pprof_message *message) {
 #include <stdlib.h>
 #include <string.h>
 
-/* Field numbers of profile.proto. */
-enum { pprof_profile_mapping = 3, pprof_profile_location = 4, pprof_profile_function = 5 };
-
 static uint32_t pprof_function_hash(const onstack_pprof_function *function) {
   uint64_t hash = onstack_profile_hash_word(function->name, function->system_name);
   hash = onstack_profile_hash_word(hash, function->file);
@@ -14662,9 +14836,9 @@ static int pprof_add_line(onstack_pprof_writer *writer, const onstack_pprof_func
   uint64_t number;
   int error = pprof_function_number(writer, function, &number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, 1, number);
-  onstack_pprof_add_number(&writer->part, 2, (uint64_t)line);
-  onstack_pprof_add_part(&writer->message, 4, &writer->part);
+  onstack_pprof_add_number(&writer->part, pprof_line_function_id, number);
+  onstack_pprof_add_number(&writer->part, pprof_line_line, (uint64_t)line);
+  onstack_pprof_add_part(&writer->message, pprof_location_line, &writer->part);
   return 0;
 }
 
@@ -14697,10 +14871,10 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   uint64_t address = symbols->addresses[number];
   const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
   onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
-  onstack_pprof_add_number(&writer->message, 1, (uint64_t)number + 1);
-  if (mapping) onstack_pprof_add_number(&writer->message, 2, mapping->number);
+  onstack_pprof_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
+  if (mapping) onstack_pprof_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   if (place) address = onstack_profile_mapping_real(place, address);
-  onstack_pprof_add_number(&writer->message, 3, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
+  onstack_pprof_add_number(&writer->message, pprof_location_address, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
   int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
@@ -14719,7 +14893,7 @@ static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, name, &function.name);
   if (error != 0) return error;
   function.system_name = function.name;
-  onstack_pprof_add_number(&writer->message, 1, onstack_pprof_special(writer, special));
+  onstack_pprof_add_number(&writer->message, pprof_location_id, onstack_pprof_special(writer, special));
   error = pprof_add_line(writer, &function, 0);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
@@ -14728,11 +14902,11 @@ static int pprof_write_functions(onstack_pprof_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < writer->function_count; i++) {
     const onstack_pprof_function *function = &writer->functions[i];
-    onstack_pprof_add_number(&writer->message, 1, i + 1);
-    onstack_pprof_add_number(&writer->message, 2, function->name);
-    onstack_pprof_add_number(&writer->message, 3, function->system_name);
-    onstack_pprof_add_number(&writer->message, 4, function->file);
-    onstack_pprof_add_number(&writer->message, 5, (uint64_t)function->start_line);
+    onstack_pprof_add_number(&writer->message, pprof_function_id, i + 1);
+    onstack_pprof_add_number(&writer->message, pprof_function_name, function->name);
+    onstack_pprof_add_number(&writer->message, pprof_function_system_name, function->system_name);
+    onstack_pprof_add_number(&writer->message, pprof_function_filename, function->file);
+    onstack_pprof_add_number(&writer->message, pprof_function_start_line, (uint64_t)function->start_line);
     error = onstack_pprof_send(writer, pprof_profile_function);
   }
   return error;
@@ -14778,16 +14952,16 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, size_t item) {
   uint32_t path, build_id;
   int error = pprof_mapping_strings(writer, mapping, &path, &build_id);
   if (error != 0) return error;
-  onstack_pprof_add_number(message, 1, known->number);
-  onstack_pprof_add_number(message, 2, mapping->real);
-  onstack_pprof_add_number(message, 3, onstack_profile_mapping_real(mapping, mapping->limit));
-  onstack_pprof_add_number(message, 4, mapping->offset);
-  onstack_pprof_add_number(message, 5, path);
-  onstack_pprof_add_number(message, 6, build_id);
-  onstack_pprof_add_number(message, 7, known->has_functions);
-  onstack_pprof_add_number(message, 8, known->has_files);
-  onstack_pprof_add_number(message, 9, known->has_lines);
-  onstack_pprof_add_number(message, 10, known->has_inlines);
+  onstack_pprof_add_number(message, pprof_mapping_id, known->number);
+  onstack_pprof_add_number(message, pprof_mapping_memory_start, mapping->real);
+  onstack_pprof_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_pprof_add_number(message, pprof_mapping_file_offset, mapping->offset);
+  onstack_pprof_add_number(message, pprof_mapping_filename, path);
+  onstack_pprof_add_number(message, pprof_mapping_build_id, build_id);
+  onstack_pprof_add_number(message, pprof_mapping_has_functions, known->has_functions);
+  onstack_pprof_add_number(message, pprof_mapping_has_filenames, known->has_files);
+  onstack_pprof_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
+  onstack_pprof_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
   return onstack_pprof_send(writer, pprof_profile_mapping);
 }
 

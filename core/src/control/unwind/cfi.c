@@ -4,6 +4,7 @@
 
 #include "control/unwind/cfi_arch.h"
 #include "control/unwind/cfi_expression.h"
+#include "control/unwind/dwarf.h"
 #include "handler/unwind/arch.h"
 
 #include <stddef.h>
@@ -120,92 +121,92 @@ static bool cfi_step_extended(cfi_machine *machine, uint64_t opcode) {
   int64_t align = machine->common->data_align;
   uint64_t number;
   switch (opcode) {
-  case 0x00: /* nop */
+  case DW_CFA_nop:
     return true;
-  case 0x01: /* set_loc */
+  case DW_CFA_set_loc:
     cfi_advance(machine, 0);
     machine->location = onstack_cfi_pointer(reader, machine->common->pointer_encoding);
     return true;
-  case 0x02: /* advance_loc1, 2, 4 */
+  case DW_CFA_advance_loc1:
     cfi_advance(machine, onstack_cfi_byte(reader));
     return true;
-  case 0x03:
+  case DW_CFA_advance_loc2:
     cfi_advance(machine, onstack_cfi_fixed(reader, 2));
     return true;
-  case 0x04:
+  case DW_CFA_advance_loc4:
     cfi_advance(machine, onstack_cfi_fixed(reader, 4));
     return true;
-  case 0x05: /* offset_extended */
+  case DW_CFA_offset_extended:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_AT_CFA, (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
     return true;
-  case 0x06: /* restore_extended */
+  case DW_CFA_restore_extended:
     cfi_restore_register(machine, onstack_cfi_uleb(reader));
     return true;
-  case 0x07: /* undefined */
+  case DW_CFA_undefined:
     cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_UNDEFINED, 0);
     return true;
-  case 0x08: /* same_value */
+  case DW_CFA_same_value:
     cfi_set_register(machine, onstack_cfi_uleb(reader), CFI_SAME, 0);
     return true;
-  case 0x09: /* register */
+  case DW_CFA_register:
     number = onstack_cfi_uleb(reader);
     onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_UNKNOWN, 0);
     return true;
-  case 0x0a: /* remember_state */
+  case DW_CFA_remember_state:
     if (machine->depth == CFI_STATES) return false;
     machine->stack[machine->depth++] = machine->now;
     return true;
-  case 0x0b: /* restore_state */
+  case DW_CFA_restore_state:
     if (machine->depth == 0) return false;
     machine->now = machine->stack[--machine->depth];
     return true;
-  case 0x0c: /* def_cfa */
+  case DW_CFA_def_cfa:
     cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
-  case 0x0d: /* def_cfa_register */
+  case DW_CFA_def_cfa_register:
     cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
     return true;
-  case 0x0e: /* def_cfa_offset */
+  case DW_CFA_def_cfa_offset:
     machine->now.cfa_offset = (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff);
     return true;
-  case 0x0f: /* def_cfa_expression */
+  case DW_CFA_def_cfa_expression:
     onstack_cfi_expression_cfa(cfi_take_block(machine), &machine->now);
     return true;
-  case 0x10: /* expression */
+  case DW_CFA_expression:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, cfi_is_at_fp(machine, number) ? CFI_AT_FP : CFI_UNKNOWN, 0);
     return true;
-  case 0x11: /* offset_extended_sf */
+  case DW_CFA_offset_extended_sf:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_AT_CFA, (int32_t)onstack_cfi_sleb(reader) * align);
     return true;
-  case 0x12: /* def_cfa_sf */
+  case DW_CFA_def_cfa_sf:
     cfi_set_cfa_register(machine, onstack_cfi_uleb(reader));
     machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
     return true;
-  case 0x13: /* def_cfa_offset_sf */
+  case DW_CFA_def_cfa_offset_sf:
     machine->now.cfa_offset = (int32_t)onstack_cfi_sleb(reader) * align;
     return true;
-  case 0x14: /* val_offset, val_offset_sf: the register's value, not its place */
-  case 0x15:
+  case DW_CFA_val_offset: /* the register's value, not its place */
+  case DW_CFA_val_offset_sf:
     number = onstack_cfi_uleb(reader);
     onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_UNKNOWN, 0);
     return true;
-  case 0x16: /* val_expression */
+  case DW_CFA_val_expression:
     number = onstack_cfi_uleb(reader);
     cfi_take_block(machine);
     cfi_set_register(machine, number, CFI_UNKNOWN, 0);
     return true;
-  case 0x2d: /* AARCH64_negate_ra_state: return addresses are stripped always */
+  case DW_CFA_AARCH64_negate_ra_state: /* return addresses are stripped always */
     return true;
-  case 0x2e: /* GNU_args_size */
+  case DW_CFA_GNU_args_size:
     onstack_cfi_uleb(reader);
     return true;
-  case 0x2f: /* GNU_negative_offset_extended */
+  case DW_CFA_GNU_negative_offset_extended:
     number = onstack_cfi_uleb(reader);
     cfi_set_register(machine, number, CFI_AT_CFA, -(int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * align);
     return true;
@@ -221,16 +222,16 @@ static bool cfi_run_part(cfi_machine *machine, size_t begin, size_t end) {
   reader->end = end;
   while (!reader->bad && reader->at < reader->end) {
     uint64_t byte = onstack_cfi_byte(reader);
-    switch (byte & 0xc0) {
-    case 0x40: /* advance_loc */
-      cfi_advance(machine, byte & 0x3f);
+    switch (byte & DW_CFA_OPCODE) {
+    case DW_CFA_advance_loc:
+      cfi_advance(machine, byte & DW_CFA_OPERAND);
       break;
-    case 0x80: /* offset */
-      cfi_set_register(machine, byte & 0x3f, CFI_AT_CFA,
+    case DW_CFA_offset:
+      cfi_set_register(machine, byte & DW_CFA_OPERAND, CFI_AT_CFA,
                        (int64_t)(onstack_cfi_uleb(reader) & 0xffffffff) * machine->common->data_align);
       break;
-    case 0xc0: /* restore */
-      cfi_restore_register(machine, byte & 0x3f);
+    case DW_CFA_restore:
+      cfi_restore_register(machine, byte & DW_CFA_OPERAND);
       break;
     default:
       if (!cfi_step_extended(machine, byte)) return false;

@@ -9,6 +9,7 @@
 
 #include "control/unwind/cfi_reader.h"
 #include "control/unwind/cfi_state.h"
+#include "control/unwind/dwarf.h"
 #include "handler/unwind/rules/rules.h"
 
 #include <string.h>
@@ -20,10 +21,9 @@
 #define CFI_REG_BX 0xfffffffeu
 #define CFI_REG_COUNT 31u
 
-/* The resolver's first instruction, bti c, stands before that CFI (DW_CFA_offset_extended_sf 30, -1), though .plt has
-   pushed. */
+/* The resolver's first instruction, bti c, stands before that CFI, though .plt has pushed. */
 static inline void onstack_cfi_foresee(cfi_state *state, const onstack_cfi_reader *next, int64_t data_align) {
-  static const uint8_t saves_lr[] = {0x11, CFI_REG_LR, 0x7f};
+  static const uint8_t saves_lr[] = {DW_CFA_offset_extended_sf, CFI_REG_LR, 0x7f /* -1 */};
   if (data_align == -8 && next->end - next->at >= sizeof(saves_lr) &&
       memcmp(next->base + next->at, saves_lr, sizeof(saves_lr)) == 0)
     state->ra = (cfi_register){CFI_AT_CFA, 8};

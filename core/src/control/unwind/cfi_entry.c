@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/cfi_entry.h"
 
+#include "control/unwind/dwarf.h"
+
 #include <string.h>
 
 static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text, onstack_cfi_common *common) {
@@ -12,7 +14,7 @@ static bool cfi_parse_augmentation(onstack_cfi_reader *reader, const char *text,
       common->pointer_encoding = (uint8_t)onstack_cfi_byte(reader);
     } else if (*text == 'P') {
       uint8_t encoding = (uint8_t)onstack_cfi_byte(reader);
-      onstack_cfi_pointer(reader, encoding & 0x7f); /* the personality routine, maybe indirect: only skipped */
+      onstack_cfi_pointer(reader, (uint8_t)(encoding & ~DW_EH_PE_indirect)); /* the personality routine is only skipped */
     } else if (*text == 'L') {
       onstack_cfi_byte(reader);
     } else if (*text == 'S') {
@@ -68,7 +70,7 @@ static bool cfi_parse_function(onstack_cfi_section *section, uint64_t offset, ui
   const onstack_cfi_common *common = &section->common;
   function->entry = (uint32_t)offset;
   function->low = onstack_cfi_pointer(reader, common->pointer_encoding);
-  uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & 0x0f);
+  uint64_t length = onstack_cfi_pointer(reader, common->pointer_encoding & DW_EH_PE_FORMAT);
   function->high = function->low + length;
   if (common->has_augmentation) onstack_cfi_skip(reader, onstack_cfi_uleb(reader));
   return !reader->bad && length != 0 && function->high > function->low;

@@ -2,25 +2,23 @@
 #include "control/unwind/cfi_expression.h"
 
 #include "control/unwind/cfi_arch.h"
+#include "control/unwind/dwarf.h"
 #include "handler/unwind/rules/rules.h"
 
 /* x86_64 .plt: rsp + 8 + ((rip & 15) >= N) * 8, the one shape that linkers write. */
 static bool cfi_match_plt(const uint8_t *bytes, uint64_t length, int64_t *threshold) {
-  static const uint8_t shape[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
-  if (length != sizeof(shape) || bytes[6] < 0x30 || bytes[6] > 0x3f) return false;
+  static const uint8_t shape[] = {DW_OP_breg0 + 7, 8,        DW_OP_breg0 + 16, 0,         DW_OP_lit0 + 15, DW_OP_and,
+                                  DW_OP_lit0,      DW_OP_ge, DW_OP_lit0 + 3,   DW_OP_shl, DW_OP_plus};
+  if (length != sizeof(shape) || bytes[6] < DW_OP_lit0 || bytes[6] > DW_OP_lit0 + 15) return false;
   for (size_t i = 0; i < sizeof(shape); i++)
     if (i != 6 && bytes[i] != shape[i]) return false;
-  *threshold = bytes[6] - 0x30;
+  *threshold = bytes[6] - DW_OP_lit0;
   return true;
 }
 
-#define CFI_OP_BREG0 0x70u /* DW_OP_breg0: the value of a register plus an offset */
-#define CFI_OP_DEREF 0x06u
-#define CFI_OP_PLUS_UCONST 0x23u
-
 /* The expression `register + offset`. */
 static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, int64_t *offset) {
-  if (onstack_cfi_fixed(expression, 1) != CFI_OP_BREG0 + number) return false;
+  if (onstack_cfi_fixed(expression, 1) != DW_OP_breg0 + number) return false;
   *offset = onstack_cfi_sleb(expression);
   return !expression->bad;
 }
@@ -28,9 +26,9 @@ static bool cfi_match_offset(onstack_cfi_reader *expression, uint32_t number, in
 /* `*(register + offset)`, with or without `+ n words` behind it. */
 static bool cfi_match_deref(onstack_cfi_reader expression, uint32_t number, int64_t *offset, uint8_t *after) {
   *after = 0;
-  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != CFI_OP_DEREF) return false;
+  if (!cfi_match_offset(&expression, number, offset) || onstack_cfi_byte(&expression) != DW_OP_deref) return false;
   if (expression.at < expression.end) {
-    if (onstack_cfi_byte(&expression) != CFI_OP_PLUS_UCONST) return false;
+    if (onstack_cfi_byte(&expression) != DW_OP_plus_uconst) return false;
     uint64_t bytes = onstack_cfi_uleb(&expression);
     if (bytes % 8 != 0 || bytes / 8 > UINT8_MAX) return false;
     *after = (uint8_t)(bytes / 8);

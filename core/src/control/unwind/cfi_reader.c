@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/cfi_reader.h"
 
+#include "control/unwind/dwarf.h"
+
 #include <string.h>
 
 uint64_t onstack_cfi_fixed(onstack_cfi_reader *reader, uint32_t bytes) {
@@ -47,43 +49,40 @@ void onstack_cfi_skip(onstack_cfi_reader *reader, uint64_t bytes) {
   reader->at += (size_t)bytes;
 }
 
-#define CFI_PE_OMIT 0xff
-#define CFI_PE_PCREL 0x10
-
 uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
   uint64_t place = reader->address + reader->at, value = 0;
-  if (encoding == CFI_PE_OMIT) return 0;
-  switch (encoding & 0x0f) {
-  case 0x0: /* absptr */
-  case 0x4: /* udata8 */
-  case 0xc: /* sdata8 */
+  if (encoding == DW_EH_PE_omit) return 0;
+  switch (encoding & DW_EH_PE_FORMAT) {
+  case DW_EH_PE_absptr:
+  case DW_EH_PE_udata8:
+  case DW_EH_PE_sdata8:
     value = onstack_cfi_fixed(reader, 8);
     break;
-  case 0x1:
+  case DW_EH_PE_uleb128:
     value = onstack_cfi_uleb(reader);
     break;
-  case 0x2:
+  case DW_EH_PE_udata2:
     value = onstack_cfi_fixed(reader, 2);
     break;
-  case 0x3:
+  case DW_EH_PE_udata4:
     value = onstack_cfi_fixed(reader, 4);
     break;
-  case 0x9:
+  case DW_EH_PE_sleb128:
     value = (uint64_t)onstack_cfi_sleb(reader);
     break;
-  case 0xa:
+  case DW_EH_PE_sdata2:
     value = (uint64_t)(int64_t)(int16_t)onstack_cfi_fixed(reader, 2);
     break;
-  case 0xb:
+  case DW_EH_PE_sdata4:
     value = (uint64_t)(int64_t)(int32_t)onstack_cfi_fixed(reader, 4);
     break;
   default:
     reader->bad = true;
   }
-  switch (encoding & 0xf0) {
-  case 0:
+  switch (encoding & DW_EH_PE_RELATIVE) {
+  case 0: /* to nothing */
     return value;
-  case CFI_PE_PCREL:
+  case DW_EH_PE_pcrel:
     return value + place;
   default:
     reader->bad = true;

@@ -3,6 +3,7 @@
 
 #include "base/clock_ns.h"
 #include "base/loader.h"
+#include "control/unwind/dwarf.h"
 #include "control/unwind/memory_fetch.h"
 #include "control/unwind/other_objects.h"
 #include "control/unwind/rule_table.h"
@@ -109,7 +110,7 @@ static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
   if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
-  if (head[0] != 1 || head[1] != 0x1b) return 0;
+  if (head[0] != 1 || head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4)) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
 }

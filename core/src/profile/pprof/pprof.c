@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/pprof/pprof_writer.h"
 
+#include "profile/pprof/pprof_fields.h"
 #include "profile/truncation.h"
 
 #include <errno.h>
 #include <string.h>
 #include <stdlib.h>
-
-/* Field numbers of profile.proto. */
-enum {
-  pprof_profile_sample_type = 1,
-  pprof_profile_sample = 2,
-  pprof_profile_strings = 6,
-  pprof_profile_time_nanos = 9,
-  pprof_profile_duration_nanos = 10,
-  pprof_profile_period_type = 11,
-  pprof_profile_period = 12,
-  pprof_profile_comment = 13
-};
 
 /* Sessions that share a profile may have periods of their own. */
 #define ONSTACK_PPROF_PERIODS 8u
@@ -36,8 +25,8 @@ static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, 
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, type, &type_number);
   if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, unit, &unit_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->message, 1, type_number);
-  onstack_pprof_add_number(&writer->message, 2, unit_number);
+  onstack_pprof_add_number(&writer->message, pprof_value_type_type, type_number);
+  onstack_pprof_add_number(&writer->message, pprof_value_type_unit, unit_number);
   return onstack_pprof_send(writer, field);
 }
 
@@ -91,10 +80,10 @@ static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const 
   if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
   error = onstack_profile_strings_add_text(strings, text, &text_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, 1, key_number);
-  onstack_pprof_add_number(&writer->part, 2, text_number);
-  onstack_pprof_add_number(&writer->part, 3, (uint64_t)number);
-  onstack_pprof_add_part(&writer->message, 3, &writer->part);
+  onstack_pprof_add_number(&writer->part, pprof_label_key, key_number);
+  onstack_pprof_add_number(&writer->part, pprof_label_str, text_number);
+  onstack_pprof_add_number(&writer->part, pprof_label_num, (uint64_t)number);
+  onstack_pprof_add_part(&writer->message, pprof_sample_label, &writer->part);
   return 0;
 }
 
@@ -109,7 +98,7 @@ static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_prof
     uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
     onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
   }
-  onstack_pprof_add_part(&writer->message, 1, &writer->part);
+  onstack_pprof_add_part(&writer->message, pprof_sample_location_id, &writer->part);
 }
 
 /* The sink has seen to it that there are pairs, and that each string ends. */
@@ -128,7 +117,7 @@ static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profil
   /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
   onstack_pprof_add_varint(&writer->part, stack->ticks);
   onstack_pprof_add_varint(&writer->part, stack->time_ns);
-  onstack_pprof_add_part(&writer->message, 2, &writer->part);
+  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
   int error = 0;
   writer->key_count = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
@@ -168,7 +157,7 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
   const onstack_profile_strings *strings = &writer->report->symbols.strings;
   int error = 0;
   for (size_t i = 0; error == 0 && i < strings->count; i++) {
-    onstack_pprof_add_bytes(&writer->part, pprof_profile_strings, strings->items[i].text, strings->items[i].length);
+    onstack_pprof_add_bytes(&writer->part, pprof_profile_string_table, strings->items[i].text, strings->items[i].length);
     if (writer->part.failed) return -ENOMEM;
     error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
     writer->part.used = 0;

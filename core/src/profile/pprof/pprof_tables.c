@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/pprof/pprof_writer.h"
 
+#include "profile/pprof/pprof_fields.h"
 #include "profile/truncation.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Field numbers of profile.proto. */
-enum { pprof_profile_mapping = 3, pprof_profile_location = 4, pprof_profile_function = 5 };
 
 static uint32_t pprof_function_hash(const onstack_pprof_function *function) {
   uint64_t hash = onstack_profile_hash_word(function->name, function->system_name);
@@ -48,9 +46,9 @@ static int pprof_add_line(onstack_pprof_writer *writer, const onstack_pprof_func
   uint64_t number;
   int error = pprof_function_number(writer, function, &number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, 1, number);
-  onstack_pprof_add_number(&writer->part, 2, (uint64_t)line);
-  onstack_pprof_add_part(&writer->message, 4, &writer->part);
+  onstack_pprof_add_number(&writer->part, pprof_line_function_id, number);
+  onstack_pprof_add_number(&writer->part, pprof_line_line, (uint64_t)line);
+  onstack_pprof_add_part(&writer->message, pprof_location_line, &writer->part);
   return 0;
 }
 
@@ -83,10 +81,10 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   uint64_t address = symbols->addresses[number];
   const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
   onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
-  onstack_pprof_add_number(&writer->message, 1, (uint64_t)number + 1);
-  if (mapping) onstack_pprof_add_number(&writer->message, 2, mapping->number);
+  onstack_pprof_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
+  if (mapping) onstack_pprof_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   if (place) address = onstack_profile_mapping_real(place, address);
-  onstack_pprof_add_number(&writer->message, 3, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
+  onstack_pprof_add_number(&writer->message, pprof_location_address, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
   int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
@@ -105,7 +103,7 @@ static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, name, &function.name);
   if (error != 0) return error;
   function.system_name = function.name;
-  onstack_pprof_add_number(&writer->message, 1, onstack_pprof_special(writer, special));
+  onstack_pprof_add_number(&writer->message, pprof_location_id, onstack_pprof_special(writer, special));
   error = pprof_add_line(writer, &function, 0);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
@@ -114,11 +112,11 @@ static int pprof_write_functions(onstack_pprof_writer *writer) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < writer->function_count; i++) {
     const onstack_pprof_function *function = &writer->functions[i];
-    onstack_pprof_add_number(&writer->message, 1, i + 1);
-    onstack_pprof_add_number(&writer->message, 2, function->name);
-    onstack_pprof_add_number(&writer->message, 3, function->system_name);
-    onstack_pprof_add_number(&writer->message, 4, function->file);
-    onstack_pprof_add_number(&writer->message, 5, (uint64_t)function->start_line);
+    onstack_pprof_add_number(&writer->message, pprof_function_id, i + 1);
+    onstack_pprof_add_number(&writer->message, pprof_function_name, function->name);
+    onstack_pprof_add_number(&writer->message, pprof_function_system_name, function->system_name);
+    onstack_pprof_add_number(&writer->message, pprof_function_filename, function->file);
+    onstack_pprof_add_number(&writer->message, pprof_function_start_line, (uint64_t)function->start_line);
     error = onstack_pprof_send(writer, pprof_profile_function);
   }
   return error;
@@ -164,16 +162,16 @@ static int pprof_write_mapping(onstack_pprof_writer *writer, size_t item) {
   uint32_t path, build_id;
   int error = pprof_mapping_strings(writer, mapping, &path, &build_id);
   if (error != 0) return error;
-  onstack_pprof_add_number(message, 1, known->number);
-  onstack_pprof_add_number(message, 2, mapping->real);
-  onstack_pprof_add_number(message, 3, onstack_profile_mapping_real(mapping, mapping->limit));
-  onstack_pprof_add_number(message, 4, mapping->offset);
-  onstack_pprof_add_number(message, 5, path);
-  onstack_pprof_add_number(message, 6, build_id);
-  onstack_pprof_add_number(message, 7, known->has_functions);
-  onstack_pprof_add_number(message, 8, known->has_files);
-  onstack_pprof_add_number(message, 9, known->has_lines);
-  onstack_pprof_add_number(message, 10, known->has_inlines);
+  onstack_pprof_add_number(message, pprof_mapping_id, known->number);
+  onstack_pprof_add_number(message, pprof_mapping_memory_start, mapping->real);
+  onstack_pprof_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_pprof_add_number(message, pprof_mapping_file_offset, mapping->offset);
+  onstack_pprof_add_number(message, pprof_mapping_filename, path);
+  onstack_pprof_add_number(message, pprof_mapping_build_id, build_id);
+  onstack_pprof_add_number(message, pprof_mapping_has_functions, known->has_functions);
+  onstack_pprof_add_number(message, pprof_mapping_has_filenames, known->has_files);
+  onstack_pprof_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
+  onstack_pprof_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
   return onstack_pprof_send(writer, pprof_profile_mapping);
 }
 
