@@ -456,7 +456,7 @@ ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go
  * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
  *
  * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
- * the record of a process clock, process_clock.h). The ids stand
+ * the record of a process clock, process_tick.h). The ids stand
  * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
  * tombstones and nothing is ever moved, so the look-up needs no lock.
  *
@@ -467,15 +467,120 @@ ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go
 #ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
 #define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
 
+/* ---- core/src/handler/tick/timer.h ---- */
+/*
+ * A POSIX timer of the kernel's, made by raw system calls: so any thread of the process can be given one without its
+ * cooperation, and the signal handler can make one. What it has ticked is compared with what was due when it is stopped.
+ *
+ * A timer has a state, which changes by compare-and-swap alone, so that of two who would delete it one does:
+ *
+ *   from          to        who
+ *   NONE          ARMING    the record's claimer: start, a scan, or the thread itself in the handler of a process tick.
+ *                           Of a process clock: start, under the control lock
+ *   NONE          UNWANTED  start, a scan: the session's filter says no
+ *   ARMING        ARMED     who arms, before the timer is set: its first tick is looked at already
+ *   ARMING        REFUSED   who arms: the quota, the kernel or a filter gives none, or the thread has ended
+ *   ARMED         REFUSED   who armed: the timer could not be set
+ *   ARMED         ARMING    a handler of a process tick, a scan: it belongs to a thread that has ended, whose id another has
+ *   ARMED         STOPPED   stop: how many ticks have been due is noted after this
+ *   ARMED         NONE      housekeeping: the thread has ended, its record is about to be free
+ *   REFUSED, UNWANTED, STOPPED
+ *                 NONE      the same, and stop when no handler is inside any more
+ *   ARMING, STOPPED
+ *                 NONE      of a process clock: stop, start; under the control lock
+ *
+ * Who takes it out of ARMED deletes the kernel's timer: onstack_timer_take gives its id to nobody else. Nobody touches one
+ * that is ARMING but who arms. In the child of a fork there are neither timers nor other threads: onstack_timer_after_fork
+ * stores.
+ */
+#ifndef ONSTACK_HANDLER_TICK_TIMER_H
+#define ONSTACK_HANDLER_TICK_TIMER_H
+
+typedef enum onstack_timer_state {
+  ONSTACK_TIMER_NONE = 0, /* the record is free, or its claimer is filling it in */
+  ONSTACK_TIMER_ARMING,
+  ONSTACK_TIMER_ARMED,
+  ONSTACK_TIMER_REFUSED, /* on the CPU clock the process tick stands in */
+  ONSTACK_TIMER_UNWANTED,
+  ONSTACK_TIMER_STOPPED,
+} onstack_timer_state;
+
+typedef struct onstack_timer {
+  int32_t id;        /* si_timerid of its ticks. Written while ARMING, means something while ARMED */
+  uint32_t ticks;    /* that came since it was set, overruns too */
+  uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
+  uint8_t state;     /* onstack_timer_state */
+  uint8_t meetings;  /* process ticks that met its thread since it ticked last */
+  uint16_t reserved;
+} onstack_timer;
+
+static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
+  return (onstack_timer_state)onstack_observe(&timer->state); /* pairs with onstack_timer_move */
+}
+
+/* One of the transitions above; false: its state was another one. Signal-safe. */
+static inline bool onstack_timer_move(onstack_timer *timer, onstack_timer_state from, onstack_timer_state to) {
+  uint8_t expected = (uint8_t)from;
+  return onstack_cas(&timer->state, &expected, (uint8_t)to);
+}
+
+/* Whether a tick with this id is its own. Signal-safe. */
+static inline bool onstack_timer_ticks_as(const onstack_timer *timer, int32_t id) {
+  return onstack_load_relaxed(&timer->state) == ONSTACK_TIMER_ARMED && onstack_load_relaxed(&timer->id) == id;
+}
+
+/* Out of ARMED; true: the caller is the one who deletes *id. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id);
+
+/* Out of REFUSED, UNWANTED or STOPPED to NONE. Ordinary threads. */
+ONSTACK_INTERNAL void onstack_timer_clear(onstack_timer *timer);
+
+/* NONE, whatever it was. In the child of a fork. */
+ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
+
+/* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
+
+/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno. Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
+                                          uint64_t cookie);
+
+/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno. Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
+
+/* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
+
+/* Deletes a timer of the kernel's by its id. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_delete(int32_t id);
+
+/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
+ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+
+/*
+ * The accounting at stop: a thread that has not had the processor since its last tick was due, or blocks the signal, has
+ * ticks that never come (the kernel drops them with the timer). First, when nobody arms any more and the timer is STOPPED:
+ * how many ticks have been due by `now_ns` of its clock (0: not known). Then, when no handler is inside any more, how many
+ * of these have not come. Stop only.
+ */
+ONSTACK_INTERNAL uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns);
+ONSTACK_INTERNAL uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due);
+
+/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
+ONSTACK_INTERNAL int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid);
+
+/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
+ONSTACK_INTERNAL int32_t onstack_timer_cpu_clock(uint32_t tid);
+
+/* The time on a clock of the kernel's. False if its thread is gone, or a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_timer_read_clock(int32_t clock, uint64_t *ns);
+
+#endif
+
 #define ONSTACK_THREAD_RECORDS 16384u /* per slot */
 #define ONSTACK_THREAD_BUCKET 16u
 #define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
 #define ONSTACK_THREAD_RANGES 3u
-#define ONSTACK_THREAD_CLAIMED (-1)         /* `timer`: the record is being set up by its claimer; nobody else touches it */
-#define ONSTACK_THREAD_UNARMED (-2)         /* `timer`: none could be had; the process tick stands in */
-#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/tick/ticker.h sends the ticks */
-#define ONSTACK_THREAD_UNWANTED (-3)        /* `timer`: the session's filter does not want this thread */
-#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
 typedef struct onstack_stack_range {
@@ -484,24 +589,23 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  int32_t timer;        /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint8_t unanswered;   /* process ticks that hit this armed thread since its own timer ticked last */
-  uint8_t next_range;   /* the range that is replaced next; housekeeping only */
-  uint16_t looked;      /* `ticks` when housekeeping looked at the name last; housekeeping only */
-  uint32_t turn;        /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
-  uint64_t name[2];     /* 16 bytes, NUL-padded */
-  uint64_t wanted[2];   /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t ticks;       /* of its timer since that was set, overruns too; written on the thread itself */
-  union {               /* one after the other: */
-    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
-    uint32_t due;       /* `timer` says SETTLED: how many have been due */
-    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
-  };
+  uint32_t busy; /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  uint32_t turn; /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  onstack_timer timer;
+  uint64_t name[2];   /* 16 bytes, NUL-padded */
+  uint64_t wanted[2]; /* stack addresses that no range covers; housekeeping answers. 0: none */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
 } onstack_thread;
+
+/* What housekeeping and stop write down about a thread. No handler looks at it. */
+typedef struct onstack_thread_note {
+  uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
+  uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
+  uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
+  uint8_t next_range; /* the range that is replaced next */
+} onstack_thread_note;
 
 /* Low bits of a record's address that are free for a generation in the cookie. */
 #define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
@@ -509,10 +613,11 @@ typedef struct onstack_thread {
 typedef struct onstack_thread_table {
   onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
   uint32_t *tids;          /* 0: free */
+  onstack_thread_note *notes;
   onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
 } onstack_thread_table;
 
-/* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
+/* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
    publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
 ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
 ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
@@ -543,8 +648,17 @@ ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table 
 /* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
 ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
 
-/* Gives a record back. Its thread must be gone and its timer deleted. Housekeeping only. */
+/* Gives a record back. Its thread must be gone, and its timer NONE. Housekeeping only. */
 ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
+
+/* Ordinary threads. */
+ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
+                                                             const onstack_thread *record);
+
+/* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
+static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
+  return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
+}
 
 /* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
@@ -557,7 +671,7 @@ ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, ui
 ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                               onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
 
-/* Begin and end of a change of name or ranges. One writer at a time: the claimer while `timer` says CLAIMED, after that
+/* Begin and end of a change of name or ranges. One writer at a time: the claimer while its timer is NONE, after that
    housekeeping. */
 ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
 ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
@@ -1672,22 +1786,11 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
   return context;
 }
 
-/* ---- core/src/handler/tick/clock.c ---- */
-/* ---- core/src/handler/tick/clock.h ---- */
-/*
- * Who ticks: a POSIX timer for each thread, made by raw system calls so that any thread of the process can be given one
- * without its cooperation, from start (all that exist) and later.
- *
- * Clock `cpu`: on the CPU time of the thread. New threads are found by a timer on the process's CPU time (process_clock.h):
- * its signal goes to a running thread (since Linux 6.4). A thread without a timer gets one then, in the handler, whose first
- * expiry is uniform in (0, T], and a sample for what is owed until now (entry.c, entry_unaccounted). A scan takes those that no tick
- * has met for long (consumer.c says why).
- *
- * Clock `wall`: on real time, for threads that sleep as well, which only a scan of /proc/self/task can find; there is no
- * process-wide timer.
- */
-#ifndef ONSTACK_HANDLER_TICK_CLOCK_H
-#define ONSTACK_HANDLER_TICK_CLOCK_H
+/* ---- core/src/handler/tick/arm.c ---- */
+/* ---- core/src/handler/tick/arm.h ---- */
+/* A session's thread gets a timer of its own: in start and scans, and in the handler of a process tick. */
+#ifndef ONSTACK_HANDLER_TICK_ARM_H
+#define ONSTACK_HANDLER_TICK_ARM_H
 
 /* ---- core/src/handler/tick/slot.h ---- */
 /*
@@ -1742,32 +1845,6 @@ ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
-
-#endif
-
-/* ---- core/src/handler/tick/process_record.h ---- */
-/*
- * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal, at the rate of the
- * fastest. Its signal goes to a running thread; each session takes from the meeting what it is owed (entry.c).
- *
- * One for each session would be lost to the others. Timers of one clock expire together, the handler of the first signal
- * blocks the second, and the kernel hands that one to another thread (kernel/signal.c, retarget_shared_pending): one that
- * sleeps in poll, as a rule, where nobody is met.
- *
- * Control writes (control/tick/process_clock.c), under the control lock; the handler reads. `record` never changes once it is set.
- */
-#ifndef ONSTACK_HANDLER_TICK_PROCESS_RECORD_H
-#define ONSTACK_HANDLER_TICK_PROCESS_RECORD_H
-
-typedef struct onstack_process_clock {
-  onstack_thread
-      *record; /* its address is the cookie; `busy`: handlers inside; `timer`, `ticks` and `first_us` as a thread's */
-  uint32_t generation; /* counts its timers; the low bits are in the cookie */
-  int32_t signal;      /* 0: no session uses it */
-  uint64_t period_ns;
-} onstack_process_clock;
-
-ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 #endif
 
@@ -1928,21 +2005,23 @@ typedef struct onstack_counters {
 /* clock_gettime in the vDSO, found at start (control/tick/vdso.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
+typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
+
 typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
   int32_t signal;
   uint64_t period_ns;
-  uint32_t clock;       /* ONSTACK_CLOCK_* */
-  uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
-  uint32_t stack_bytes; /* the unwinder's need plus ours */
-  uint32_t wake;        /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t scanning;    /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
-  uint32_t wanted;      /* a record asks for stack bounds */
-  int32_t sink_tid;     /* the thread that is inside a sink or thread filter of this session; 0: none */
+  const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
+  uint32_t clock_number;                 /* ONSTACK_CLOCK_*: what its samples say */
+  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
+  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t wanted;   /* a record asks for stack bounds */
+  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool ticker;      /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
@@ -1950,7 +2029,7 @@ typedef struct onstack_slot {
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
   onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
-  uint64_t process_start_ns; /* of what it has used (onstack_clock_read_process); 0: not known */
+  uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
@@ -1959,64 +2038,91 @@ typedef struct onstack_slot {
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
-/* Timers that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
+#endif
+
+/* Timers of threads that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
 ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
 
-/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
+/* A timer on a kernel's clock for `record` (of the thread `tid`; NONE or ARMING): ARMED, or REFUSED. Signal-safe. */
+ONSTACK_INTERNAL void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock);
+
+/* Deletes a timer that onstack_arm made, by the id that onstack_timer_take gave. Signal-safe. */
+ONSTACK_INTERNAL void onstack_arm_remove(int32_t id);
+
+/* A well-mixed number in (0, period]. Statistical, not secret. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
+                                             uint64_t period_ns);
 
 #endif
 
-/* The CPU clock of a thread, for clock_gettime and timer_create. Signal-safe. */
-ONSTACK_INTERNAL int32_t onstack_clock_of_thread(uint32_t tid);
+#include <errno.h>
+#include <time.h>
 
-/* A number in (0, period]. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid);
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
 
-/* The time on the session's clock: the thread's CPU time or real time. False if the thread is
-   gone, or a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns);
+/* splitmix64 over what differs between calls. */
+ONSTACK_HANDLER uint64_t onstack_arm_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
+                                            uint64_t period_ns) {
+  struct onstack_timespec now = {0, 0};
+  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return x % period_ns + 1;
+}
 
-/* The CPU time of the process that samples of the session answer for: all but that of our own threads, unless it samples
-   them. False if a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_clock_read_process(const onstack_slot *slot, uint64_t *ns);
+static ONSTACK_HANDLER bool arm_take_quota(void) {
+  if (onstack_add_relaxed(&onstack_timers_held, 1u) < onstack_load_relaxed(&onstack_timers_allowed)) return true;
+  onstack_sub_relaxed(&onstack_timers_held, 1u);
+  return false;
+}
 
-/* Gives `record` (claimed for `tid`) a running timer, or marks it ONSTACK_THREAD_UNARMED. Signal-safe. */
-ONSTACK_INTERNAL void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+static ONSTACK_HANDLER int arm_create(const onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock) {
+  if (!arm_take_quota()) return -EAGAIN;
+  const uint64_t cookie = onstack_thread_cookie(record, slot->generation);
+  const int result = onstack_timer_create(&record->timer, clock, slot->signal, tid, cookie);
+  if (result < 0) onstack_sub_relaxed(&onstack_timers_held, 1u);
+  return result;
+}
 
-/* Deletes a record's timer, if it has one. Start, stop and housekeeping. Signal-safe. */
-ONSTACK_INTERNAL void onstack_clock_disarm(onstack_thread *record);
+ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid, int32_t clock) {
+  onstack_timer *timer = &record->timer;
+  int32_t id;
+  onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
+  onstack_timer_reset(timer);
+  int result = arm_create(slot, record, tid, clock);
+  if (result < 0) {
+    /* EINVAL: the thread has ended since the scan met it. */
+    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
+    return;
+  }
+  const uint64_t first_ns = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
+  if (onstack_timer_set(timer, clock, first_ns, slot->period_ns) < 0) {
+    /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. */
+    onstack_timer_reset(timer);
+    if (onstack_timer_take(timer, ONSTACK_TIMER_REFUSED, &id)) onstack_arm_remove(id);
+    return;
+  }
+  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
+}
 
+ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
+  onstack_timer_delete(id);
+  onstack_sub_relaxed(&onstack_timers_held, 1u);
+}
+
+/* ---- core/src/handler/tick/entry.c ---- */
 /*
- * The books at stop, for a record with a timer: a thread that has not had the processor since its last tick was due, or
- * blocks the signal, has ticks that never come (the kernel drops them with the timer). First, when nobody arms any more,
- * how many have been due, and the timer is deleted; then, when no handler is inside any more, how many of these are
- * missing. Stop only.
+ * The signal handler: recognizes a tick, records it, or passes the signal on.
+ *
+ * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
+ * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
-ONSTACK_INTERNAL void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid);
-ONSTACK_INTERNAL uint32_t onstack_clock_missing(const onstack_thread *record);
-
-/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
-   replaces it. True if it did (the thread counts as new). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
-
-/* The timer of a process clock, for control/tick/process_clock.c: made without ticking; set, its first tick after `first`
-   nanoseconds of the process's CPU time; its books as onstack_clock_settle has them, and its id (< 0: it had none), which
-   onstack_clock_end deletes. 0 or -errno. Ordinary threads. */
-ONSTACK_INTERNAL int onstack_clock_create_process(onstack_process_clock *clock);
-ONSTACK_INTERNAL int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first);
-ONSTACK_INTERNAL int32_t onstack_clock_settle_process(onstack_process_clock *clock);
-ONSTACK_INTERNAL void onstack_clock_end(int32_t timer);
-
-/* The process's clock has met a thread that has a timer of its own, `timer`: its next tick keeps away from that one's. Or it
-   has `ended_call`: it was meant for another thread, whose own tick came with it. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call);
-
-/* Whether the kernel lets us make, set and delete a timer on that clock: before one ticks that nobody can stop. Start only. */
-ONSTACK_INTERNAL int onstack_clock_try(int32_t clock, int32_t signal, uint32_t tid);
-
-#endif
 
 /* ---- core/src/handler/tick/own_threads.h ---- */
 /*
@@ -2086,263 +2192,47 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 
 #endif
 
-#include <errno.h>
-#include <signal.h>
-#include <time.h>
-
-/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer. Both come at
-   rate 1/T of the thread's CPU time, so eight in a row do not happen by chance to a living timer. */
-#define CLOCK_DOUBT 8u
-
-/* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
-ONSTACK_HANDLER int32_t onstack_clock_of_thread(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
-
-/* A well-mixed number in (0, period]: splitmix64 over what differs between calls. Statistical, not secret. */
-static ONSTACK_HANDLER uint64_t clock_random(const onstack_thread *record, uint32_t tid, uint32_t generation,
-                                             uint64_t period_ns) {
-  struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  uint64_t x = (uint64_t)(uintptr_t)record ^ ((uint64_t)tid << 32) ^ (uint64_t)now.nanoseconds ^ generation;
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  return x % period_ns + 1;
-}
-
-ONSTACK_HANDLER uint64_t onstack_clock_random(const onstack_slot *slot, const onstack_thread *record, uint32_t tid) {
-  return clock_random(record, tid, slot->generation, slot->period_ns);
-}
-
-static ONSTACK_HANDLER struct onstack_timespec clock_timespec(uint64_t nanoseconds) {
-  return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
-}
-
-static ONSTACK_HANDLER bool clock_take_quota(void) {
-  if (onstack_add_relaxed(&onstack_timers_held, 1u) < onstack_load_relaxed(&onstack_timers_allowed)) return true;
-  onstack_sub_relaxed(&onstack_timers_held, 1u);
-  return false;
-}
-
-static ONSTACK_HANDLER int clock_create(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *timer) {
-  struct onstack_kernel_sigevent event;
-  event.value = cookie;
-  event.signal = signal;
-  event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
-  event.tid = (int32_t)tid;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
-  return onstack_sys_timer_create(clock, &event, timer);
-}
-
-/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
-   does, stop leaves our handler (control/signal/action.c). EINVAL: there is no such timer, and its number may be somebody else's
-   by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
-ONSTACK_HANDLER void onstack_clock_end(int32_t timer) {
-  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
-  int result = onstack_sys_timer_delete(timer);
-  if (result == 0 || result == -EINVAL) return;
-  result = onstack_sys_timer_settime(timer, 0, &never);
-  if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
-}
-
-static ONSTACK_HANDLER void clock_delete(int32_t timer) {
-  if (timer == ONSTACK_THREAD_BY_TICKER) return;
-  onstack_clock_end(timer);
-  onstack_sub_relaxed(&onstack_timers_held, 1u);
-}
-
-static ONSTACK_HANDLER int32_t clock_of(const onstack_slot *slot, uint32_t tid) {
-  if (slot->clock == ONSTACK_CLOCK_WALL) return CLOCK_MONOTONIC;
-  return onstack_clock_of_thread(tid);
-}
-
-static ONSTACK_HANDLER bool clock_read(int32_t clock, uint64_t *ns) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
-  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-  return true;
-}
-
-ONSTACK_HANDLER bool onstack_clock_read(const onstack_slot *slot, uint32_t tid, uint64_t *ns) {
-  return clock_read(clock_of(slot, tid), ns);
-}
-
-ONSTACK_HANDLER bool onstack_clock_read_process(const onstack_slot *slot, uint64_t *ns) {
-  if (!clock_read(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
-  if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
-  return true;
-}
-
-/* What is not armed has nothing due (onstack_clock_missing). */
-static ONSTACK_HANDLER void clock_forget_ticks(onstack_thread *record) {
-  onstack_store_relaxed(&record->ticks, 0u);
-  onstack_store_relaxed(&record->first_us, 0u);
-}
-
+/* ---- core/src/handler/tick/process_tick.h ---- */
 /*
- * Ticks from `first` nanoseconds on. The same instant stands in the books before it is set: a tick that came before its
- * time would make them wrong, and between two clocks the caller may wait for a processor. Where a filter refuses to read
- * the clock, it is not known (0).
- */
-static ONSTACK_HANDLER int clock_set(int32_t clock, uint64_t period_ns, onstack_thread *record, int32_t timer,
-                                     uint64_t first) {
-  uint64_t now;
-  const bool known = clock_read(clock, &now);
-  if (known) first += now;
-  struct onstack_kernel_itimerspec spec = {clock_timespec(period_ns), clock_timespec(first)};
-  if (known) onstack_store_relaxed(&record->first_us, (uint32_t)(first / 1000u) | 1u);
-  /* The id is known to the record before the timer can tick: a tick is checked against it. */
-  onstack_publish(&record->timer, timer);
-  return onstack_sys_timer_settime(timer, known ? TIMER_ABSTIME : 0, &spec);
-}
-
-/* Takes the timer away from the record, and writes down what has been due. */
-static int32_t clock_settle(int32_t clock, uint64_t period_ns, onstack_thread *record) {
-  /* Housekeeping may be giving the record of a dead thread back at this moment: one of us deletes its timer. */
-  const int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
-  const uint32_t ticks = onstack_load_relaxed(&record->ticks), first = onstack_load_relaxed(&record->first_us);
-  uint64_t now;
-  if (timer < 0) return timer;
-  uint32_t due = ticks;
-  if (first != 0 && clock_read(clock, &now)) {
-    /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
-    uint64_t came = (uint64_t)ticks * period_ns / 1000u;
-    int32_t late = (int32_t)((uint32_t)(now / 1000u) - first - (uint32_t)came);
-    if (late >= 0) due += 1 + (uint32_t)((uint64_t)late * 1000u / period_ns);
-  }
-  onstack_store_relaxed(&record->due, due);
-  onstack_publish(&record->timer, ONSTACK_THREAD_SETTLED);
-  return timer;
-}
-
-void onstack_clock_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  const int32_t timer = clock_settle(clock_of(slot, tid), slot->period_ns, record);
-  if (timer >= 0) clock_delete(timer);
-}
-
-uint32_t onstack_clock_missing(const onstack_thread *record) {
-  if (onstack_load_relaxed(&record->timer) != ONSTACK_THREAD_SETTLED) return 0;
-  int32_t missing = (int32_t)(onstack_load_relaxed(&record->due) - onstack_load_relaxed(&record->ticks));
-  return missing > 0 ? (uint32_t)missing : 0;
-}
-
-ONSTACK_HANDLER_APART void onstack_clock_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  int32_t timer = ONSTACK_THREAD_UNARMED;
-  uint64_t cookie = onstack_thread_cookie(record, slot->generation);
-  clock_forget_ticks(record);
-  if (slot->ticker) {
-    onstack_publish(&record->timer, ONSTACK_THREAD_BY_TICKER);
-    onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
-    return;
-  }
-  bool quota = clock_take_quota();
-  int result = quota ? clock_create(clock_of(slot, tid), slot->signal, tid, cookie, &timer) : -EAGAIN;
-  if (result < 0) {
-    if (quota) onstack_sub_relaxed(&onstack_timers_held, 1u);
-    /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
-    onstack_publish(&record->timer, ONSTACK_THREAD_UNARMED);
-    return;
-  }
-  const uint64_t first = onstack_clock_random(slot, record, tid);
-  if (clock_set(clock_of(slot, tid), slot->period_ns, record, timer, first) < 0) {
-    /* ESRCH: the thread has ended; EINVAL: stop has deleted it under us. Disarm deletes it once in both cases. */
-    clock_forget_ticks(record);
-    onstack_clock_disarm(record);
-    return;
-  }
-  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
-}
-
-ONSTACK_HANDLER void onstack_clock_disarm(onstack_thread *record) {
-  int32_t timer = onstack_exchange(&record->timer, ONSTACK_THREAD_UNARMED);
-  if (timer >= 0) clock_delete(timer);
-}
-
-ONSTACK_HANDLER_APART bool onstack_clock_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  int32_t timer = onstack_load_relaxed(&record->timer);
-  if (timer < 0 || onstack_add_relaxed(&record->unanswered, (uint8_t)1) + 1u < CLOCK_DOUBT) return false;
-  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
-  struct onstack_kernel_itimerspec spec;
-  if (onstack_sys_timer_gettime(timer, &spec) < 0) return false;
-  /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
-  if (spec.value.seconds != 0 || spec.value.nanoseconds != 0) return false;
-  onstack_clock_disarm(record);
-  onstack_clock_arm(slot, record, tid);
-  return true;
-}
-
-/* A filter may let timers be made but not set, or not deleted. */
-int onstack_clock_try(int32_t clock, int32_t signal, uint32_t tid) {
-  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
-  int32_t timer = -1;
-  int result = clock_create(clock, signal, tid, 0, &timer);
-  if (result < 0) return result;
-  result = onstack_sys_timer_settime(timer, 0, &never);
-  int deleted = onstack_sys_timer_delete(timer);
-  return result < 0 ? result : deleted;
-}
-
-/* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
-int onstack_clock_create_process(onstack_process_clock *clock) {
-  int32_t timer = -1;
-  const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
-  clock_forget_ticks(clock->record); /* of who had it before: a start may end before this one is set */
-  const int result = clock_create(CLOCK_PROCESS_CPUTIME_ID, clock->signal, 0, cookie, &timer);
-  onstack_publish(&clock->record->timer, result < 0 ? ONSTACK_THREAD_UNARMED : timer);
-  return result;
-}
-
-int onstack_clock_set_process(onstack_process_clock *clock, uint64_t first) {
-  clock_forget_ticks(clock->record);
-  return clock_set(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record, onstack_load_relaxed(&clock->record->timer),
-                   first);
-}
-
-int32_t onstack_clock_settle_process(onstack_process_clock *clock) {
-  return clock_settle(CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->record);
-}
-
-static ONSTACK_HANDLER void clock_move_process(onstack_process_clock *clock, uint64_t period_ns, uint64_t first) {
-  const int32_t timer = onstack_load_relaxed(&clock->record->timer);
-  uint64_t now;
-  if (timer < 0 || !clock_read(CLOCK_PROCESS_CPUTIME_ID, &now)) return;
-  struct onstack_kernel_itimerspec spec = {clock_timespec(period_ns), clock_timespec(now + first)};
-  clock_forget_ticks(clock->record);
-  onstack_store_relaxed(&clock->record->first_us, (uint32_t)((now + first) / 1000u) | 1u);
-  onstack_sys_timer_settime(timer, TIMER_ABSTIME, &spec); /* stop waits for us before it deletes the timer */
-}
-
-/*
- * Both expire at a tick of the kernel, and at the same one whenever they are nearer to each other than two of these are: with
- * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
- * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
- * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
- * entry_unaccounted). With rates near the kernel's, or several threads at work, they meet all the same.
- */
-ONSTACK_HANDLER_APART void onstack_clock_keep_apart(onstack_process_clock *clock, int32_t timer, bool ended_call) {
-  const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);
-  struct onstack_kernel_itimerspec spec;
-  if (period_ns == 0) return;
-  if (ended_call) {
-    clock_move_process(clock, period_ns,
-                       period_ns / 2 + clock_random(clock->record, (uint32_t)timer, clock->generation, period_ns));
-    return;
-  }
-  if (onstack_sys_timer_gettime(timer, &spec) < 0) return;
-  const uint64_t left = ((uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds) % period_ns;
-  if (left >= period_ns / 4 && left < period_ns - period_ns / 4) return; /* they are */
-  const uint64_t first = (left + period_ns / 2) % period_ns;
-  clock_move_process(clock, period_ns, first < period_ns / 2 ? first + period_ns : first);
-}
-
-/* ---- core/src/handler/tick/entry.c ---- */
-/*
- * The signal handler: recognizes a tick, records it, or passes the signal on.
+ * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal, at the rate of the
+ * fastest. Its signal goes to a running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler,
+ * with a first expiry uniform in (0, T], and each session a sample for its ticks that no sample accounts for.
  *
- * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
- * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
+ * One for each session would be lost to the others. Timers of one clock expire together, the handler of the first signal
+ * blocks the second, and the kernel hands that one to another thread (kernel/signal.c, retarget_shared_pending): one that
+ * sleeps in poll, as a rule, where nobody is met.
+ *
+ * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
+#ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
+#define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
+
+struct onstack_process_clock {
+  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
+  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
+  int32_t signal;         /* 0: no session uses it */
+  uint64_t period_ns;
+  uint32_t due; /* the timer is STOPPED: how many of its ticks have been due. Control only */
+};
+
+ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
+
+/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
+   them. False if a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
+
+/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
+   replaces it. True if it did (the thread counts as new). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+/* Its next tick comes `first_ns` of the process's CPU time from now. 0 or -errno. Signal-safe. */
+ONSTACK_INTERNAL int onstack_process_set(onstack_process_clock *clock, uint64_t period_ns, uint64_t first_ns);
+
+/* The process's clock has met a thread that has a timer of its own, `timer`: its next tick keeps away from that one's. Or it
+   has `ended_call`: it was meant for another thread, whose own tick came with it. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_keep_apart(onstack_process_clock *clock, const onstack_timer *timer, bool ended_call);
+
+#endif
 
 /* ---- core/src/handler/unwind/rules/rules.h ---- */
 /*
@@ -2453,11 +2343,6 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 #include <time.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
-
-ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 /*
  * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
@@ -2578,13 +2463,13 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t t
 /* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
    at a time: the signal is queued again after its handler has begun. */
 static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
-  onstack_add_relaxed(&record->ticks, (uint32_t)entry_ticks_of(info));
+  onstack_add_relaxed(&record->timer.ticks, (uint32_t)entry_ticks_of(info));
 }
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info));
-  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+  onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
   if (entry_has_room(slot, context))
     entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
@@ -2602,7 +2487,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
   onstack_thread_write_end(record);
-  onstack_clock_arm(slot, record, tid);
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }
 
@@ -2626,7 +2511,7 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
   uint64_t cpu_ns;
-  if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
+  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &cpu_ns)) return brings > 0 ? brings : 1;
   /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
   const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
   const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
@@ -2634,35 +2519,38 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
   return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
 }
 
-/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
-   has; < 0: none. */
-static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context) {
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Returns the one that it
+   had; NULL: none. */
+static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info,
+                                                       ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  const int32_t timer = record ? onstack_load_relaxed(&record->timer) : ONSTACK_THREAD_UNARMED;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return ONSTACK_THREAD_UNARMED;
+  const bool armed = record && onstack_timer_state_of(&record->timer) == ONSTACK_TIMER_ARMED;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return NULL;
   const bool has_room = entry_has_room(slot, context);
-  if (timer >= 0 && !has_room) return ONSTACK_THREAD_UNARMED; /* nor for a call by who asks */
-  if (timer >= 0 && !onstack_clock_revive(slot, record, tid)) return timer;
+  if (armed && !has_room) return NULL; /* nor for a call by who asks */
+  if (armed && !onstack_process_revive(slot, record, tid)) return &record->timer;
   uint64_t age_ns = 0;
   if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
-    if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
+    if (record)
+      onstack_timer_read_clock(onstack_timer_cpu_clock(tid),
+                               &age_ns); /* without one it will be new at its next meeting, too */
   }
   uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
   if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-  if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
+  if (!has_room || weight == 0) return NULL;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   entry_record(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
-  return ONSTACK_THREAD_UNARMED;
+  return NULL;
 }
 
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  int32_t timer = ONSTACK_THREAD_UNARMED;
+  const onstack_timer *timer = NULL;
   entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
@@ -2675,12 +2563,12 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
       timer = entry_meet(slot, tid, info, context);
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
-  if (timer >= 0) onstack_clock_keep_apart(clock, timer, onstack_registers_ended_call(context));
+  if (timer) onstack_process_keep_apart(clock, timer, onstack_registers_ended_call(context));
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
   return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
-         onstack_load_relaxed(&tick.record->timer) == info->si_timerid;
+         onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
 }
 
 /* True if it was a tick of a session that runs, or has not counted its last ones yet. */
@@ -2956,6 +2844,70 @@ void onstack_own_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) onstack_own_threads[i] = (onstack_own_thread){0, 0, 0};
 }
 
+/* ---- core/src/handler/tick/process_tick.c ---- */
+
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
+
+/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer. Both come at
+   rate 1/T of the thread's CPU time, so eight in a row do not happen by chance to a living timer. */
+#define PROCESS_DOUBT 8u
+
+ONSTACK_HANDLER bool onstack_process_read(const onstack_slot *slot, uint64_t *ns) {
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
+  if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
+  return true;
+}
+
+ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_timer *timer = &record->timer;
+  uint64_t left_ns;
+  int32_t id;
+  if (onstack_add_relaxed(&timer->meetings, (uint8_t)1) + 1u < PROCESS_DOUBT) return false;
+  onstack_store_relaxed(&timer->meetings, (uint8_t)0);
+  /* An armed timer of a living thread always has time left; one whose thread is gone reads zero. */
+  if (onstack_timer_left(timer, &left_ns) < 0 || left_ns != 0) return false;
+  if (!onstack_timer_take(timer, ONSTACK_TIMER_ARMING, &id)) return false;
+  onstack_arm_remove(id);
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
+  return true;
+}
+
+ONSTACK_HANDLER int onstack_process_set(onstack_process_clock *clock, uint64_t period_ns, uint64_t first_ns) {
+  onstack_timer_reset(&clock->record->timer);
+  return onstack_timer_set(&clock->record->timer, CLOCK_PROCESS_CPUTIME_ID, first_ns, period_ns);
+}
+
+/* Stop waits for us before it takes the timer away. */
+static ONSTACK_HANDLER void process_move(onstack_process_clock *clock, uint64_t period_ns, uint64_t first_ns) {
+  if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) onstack_process_set(clock, period_ns, first_ns);
+}
+
+/*
+ * Both expire at a tick of the kernel, and at the same one whenever they are nearer to each other than two of these are: with
+ * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
+ * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
+ * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
+ * entry_unaccounted). With rates near the kernel's, or several threads at work, they meet all the same.
+ */
+ONSTACK_HANDLER_APART void onstack_process_keep_apart(onstack_process_clock *clock, const onstack_timer *timer,
+                                                      bool ended_call) {
+  const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);
+  uint64_t left_ns;
+  if (period_ns == 0) return;
+  if (ended_call) {
+    const uint32_t id = (uint32_t)onstack_load_relaxed(&timer->id);
+    process_move(clock, period_ns, period_ns / 2 + onstack_arm_random(clock->record, id, clock->generation, period_ns));
+    return;
+  }
+  if (onstack_timer_left(timer, &left_ns) < 0) return;
+  left_ns %= period_ns;
+  if (left_ns >= period_ns / 4 && left_ns < period_ns - period_ns / 4) return; /* they are */
+  const uint64_t first_ns = (left_ns + period_ns / 2) % period_ns;
+  process_move(clock, period_ns, first_ns < period_ns / 2 ? first_ns + period_ns : first_ns);
+}
+
 /* ---- core/src/handler/tick/ring.c ---- */
 
 #include <time.h>
@@ -3086,12 +3038,13 @@ void onstack_ring_release(onstack_ring *ring, onstack_ring_entry *entry) {
 _Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
 
 /* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
-   record a slot, and the thread ids. */
+   record a slot, the thread ids, and the notes. */
 typedef struct thread_region {
   onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
   onstack_thread clocks[ONSTACK_MAX_SESSIONS];
   onstack_thread process[ONSTACK_MAX_SESSIONS];
   uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread_note notes[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
 } thread_region;
 
 static thread_region *thread_region_base; /* written once before the first handler is installed */
@@ -3104,6 +3057,7 @@ void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
   table->records = thread_region_base->records[slot];
   table->process = &thread_region_base->process[slot];
   table->tids = thread_region_base->tids[slot];
+  table->notes = thread_region_base->notes[slot];
 }
 
 onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
@@ -3147,10 +3101,8 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
     if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
     if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
     onstack_thread *record = &table->records[index];
-    onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
-    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
-    onstack_store_relaxed(&record->ticks, 0u);
-    onstack_store_relaxed(&record->first_us, 0u);
+    onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
+    onstack_timer_reset(&record->timer);
     return record;
   }
   return NULL;
@@ -3166,12 +3118,15 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
-  record->looked = 0;
+  onstack_thread_note_of(table, record)->looked = 0;
   onstack_store_relaxed(&record->refused.low, (uint64_t)0);
   onstack_store_relaxed(&record->refused.high, (uint64_t)0);
   onstack_thread_write_end(record);
-  onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
   onstack_publish(&table->tids[record - table->records], 0u);
+}
+
+onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table, const onstack_thread *record) {
+  return &table->notes[record - table->records];
 }
 
 ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {
@@ -3220,6 +3175,122 @@ ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t addres
     }
   }
   return false;
+}
+
+/* ---- core/src/handler/tick/timer.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
+
+ONSTACK_HANDLER bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id) {
+  if (!onstack_timer_move(timer, ONSTACK_TIMER_ARMED, to)) return false;
+  *id = onstack_load_relaxed(&timer->id);
+  return true;
+}
+
+void onstack_timer_clear(onstack_timer *timer) {
+  onstack_timer_move(timer, ONSTACK_TIMER_REFUSED, ONSTACK_TIMER_NONE);
+  onstack_timer_move(timer, ONSTACK_TIMER_UNWANTED, ONSTACK_TIMER_NONE);
+  onstack_timer_move(timer, ONSTACK_TIMER_STOPPED, ONSTACK_TIMER_NONE);
+}
+
+void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIMER_NONE; }
+
+ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
+  onstack_store_relaxed(&timer->ticks, 0u);
+  onstack_store_relaxed(&timer->first_us, 0u);
+}
+
+/* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
+ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
+
+ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
+  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return true;
+}
+
+static ONSTACK_HANDLER int timer_make(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *id) {
+  struct onstack_kernel_sigevent event;
+  event.value = cookie;
+  event.signal = signal;
+  event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
+  event.tid = (int32_t)tid;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
+  return onstack_sys_timer_create(clock, &event, id);
+}
+
+ONSTACK_HANDLER int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
+                                         uint64_t cookie) {
+  int32_t id = -1;
+  const int result = timer_make(clock, signal, tid, cookie, &id);
+  if (result == 0) onstack_store_relaxed(&timer->id, id);
+  return result;
+}
+
+static ONSTACK_HANDLER struct onstack_timespec timer_timespec(uint64_t nanoseconds) {
+  return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
+}
+
+/* The first tick's instant is accounted before it is set: a tick that came before its time would make the account wrong, and
+   between two clocks the caller may wait for a processor. Where a filter refuses to read the clock, it is not known. */
+ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns) {
+  uint64_t now;
+  const bool known = onstack_timer_read_clock(clock, &now);
+  if (known) first_ns += now;
+  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
+  if (known) onstack_store_relaxed(&timer->first_us, (uint32_t)(first_ns / 1000u) | 1u);
+  /* Before it can tick: a tick is checked against state and id. */
+  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  return onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), known ? TIMER_ABSTIME : 0, &spec);
+}
+
+ONSTACK_HANDLER int onstack_timer_left(const onstack_timer *timer, uint64_t *ns) {
+  struct onstack_kernel_itimerspec spec = {{0, 0}, {0, 0}};
+  const int result = onstack_sys_timer_gettime(onstack_load_relaxed(&timer->id), &spec);
+  if (result == 0) *ns = (uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds;
+  return result;
+}
+
+/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
+   does, stop leaves our handler (control/signal/action.c). EINVAL: there is no such timer, and its number may be somebody
+   else's by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
+ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int result = onstack_sys_timer_delete(id);
+  if (result == 0 || result == -EINVAL) return;
+  result = onstack_sys_timer_settime(id, 0, &never);
+  if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
+}
+
+uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns) {
+  const uint32_t ticks = onstack_load_relaxed(&timer->ticks), first = onstack_load_relaxed(&timer->first_us);
+  if (first == 0 || now_ns == 0) return ticks;
+  /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
+  const uint64_t came = (uint64_t)ticks * period_ns / 1000u;
+  const int32_t late = (int32_t)((uint32_t)(now_ns / 1000u) - first - (uint32_t)came);
+  return late < 0 ? ticks : ticks + 1 + (uint32_t)((uint64_t)late * 1000u / period_ns);
+}
+
+uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due) {
+  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_STOPPED) return 0;
+  const int32_t missing = (int32_t)(due - onstack_load_relaxed(&timer->ticks));
+  return missing > 0 ? (uint32_t)missing : 0;
+}
+
+/* A filter may let timers be made but not set, or not deleted. */
+int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int32_t id = -1;
+  int result = timer_make(clock, signal, tid, 0, &id);
+  if (result < 0) return result;
+  result = onstack_sys_timer_settime(id, 0, &never);
+  int deleted = onstack_sys_timer_delete(id);
+  return result < 0 ? result : deleted;
 }
 
 /* ---- core/src/handler/unwind/code_map.c ---- */
@@ -5713,8 +5784,119 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"ru
 #ifndef ONSTACK_CONTROL_CHOOSE_H
 #define ONSTACK_CONTROL_CHOOSE_H
 
+/* ---- core/src/control/options.h ---- */
+/* Checks the public options and turns them into settled values: no zeros that mean something, no names. */
+#ifndef ONSTACK_CONTROL_OPTIONS_H
+#define ONSTACK_CONTROL_OPTIONS_H
+
+typedef struct onstack_settings {
+  uint64_t period_ns;
+  uint32_t weight_max;
+  const struct onstack_clock_ops *clock; /* control/tick/clock.h */
+  int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
+  void *thread_filter_data;
+  uint32_t depth;
+  uint32_t label_bytes;
+  size_t buffer_bytes;
+  int32_t signal;
+  bool on_stack, threads, own_threads;
+  bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
+  bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */
+  onstack_restore restore;
+  onstack_fork fork;
+  const onstack_unwinder_ops *unwinder;
+  const onstack_unwinder *custom;
+  uint32_t stack_bytes;
+  onstack_sink sink;
+  void *sink_data;
+  void *(*fork_sink_data)(void *sink_data);
+} onstack_settings;
+
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
+ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onstack_settings *settings);
+
+#endif
+
+/* ---- core/src/control/tick/clock.h ---- */
+/*
+ * A clock: who makes the ticks of a session, and what its period is measured in. control/choose.c alone knows which there are.
+ * The handler asks no clock: a tick is a timer's signal with a cookie, whoever sends it.
+ *
+ * All is called under the control lock, in ordinary threads, unless it says otherwise.
+ */
+#ifndef ONSTACK_CONTROL_TICK_CLOCK_H
+#define ONSTACK_CONTROL_TICK_CLOCK_H
+
+typedef struct onstack_clock_ops {
+  const char *name; /* in statistics */
+  uint32_t number;  /* ONSTACK_CLOCK_*: said in samples */
+  bool filters;     /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+
+  /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
+  int (*probe)(int32_t signal);
+
+  /* The CPU time after which a scan takes a thread that has no timer; 0: nothing but scans finds threads, so they take each. */
+  uint64_t (*scan_age)(uint64_t period_ns);
+
+  /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
+  int (*join)(onstack_slot *slot);
+
+  /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
+     fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
+  int (*start)(onstack_slot *slot, int listed);
+
+  /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
+  void (*leave)(onstack_slot *slot);
+
+  /* Ticks for the thread `tid`: `record`, which is NONE or ARMING, is ARMED or REFUSED then. Start, or inside a scan. */
+  void (*arm)(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+  /* No more ticks by the id that onstack_timer_take gave. Any thread. */
+  void (*remove)(int32_t id);
+
+  /* The time on the clock of a thread. False if the thread has ended, or a filter refuses. Any thread. */
+  bool (*read)(uint32_t tid, uint64_t *ns);
+
+  /* An armed thread has had no tick since housekeeping looked last: true if it is another one than was armed under this id.
+     The consumer of the slot. NULL: somebody else finds out. */
+  bool (*doubts)(const onstack_slot *slot, uint32_t tid);
+
+  /* Threads are disarmed; whether a tick may be on its way to any thread, armed or not. NULL: no. */
+  bool (*awaits)(const onstack_slot *slot);
+
+  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended before
+     `leave`. NULL: it needs none. */
+  uint64_t (*work)(void *slot);
+  const char *thread_name;
+
+  /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
+  void (*after_fork)(void);
+} onstack_clock_ops;
+
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;        /* CPU time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
+
+/* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
+ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
+
+/* A `scan_age` for these. */
+ONSTACK_INTERNAL uint64_t onstack_clock_scan_all(uint64_t period_ns);
+
+#endif
+
 /* By name; NULL name: the default. NULL if there is none of that name. Start only. */
 ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *name);
+
+/* That of an option's number (ONSTACK_CLOCK_*; 0: the default); NULL if there is none. Any thread. */
+ONSTACK_INTERNAL const onstack_clock_ops *onstack_clock_find(uint32_t number);
+
+/* The clock that a session gets: the one of its settings, or the next best that the kernel lets tick. 0 or ONSTACK_E_CLOCK. Start only. */
+ONSTACK_INTERNAL int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock);
+
+/* In the child of a fork. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_clocks_after_fork(void);
 
 /* The best reader whose self-test passes on this system, now. Start only. *copy_works tells `probe` whether it has
    `copy` to fall back to; otherwise it has `pipe`, if that works. */
@@ -5722,6 +5904,7 @@ ONSTACK_INTERNAL const onstack_reader *onstack_reader_choose(bool *copy_works);
 
 #endif
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -5732,6 +5915,34 @@ const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
   for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
     if (strcmp(all[i]->name, name) == 0) return all[i];
   return NULL;
+}
+
+/* By number, as the option has them; each with the one that stands in for it where there are no timers. */
+static const struct {
+  const onstack_clock_ops *timers, *ticker;
+} choose_clocks[] = {
+    {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
+    {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
+    {&onstack_clock_wall, &onstack_clock_wall_ticker},
+};
+
+const onstack_clock_ops *onstack_clock_find(uint32_t number) {
+  return number < ONSTACK_COUNT_OF(choose_clocks) ? choose_clocks[number].timers : NULL;
+}
+
+int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock) {
+  const onstack_clock_ops *ticker = choose_clocks[settings->clock->number].ticker;
+  const int result = settings->clock->probe(settings->signal);
+  *clock = result == 0 ? settings->clock : ticker;
+  if (result == 0) return 0;
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  return settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
+}
+
+void onstack_clocks_after_fork(void) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(choose_clocks); i++)
+    if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
 const onstack_reader *onstack_reader_choose(bool *copy_works) {
@@ -5891,39 +6102,6 @@ ONSTACK_INTERNAL void onstack_moment(uint32_t round);
  */
 #ifndef ONSTACK_CONTROL_TICK_SLOTS_H
 #define ONSTACK_CONTROL_TICK_SLOTS_H
-
-/* ---- core/src/control/options.h ---- */
-/* Checks the public options and turns them into settled values: no zeros that mean something, no names. */
-#ifndef ONSTACK_CONTROL_OPTIONS_H
-#define ONSTACK_CONTROL_OPTIONS_H
-
-typedef struct onstack_settings {
-  uint64_t period_ns;
-  uint32_t weight_max;
-  onstack_clock clock;
-  int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
-  void *thread_filter_data;
-  uint32_t depth;
-  uint32_t label_bytes;
-  size_t buffer_bytes;
-  int32_t signal;
-  bool on_stack, threads, own_threads;
-  bool at_once; /* ticks begin before rules are derived: the first stacks are cut rather than missing */
-  bool resumed; /* in the child of a fork, see onstack_fork_set_follow: nothing that may wait or read files */
-  onstack_restore restore;
-  onstack_fork fork;
-  const onstack_unwinder_ops *unwinder;
-  const onstack_unwinder *custom;
-  uint32_t stack_bytes;
-  onstack_sink sink;
-  void *sink_data;
-  void *(*fork_sink_data)(void *sink_data);
-} onstack_settings;
-
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
-ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onstack_settings *settings);
-
-#endif
 
 /* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */
 ONSTACK_INTERNAL bool onstack_control_lock(void);
@@ -6144,12 +6322,11 @@ static int options_check_switches(const onstack_options *options) {
   const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
   for (size_t i = 0; i < sizeof(switches); i++)
     if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
-      options->fork > ONSTACK_FORK_FOLLOW)
-    return ONSTACK_E_OPTIONS;
+  const onstack_clock_ops *clock = onstack_clock_find(options->clock);
+  if (options->restore > ONSTACK_RESTORE_IGNORE || !clock || options->fork > ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
   /* Asked for and never called would be a silent loss. */
   if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  if (options->thread_filter && options->clock != ONSTACK_CLOCK_WALL) return ONSTACK_E_OPTIONS;
+  if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -6218,7 +6395,7 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   settings->resumed = false;
   settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
   settings->fork_sink_data = options.fork_sink_data;
-  settings->clock = options.clock ? options.clock : ONSTACK_CLOCK_CPU;
+  settings->clock = onstack_clock_find(options.clock);
   settings->thread_filter = options.thread_filter;
   settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;
@@ -7237,6 +7414,436 @@ void onstack_trampolines_forget(onstack_action *action, const onstack_below *nob
     if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
 }
 
+/* ---- core/src/control/tick/clock_cpu.c ---- */
+/*
+ * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time (handler/tick/process_tick.h),
+ * and a scan takes those that no tick has met for long (session/consumer.c says why).
+ */
+
+#include <stdio.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#define CLOCK_CPU_SCAN_PERIODS 3u /* after which a scan takes a thread that no process tick has met */
+
+static int clock_cpu_probe(int32_t signal) { return onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0); }
+
+/* Before Linux 6.4 the kernel hands a process-wide signal to the main thread whenever that one takes it, running or not
+   (kernel/signal.c, complete_signal; changed for posix timers in 6.4). */
+static bool clock_cpu_is_met(void) {
+  struct utsname system;
+  unsigned major, minor;
+  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return false;
+  return major > 6 || (major == 6 && minor >= 4);
+}
+
+static uint64_t clock_cpu_scan_age(uint64_t period_ns) {
+  return clock_cpu_is_met() ? period_ns * CLOCK_CPU_SCAN_PERIODS : 0;
+}
+
+/* Sessions of a clock other than this one, and the shortest of their periods. */
+static uint32_t clock_cpu_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
+  uint32_t others = 0;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (slot == self || slot->process_clock != clock) continue;
+    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
+  }
+  return others;
+}
+
+/* That of the signal, or a free one: there are as many as sessions. */
+static onstack_process_clock *clock_cpu_find(int32_t signal) {
+  onstack_process_clock *found = NULL;
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_process_clock *clock = &onstack_process_clocks[i];
+    if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
+    if (clock->signal == signal) return clock;
+    if (clock->signal == 0 && !found) found = clock;
+  }
+  return found;
+}
+
+/* Not counted against the quota: there are at most ONSTACK_MAX_SESSIONS of them, and without one a session is blind. */
+static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
+  onstack_timer *timer = &clock->record->timer;
+  const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
+  clock->period_ns = 0; /* it does not tick yet */
+  onstack_timer_clear(timer);
+  onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
+  onstack_timer_reset(timer); /* of who had it before: a start may end before this one is set */
+  const int result = onstack_timer_create(timer, CLOCK_PROCESS_CPUTIME_ID, signal, 0, cookie);
+  if (result < 0)
+    onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_NONE);
+  else
+    clock->signal = signal;
+  return result;
+}
+
+/* Before any thread is armed, so that the threads cannot use up what the kernel allows. */
+static int clock_cpu_join(onstack_slot *slot) {
+  onstack_process_clock *clock = clock_cpu_find(slot->signal);
+  const int result = clock->signal == 0 ? clock_cpu_create(clock, slot->signal) : 0;
+  if (result == 0) slot->process_clock = clock;
+  return result;
+}
+
+/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
+static void clock_cpu_wait(const onstack_process_clock *clock) {
+  const struct timespec pause = {0, 50000};
+  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
+}
+
+/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
+static int clock_cpu_set(onstack_process_clock *clock, uint64_t period_ns) {
+  if (clock->period_ns == period_ns) return 0;
+  onstack_dekker_store(&clock->period_ns, period_ns);
+  clock_cpu_wait(clock); /* one that knows the old period may be setting it */
+  return onstack_process_set(clock, period_ns, period_ns);
+}
+
+/* From here on the process clock ticks for the slot, as often as the fastest of its sessions wants. After the threads are
+   armed, so that no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
+static int clock_cpu_start(onstack_slot *slot, int listed) {
+  onstack_process_clock *clock = slot->process_clock;
+  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
+  uint64_t now_ns;
+  (void)listed;
+  clock_cpu_others(clock, slot, &others_ns);
+  /* What the timers that were armed first have told already is accounted for. */
+  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
+  slot->process_start_ns = onstack_process_read(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
+  onstack_publish(&slot->meets, 1u);
+  return clock_cpu_set(clock, others_ns < period_ns ? others_ns : period_ns);
+}
+
+static void clock_cpu_end(onstack_process_clock *clock) {
+  onstack_timer *timer = &clock->record->timer;
+  uint64_t now_ns = 0;
+  int32_t id;
+  onstack_dekker_store(&clock->generation, clock->generation + 1u);
+  clock_cpu_wait(clock); /* one that has seen the generation before may be setting the timer */
+  if (onstack_timer_take(timer, ONSTACK_TIMER_STOPPED, &id)) {
+    onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns);
+    clock->due = onstack_timer_due(timer, clock->period_ns, now_ns);
+    onstack_timer_delete(id);
+  } else if (onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_NONE)) { /* made and never set */
+    onstack_timer_delete(timer->id);
+  }
+  clock->signal = 0;
+}
+
+/* The last session takes the timer away. */
+static void clock_cpu_leave(onstack_slot *slot) {
+  onstack_process_clock *clock = slot->process_clock;
+  uint64_t period_ns = 0;
+  if (!clock || clock->signal == 0) return;
+  if (clock_cpu_others(clock, slot, &period_ns) == 0)
+    clock_cpu_end(clock);
+  else
+    clock_cpu_set(clock, period_ns);
+}
+
+static void clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
+}
+
+static bool clock_cpu_read(uint32_t tid, uint64_t *ns) { return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns); }
+
+/* The last tick of the process. */
+static bool clock_cpu_awaits(const onstack_slot *slot) {
+  const onstack_process_clock *clock = slot->process_clock;
+  return clock && onstack_timer_missing(&clock->record->timer, clock->due) > 0;
+}
+
+static void clock_cpu_after_fork(void) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    onstack_process_clock *clock = &onstack_process_clocks[i];
+    clock->signal = 0;
+    if (!clock->record) continue;
+    onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
+    clock->record->busy = 0;
+  }
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
+    .name = "cpu",
+    .number = ONSTACK_CLOCK_CPU,
+    .probe = clock_cpu_probe,
+    .scan_age = clock_cpu_scan_age,
+    .join = clock_cpu_join,
+    .start = clock_cpu_start,
+    .leave = clock_cpu_leave,
+    .arm = clock_cpu_arm,
+    .remove = onstack_arm_remove,
+    .read = clock_cpu_read,
+    .awaits = clock_cpu_awaits,
+    .after_fork = clock_cpu_after_fork,
+};
+
+/* ---- core/src/control/tick/clock_listed.c ---- */
+/* What clocks have in common that find threads by lists alone. */
+/* ---- core/src/control/tick/task_list.h ---- */
+/* The kernel's list of the process's threads. */
+#ifndef ONSTACK_CONTROL_TICK_TASK_LIST_H
+#define ONSTACK_CONTROL_TICK_TASK_LIST_H
+
+/*
+ * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
+ * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
+ *
+ * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
+ * allocator without atfork handlers (a sanitizer's) taken for ever.
+ */
+ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
+
+/*
+ * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
+ * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
+ */
+ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
+
+#endif
+
+uint64_t onstack_clock_scan_all(uint64_t period_ns) {
+  (void)period_ns;
+  return 0;
+}
+
+/* No process tick stands in for timers that the quota leaves no room for: the session would be silent. */
+int onstack_clock_start_listed(onstack_slot *slot, int listed) {
+  const onstack_counters *counters = &slot->counters;
+  if (listed > 0) return 0;
+  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
+  const bool silent =
+      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
+  return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
+}
+
+/* ---- core/src/control/tick/clock_ticker.c ---- */
+/*
+ * Where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at the clocks of all threads
+ * and sends the ticks itself, as signals that look like a timer's. The handler knows no difference: value, timer id and
+ * overruns are where it looks for them.
+ *
+ * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
+ * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
+ * what they used before that counts.
+ */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
+#define TICKER_LONGEST_NS 50000000u
+#define TICKER_ID 0x7fffffff /* si_timerid: none of the kernel's */
+
+typedef struct ticker_mark {
+  uint32_t tid;      /* whose mark this is; 0: nobody's yet. Written by who arms, and in the ticker's rounds */
+  uint32_t ticks;    /* that had been handled when the last one was sent */
+  bool is_under_way; /* unless more have been handled since */
+  int64_t sent_ns;   /* the thread's clock up to which ticks have been sent; a phase below zero at first */
+} ticker_mark;
+
+typedef struct ticker_state {
+  ticker_mark *marks; /* by record; they stay with the slot until its session leaves */
+  bool started;       /* one round is over: threads that are new now began after the session did */
+} ticker_state;
+
+static ticker_state ticker_states[ONSTACK_MAX_SESSIONS];
+
+static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
+  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
+}
+
+/* Signal 0 asks whether this process may send itself such signals. */
+static int ticker_probe(int32_t signal) {
+  siginfo_t info;
+  (void)signal;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  return (int)ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info);
+}
+
+static int ticker_join(onstack_slot *slot) {
+  ticker_state *state = &ticker_states[slot->index];
+  free(state->marks); /* in the child of a fork, the parent's */
+  *state = (ticker_state){.marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(ticker_mark))};
+  return state->marks ? 0 : -ENOMEM;
+}
+
+static void ticker_leave(onstack_slot *slot) {
+  ticker_state *state = &ticker_states[slot->index];
+  free(state->marks);
+  state->marks = NULL;
+}
+
+static void ticker_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  (void)tid;
+  onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
+  onstack_timer_reset(&record->timer);
+  onstack_store_relaxed(&record->timer.id, TICKER_ID);
+  onstack_store_relaxed(&ticker_states[slot->index].marks[record - slot->threads.records].tid, 0u);
+  onstack_timer_move(&record->timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  onstack_add_relaxed(&slot->counters.threads_seen, (uint64_t)1);
+}
+
+static void ticker_remove(int32_t id) { (void)id; }
+
+static void ticker_send(onstack_slot *slot, onstack_thread *record, ticker_mark *mark, uint32_t tid, uint64_t ticks) {
+  siginfo_t info;
+  memset(&info, 0, sizeof(info));
+  info.si_code = SI_TIMER;
+  info.si_timerid = TICKER_ID;
+  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
+  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
+  mark->ticks = onstack_load_relaxed(&record->timer.ticks); /* before the handler can count it */
+  /* Otherwise it has ended, or the queue is full: the next round tries again. */
+  mark->is_under_way = ticker_queue(tid, slot->signal, &info) == 0;
+  if (mark->is_under_way) mark->sent_ns += (int64_t)(ticks * slot->period_ns);
+}
+
+/* The phase is uniform in [0, T), as a timer's first expiry. */
+static void ticker_begin(const onstack_slot *slot, const onstack_thread *record, ticker_mark *mark, uint32_t tid,
+                         int64_t from) {
+  const uint64_t phase = onstack_arm_random(record, tid, slot->generation, slot->period_ns);
+  onstack_store_relaxed(&mark->tid, tid);
+  mark->is_under_way = false;
+  mark->sent_ns = from - (int64_t)phase + 1;
+}
+
+/* `birth`: the clock counts from each thread's own birth on. */
+static void ticker_visit(onstack_slot *slot, const ticker_state *state, uint32_t index, bool birth) {
+  onstack_thread *record = &slot->threads.records[index];
+  ticker_mark *mark = &state->marks[index];
+  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  uint64_t clock_ns;
+  if (tid == 0 || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
+  if (!onstack_timer_read_clock(birth ? onstack_timer_cpu_clock(tid) : CLOCK_MONOTONIC, &clock_ns)) return;
+  const int64_t now = (int64_t)clock_ns;
+  if (onstack_load_relaxed(&mark->tid) != tid || now < mark->sent_ns)
+    ticker_begin(slot, record, mark, tid, birth && state->started ? 0 : now);
+  if (now - mark->sent_ns < (int64_t)slot->period_ns) return;
+  if (mark->is_under_way && onstack_load_relaxed(&record->timer.ticks) == mark->ticks) return;
+  ticker_send(slot, record, mark, tid, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
+}
+
+static uint64_t ticker_round(onstack_slot *slot, bool birth) {
+  ticker_state *state = &ticker_states[slot->index];
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
+    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(slot, state, i, birth);
+    state->started = true;
+  }
+  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
+  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
+}
+
+static uint64_t ticker_round_cpu(void *slot) { return ticker_round(slot, true); }
+
+/* Real time before the scan is not the thread's. */
+static uint64_t ticker_round_wall(void *slot) { return ticker_round(slot, false); }
+
+/* Not asked: nothing of a tick that was not sent is accounted for when the session stops. */
+static bool ticker_read(uint32_t tid, uint64_t *ns) {
+  (void)tid;
+  (void)ns;
+  return false;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
+    .name = "cpu-ticker",
+    .number = ONSTACK_CLOCK_CPU,
+    .probe = ticker_probe,
+    .scan_age = onstack_clock_scan_all,
+    .join = ticker_join,
+    .start = onstack_clock_start_listed,
+    .leave = ticker_leave,
+    .arm = ticker_arm,
+    .remove = ticker_remove,
+    .read = ticker_read,
+    .work = ticker_round_cpu,
+    .thread_name = "onstack-ticker",
+};
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
+    .name = "wall-ticker",
+    .number = ONSTACK_CLOCK_WALL,
+    .filters = true,
+    .probe = ticker_probe,
+    .scan_age = onstack_clock_scan_all,
+    .join = ticker_join,
+    .start = onstack_clock_start_listed,
+    .leave = ticker_leave,
+    .arm = ticker_arm,
+    .remove = ticker_remove,
+    .read = ticker_read,
+    .work = ticker_round_wall,
+    .thread_name = "onstack-ticker",
+};
+
+/* ---- core/src/control/tick/clock_wall.c ---- */
+/* Real time, by a timer for each thread: for threads that sleep as well, which only a list of the threads can find. */
+/* ---- core/src/control/tick/task.h ---- */
+/* What the kernel says about one thread of the process. Any thread. */
+#ifndef ONSTACK_CONTROL_TICK_TASK_H
+#define ONSTACK_CONTROL_TICK_TASK_H
+
+/* By raw tgkill of signal 0, which costs a tenth of a look into /proc. */
+ONSTACK_INTERNAL bool onstack_task_is_gone(uint32_t tid);
+
+/* Its name as 16 NUL-padded bytes. False if it is gone. */
+ONSTACK_INTERNAL bool onstack_task_name(uint32_t tid, uint64_t name[2]);
+
+/* Its CPU time, modulo 2^32; 0: it is gone. */
+ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
+
+/* Whether it blocks the signal; negative: nobody can tell. */
+ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
+
+/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
+ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
+
+#endif
+
+#include <time.h>
+
+#define CLOCK_WALL_DOUBT_NS 500000000u /* half of the time between two looks */
+
+static int clock_wall_probe(int32_t signal) {
+  return onstack_timer_probe(CLOCK_MONOTONIC, signal, (uint32_t)onstack_sys_gettid());
+}
+
+static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_arm(slot, record, tid, CLOCK_MONOTONIC);
+}
+
+/* The clock goes on for a thread that has ended; its ticks do not. */
+static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
+  return !onstack_task_is_gone(tid) && onstack_timer_read_clock(CLOCK_MONOTONIC, ns);
+}
+
+/* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
+   timer goes on for nobody. */
+static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
+  return slot->period_ns <= CLOCK_WALL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
+    .name = "wall",
+    .number = ONSTACK_CLOCK_WALL,
+    .filters = true,
+    .probe = clock_wall_probe,
+    .scan_age = onstack_clock_scan_all,
+    .start = onstack_clock_start_listed,
+    .arm = clock_wall_arm,
+    .remove = onstack_arm_remove,
+    .read = clock_wall_read,
+    .doubts = clock_wall_doubts,
+};
+
 /* ---- core/src/control/tick/own_threads_wait.c ---- */
 
 /* ---- core/src/base/clock_ns.h ---- */
@@ -7267,135 +7874,6 @@ void onstack_own_wait_closed(int32_t signal) {
     const onstack_own_thread *own = &onstack_own_threads[i];
     if (onstack_load_relaxed(&own->tid) == self) onstack_own_close();
     while (onstack_dekker_load(&own->open) == signal && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
-  }
-}
-
-/* ---- core/src/control/tick/process_clock.c ---- */
-/* ---- core/src/control/tick/process_clock.h ---- */
-/* Sessions come to the process clock of their signal and leave it (handler/tick/process_record.h). Under the control lock. */
-#ifndef ONSTACK_CONTROL_TICK_PROCESS_CLOCK_H
-#define ONSTACK_CONTROL_TICK_PROCESS_CLOCK_H
-
-/* Gives the slot a process clock, which does not tick for it yet: before any thread is armed, so that the threads cannot use
-   up what the kernel allows. A session on real time needs none, but learns as well whether timers can be had. 0 or -errno,
-   and then nothing is left. */
-ONSTACK_INTERNAL int onstack_process_clock_join(onstack_slot *slot);
-
-/* From here on it ticks for the slot, as often as the fastest of its sessions wants. After the threads are armed, so that no
-   handler claims a record meanwhile. 0 or -errno. */
-ONSTACK_INTERNAL int onstack_process_clock_start(onstack_slot *slot);
-
-/* The slot is not running any more. The last one takes the timer away, and has waited for its handlers. */
-ONSTACK_INTERNAL void onstack_process_clock_leave(onstack_slot *slot);
-
-/* A tick of the clock that the slot has left may still be on its way to any thread. */
-ONSTACK_INTERNAL bool onstack_process_clock_owes(const onstack_slot *slot);
-
-/* In the child of a fork, which has no timers. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_process_clocks_after_fork(void);
-
-#endif
-
-#include <time.h>
-
-/* Sessions of a clock other than this one, and the shortest of their periods. */
-static uint32_t process_clock_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
-  uint32_t others = 0;
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
-    if (slot == self || slot->process_clock != clock) continue;
-    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
-  }
-  return others;
-}
-
-/* That of the signal, or a free one: there are as many as sessions. */
-static onstack_process_clock *process_clock_find(int32_t signal) {
-  onstack_process_clock *found = NULL;
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
-    if (!clock->record) clock->record = onstack_thread_of_process_clock(i);
-    if (clock->signal == signal) return clock;
-    if (clock->signal == 0 && !found) found = clock;
-  }
-  return found;
-}
-
-static int process_clock_make(onstack_process_clock *clock, int32_t signal) {
-  clock->signal = signal;
-  clock->period_ns = 0; /* it does not tick yet */
-  const int result = onstack_clock_create_process(clock);
-  if (result < 0) clock->signal = 0;
-  return result;
-}
-
-int onstack_process_clock_join(onstack_slot *slot) {
-  if (slot->clock == ONSTACK_CLOCK_WALL)
-    return onstack_clock_try(CLOCK_MONOTONIC, slot->signal, (uint32_t)onstack_sys_gettid());
-  int result = onstack_clock_try(CLOCK_PROCESS_CPUTIME_ID, slot->signal, 0);
-  if (result < 0) return result;
-  onstack_process_clock *clock = process_clock_find(slot->signal);
-  if (clock->signal == 0) result = process_clock_make(clock, slot->signal);
-  if (result == 0) slot->process_clock = clock;
-  return result;
-}
-
-/* A handler never waits, so this ends as soon as the thread that runs it gets the processor. */
-static void process_clock_wait(const onstack_process_clock *clock) {
-  const struct timespec pause = {0, 50000};
-  while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
-}
-
-/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
-static int process_clock_set(onstack_process_clock *clock, uint64_t period_ns) {
-  if (clock->period_ns == period_ns) return 0;
-  onstack_dekker_store(&clock->period_ns, period_ns);
-  process_clock_wait(clock); /* one that knows the old period may be setting it */
-  return onstack_clock_set_process(clock, period_ns);
-}
-
-int onstack_process_clock_start(onstack_slot *slot) {
-  onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
-  if (!clock) return 0;
-  process_clock_others(clock, slot, &others_ns);
-  uint64_t now_ns;
-  /* What the timers that were armed first have told already is accounted for. */
-  const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
-  slot->process_start_ns = onstack_clock_read_process(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
-  onstack_publish(&slot->meets, 1u);
-  return process_clock_set(clock, others_ns < period_ns ? others_ns : period_ns);
-}
-
-static void process_clock_end(onstack_process_clock *clock) {
-  onstack_dekker_store(&clock->generation, clock->generation + 1u);
-  process_clock_wait(clock); /* one that has seen the generation before may be setting the timer */
-  const int32_t timer = onstack_clock_settle_process(clock);
-  if (timer >= 0) onstack_clock_end(timer);
-  clock->signal = 0;
-}
-
-void onstack_process_clock_leave(onstack_slot *slot) {
-  onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = 0;
-  if (!clock || clock->signal == 0) return;
-  if (process_clock_others(clock, slot, &period_ns) == 0)
-    process_clock_end(clock);
-  else
-    process_clock_set(clock, period_ns);
-}
-
-bool onstack_process_clock_owes(const onstack_slot *slot) {
-  return slot->process_clock && onstack_clock_missing(slot->process_clock->record) > 0;
-}
-
-void onstack_process_clocks_after_fork(void) {
-  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    onstack_process_clock *clock = &onstack_process_clocks[i];
-    clock->signal = 0;
-    if (!clock->record) continue;
-    clock->record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
-    clock->record->busy = 0;
   }
 }
 
@@ -7446,28 +7924,6 @@ ONSTACK_INTERNAL void onstack_modules_after_fork(void);
 
 #endif
 
-/* ---- core/src/control/tick/task_list.h ---- */
-/* The kernel's list of the process's threads. */
-#ifndef ONSTACK_CONTROL_TICK_TASK_LIST_H
-#define ONSTACK_CONTROL_TICK_TASK_LIST_H
-
-/*
- * Visits the thread ids of /proc/self/task, in no order. A thread that comes or ends meanwhile may be visited or not. Returns
- * -errno where the list cannot be read, or not to its end; -ENOENT where it is empty.
- *
- * Any thread, no allocation: our own threads look each 10 ms, and the child of a fork at that instant would find the lock of an
- * allocator without atfork handlers (a sanitizer's) taken for ever.
- */
-ONSTACK_INTERNAL int onstack_task_list_each(void (*visit)(void *data, uint32_t tid), void *data);
-
-/*
- * True if /proc shows another PID namespace than that of the calling thread (unshare or clone with CLONE_NEWPID, /proc not
- * mounted again): the list's ids are then not those that system calls take. False where nobody can tell.
- */
-ONSTACK_INTERNAL bool onstack_task_list_is_foreign(void);
-
-#endif
-
 /* ---- core/src/control/tick/threads.h ---- */
 /* The threads of the process as a session sees them: armed at start, reaped and named by housekeeping. */
 #ifndef ONSTACK_CONTROL_TICK_THREADS_H
@@ -7484,16 +7940,12 @@ ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
 
 /*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only.
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time (the clock's `scan_age`). The consumer of
+ * the slot only. Where nothing but scans finds threads, new ones are found late, and short ones missed.
  *
- * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
- * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
- * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
- *
- * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
+ * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
  */
 ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 
 /* How many the process has; 0, and errno says why: not known. */
 ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
@@ -7514,7 +7966,7 @@ ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
  * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
  * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
  * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
- * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
+ * has a tick missing has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
  */
 ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
 
@@ -7542,42 +7994,6 @@ ONSTACK_INTERNAL uint64_t onstack_threads_count(const onstack_slot *slot);
 
 /* True if the calling thread is inside the handler of a session (a custom unwinder that calls us). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_threads_in_handler(int32_t tid);
-
-#endif
-
-/* ---- core/src/control/tick/ticker.h ---- */
-/*
- * The clock's stand-in where timers cannot be had (a seccomp filter, a kernel without them): a thread of ours looks at
- * the clocks of all threads and sends the ticks itself, as signals that look like a timer's. The handler knows no
- * difference: value, timer id and overruns are where it looks for them.
- *
- * A tick is sent when the one before has been handled; what a thread uses meanwhile becomes the next one's overruns. So
- * nothing is lost to a thread that blocks the signal, and nothing piles up. New threads are found by the consumer's scan;
- * what they used before that counts.
- */
-#ifndef ONSTACK_CONTROL_TICK_TICKER_H
-#define ONSTACK_CONTROL_TICK_TICKER_H
-
-typedef struct onstack_ticker_mark {
-  uint32_t tid;    /* whose mark this is; 0: nobody's yet */
-  int64_t sent_ns; /* the thread's clock up to which ticks have been sent; a phase below zero at first */
-} onstack_ticker_mark;
-
-typedef struct onstack_ticker {
-  onstack_slot *slot;
-  onstack_ticker_mark *marks; /* by record */
-  bool started;               /* one round is over: threads that are new now began after the session did */
-} onstack_ticker;
-
-/* True if this process may send itself such signals. Any thread. */
-ONSTACK_INTERNAL bool onstack_ticker_is_possible(void);
-
-/* Returns 0 or -ENOMEM. Start only; release it when its thread is gone. */
-ONSTACK_INTERNAL int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot);
-ONSTACK_INTERNAL void onstack_ticker_release(onstack_ticker *ticker);
-
-/* One round; returns the ns until the next one. On the ticker's thread. */
-ONSTACK_INTERNAL uint64_t onstack_ticker_work(void *ticker);
 
 #endif
 
@@ -7670,13 +8086,14 @@ static int slot_check_host(const onstack_settings *settings) {
   return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
 }
 
-static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   slot->generation++;
   slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
-  slot->clock = settings->clock;
+  slot->clock = clock;
+  slot->clock_number = clock->number;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
@@ -7689,7 +8106,6 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
-  onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
@@ -7700,6 +8116,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
+  const onstack_clock_ops *clock;
   int result = slots_prepare();
   if (result < 0) return result;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
@@ -7707,7 +8124,8 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     if ((result = slot_check_host(settings)) < 0) return result;
     if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
-    slot_fill(slot, settings);
+    if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
+    slot_fill(slot, settings, clock);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
     return 0;
@@ -7715,29 +8133,13 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
-/* The process tick finds threads without a list, and stands in for timers that the quota leaves no room for; the wall clock
-   has none (nor has the ticker), and would be silent. */
-static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  const onstack_counters *counters = &slot->counters;
-  int result = onstack_threads_arm_all(slot, settings);
-  if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
-  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent =
-      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
-  return result == 0 && silent ? ONSTACK_E_CLOCK : result;
-}
-
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_process_clock_join(slot);
-  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
-  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
-  bool ticker = result < 0;
-  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
-  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
+  const onstack_clock_ops *clock = slot->clock;
+  int result = clock->join ? clock->join(slot) : 0;
+  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
-    onstack_process_clock_leave(slot);
+    if (clock->leave) clock->leave(slot);
     slot->process_clock = NULL;
     return result;
   }
@@ -7745,8 +8147,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
   /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
      fork there is one, which the process tick finds, or the consumer's first scan. */
-  result = settings->resumed ? 0 : slot_arm(slot, settings);
-  if (result == 0) result = onstack_process_clock_start(slot);
+  result = clock->start(slot, settings->resumed ? 1 : onstack_threads_arm_all(slot, settings));
   if (result < 0) onstack_slot_quiesce(slot, settings);
   return result;
 }
@@ -7754,7 +8155,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
-  onstack_process_clock_leave(slot);
+  if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
@@ -7788,7 +8189,7 @@ void onstack_slots_after_fork(void) {
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
       onstack_thread *record = &slot->threads.records[r];
       if (slot->threads.tids[r] == 0) continue;
-      record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+      onstack_timer_after_fork(&record->timer); /* POSIX timers are not inherited (timer_create(2)) */
       record->busy = 0;
       record->turn &= ~1u;
       onstack_thread_release(&slot->threads, record);
@@ -7799,7 +8200,7 @@ void onstack_slots_after_fork(void) {
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
-  onstack_process_clocks_after_fork();
+  onstack_clocks_after_fork();
   onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;
@@ -7808,6 +8209,64 @@ void onstack_slots_after_fork(void) {
   onstack_code_map_after_fork();
   onstack_loader_after_fork();
   onstack_modules_after_fork();
+}
+
+/* ---- core/src/control/tick/task.c ---- */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool onstack_task_is_gone(uint32_t tid) {
+  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
+}
+
+/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
+static ssize_t task_read_file(uint32_t tid, const char *what, char *text, size_t room) {
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t got = read(file, text, room);
+  close(file);
+  return got;
+}
+
+bool onstack_task_name(uint32_t tid, uint64_t name[2]) {
+  char text[17];
+  ssize_t got = task_read_file(tid, "comm", text, sizeof(text));
+  if (got <= 0) return false;
+  if (text[got - 1] == '\n') got--;
+  if (got > 15) got = 15;
+  memset(name, 0, 16);
+  memcpy(name, text, (size_t)got);
+  return true;
+}
+
+uint32_t onstack_task_cpu_us(uint32_t tid) {
+  uint64_t ns;
+  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &ns)) return 0;
+  return (uint32_t)(ns / 1000u) | 1u;
+}
+
+int onstack_task_blocks(uint32_t tid, int32_t signal) {
+  char text[4096];
+  unsigned long long mask = 0;
+  ssize_t got = task_read_file(tid, "status", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
+  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+bool onstack_task_sleeps(uint32_t tid) {
+  char text[256];
+  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
+  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
 }
 
 /* ---- core/src/control/tick/task_list.c ---- */
@@ -7865,19 +8324,14 @@ bool onstack_task_list_is_foreign(void) {
 /* ---- core/src/control/tick/threads.c ---- */
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
-#define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
-#define THREADS_DELIVERY_US 500u    /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
 #define THREADS_DELIVERY_WAIT_NS 200000000u
 
 int onstack_threads_prepare(void) {
@@ -7897,29 +8351,6 @@ void onstack_threads_set_quota(void) {
   if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
     allowed = (uint32_t)(limit.rlim_cur / 4);
   onstack_store_relaxed(&onstack_timers_allowed, allowed);
-}
-
-/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
-static ssize_t threads_read_file(uint32_t tid, const char *what, char *text, size_t room) {
-  char path[48];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return -1;
-  ssize_t got = read(file, text, room);
-  close(file);
-  return got;
-}
-
-/* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
-static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
-  char text[17];
-  ssize_t got = threads_read_file(tid, "comm", text, sizeof(text));
-  if (got <= 0) return false;
-  if (text[got - 1] == '\n') got--;
-  if (got > 15) got = 15;
-  memset(name, 0, 16);
-  memcpy(name, text, (size_t)got);
-  return true;
 }
 
 static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
@@ -7947,18 +8378,11 @@ static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, 
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  if (onstack_task_name(tid, name)) threads_set_name(record, name);
   if (threads_is_wanted(slot, settings, tid, name))
-    onstack_clock_arm(slot, record, tid);
+    slot->clock->arm(slot, record, tid);
   else
-    onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
-}
-
-/* The thread's CPU time; 0: it is gone. */
-static uint32_t threads_cpu_us(uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
-  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
 }
 
 typedef struct threads_search {
@@ -7973,7 +8397,7 @@ static void threads_look_at(void *data, uint32_t tid) {
   threads_search *search = data;
   if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
   if (onstack_thread_find(&search->slot->threads, tid)) return;
-  if (search->least_us > 0 && threads_cpu_us(tid) < search->least_us) return;
+  if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
   search->found = true;
   if (search->adopt) threads_adopt(search->slot, search->settings, tid);
 }
@@ -7989,14 +8413,6 @@ static int threads_look(onstack_slot *slot, const onstack_settings *settings, ui
 int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
   bool found = false;
   return threads_look(slot, settings, 0, true, &found);
-}
-
-bool onstack_threads_need_scan(const onstack_settings *settings) {
-  struct utsname system;
-  unsigned major, minor;
-  if (settings->clock == ONSTACK_CLOCK_WALL) return true;
-  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
-  return major < 6 || (major == 6 && minor < 4);
 }
 
 /* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
@@ -8048,25 +8464,22 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
   }
 }
 
-static bool threads_is_gone(uint32_t tid) {
-  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
-}
-
-/* The wall clock goes on for a thread that has ended; its ticks do not. */
-static void threads_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  if (slot->clock == ONSTACK_CLOCK_WALL && threads_is_gone(tid))
-    onstack_clock_disarm(record);
-  else
-    onstack_clock_settle(slot, record, tid);
+static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  uint64_t now_ns = 0;
+  int32_t id;
+  if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
+  slot->clock->read(tid, &now_ns);
+  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
+  slot->clock->remove(id);
 }
 
 /*
  * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
- * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
+ * waited for, so that no timer is made any more while they are taken away. What ticks until then is counted.
  */
 void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, threads_settle);
+  threads_each(slot, threads_stop_timer);
 }
 
 void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
@@ -8084,42 +8497,22 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
-/* Whether the thread blocks the signal; negative: nobody can tell. */
-static int threads_blocks(uint32_t tid, int32_t signal) {
-  char text[4096];
-  unsigned long long mask = 0;
-  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *line = strstr(text, "SigBlk:");
-  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
-  return (mask & ONSTACK_SIGBIT(signal)) != 0;
-}
-
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_counters *counters = &onstack_slots[slot->index].counters;
-  uint64_t missing = onstack_clock_missing(record);
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  const uint64_t missing = onstack_timer_missing(&record->timer, note->due);
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
-  if (missing > 0 && threads_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
-  /* A process tick may be on its way to any thread. */
-  const bool awaited = missing > 0 || onstack_process_clock_owes(slot);
-  onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
+  if (missing > 0 && onstack_task_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
+  const bool awaited = missing > 0 || (slot->clock->awaits && slot->clock->awaits(slot));
+  note->waited_us = awaited ? onstack_task_cpu_us(tid) : 0u;
 }
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
-/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
-static bool threads_sleeps(uint32_t tid) {
-  char text[256];
-  ssize_t got = threads_read_file(tid, "stat", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
-}
-
-static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
-  const uint32_t then = onstack_load_relaxed(&record->waited_us), now = then ? threads_cpu_us(tid) : 0;
-  return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
+static bool threads_is_past(uint32_t then_us, uint32_t tid) {
+  const uint32_t now_us = then_us ? onstack_task_cpu_us(tid) : 0;
+  return now_us == 0 || now_us - then_us >= THREADS_DELIVERY_US || onstack_task_sleeps(tid);
 }
 
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
@@ -8129,51 +8522,55 @@ void onstack_threads_wait_delivered(const onstack_slot *slot) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     if (tid == 0 || tid == self) continue;
-    while (!threads_is_past(&slot->threads.records[i], tid) && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+    while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
+      nanosleep(&pause, NULL);
   }
 }
 
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  int32_t id;
   (void)tid;
-  onstack_clock_disarm(record);
+  /* Stop may be taking it at this moment: one of us removes it. */
+  if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) slot->clock->remove(id);
+  onstack_timer_clear(&record->timer);
   onstack_thread_release(&slot->threads, record);
 }
 
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
-/*
- * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
- * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
- */
+/* It gets a new timer if it is another one than was armed. */
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
-  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal) != 0) return;
+  int32_t id;
+  if (!slot->clock->doubts || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
+  if (!slot->clock->doubts(slot, tid)) return;
   onstack_slot *mine = &onstack_slots[slot->index];
-  if (threads_scan_begin(mine)) {
-    onstack_clock_disarm(record);
-    onstack_clock_arm(mine, record, tid);
-    record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  if (threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
+    slot->clock->remove(id);
+    slot->clock->arm(mine, record, tid);
+    /* Its name is another one, too. */
+    onstack_thread_note_of(&slot->threads, record)->looked = (uint16_t)~onstack_load_relaxed(&record->timer.ticks);
   }
   threads_scan_end(mine);
 }
 
-/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
-   the threads that have samples: of ten thousand there are not many within a second. */
+/* A look into /proc costs ten times as much as to ask whether the thread exists, and is left for the threads that have
+   samples: of ten thousand there are not many within a second. */
 static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t name[2];
-  if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
-  if (threads_is_gone(tid)) {
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  if (onstack_thread_is_claimed(record)) return;
+  if (onstack_task_is_gone(tid)) {
     threads_release(slot, record, tid);
     return;
   }
   onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
-  uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->ticks);
-  if (ticks == record->looked) {
+  const uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->timer.ticks);
+  if (ticks == note->looked) {
     threads_doubt(slot, record, tid);
     return;
   }
-  record->looked = ticks; /* before the look: a tick meanwhile brings another one */
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  note->looked = ticks; /* before the look: a tick meanwhile brings another one */
+  if (onstack_task_name(tid, name)) threads_set_name(record, name);
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
@@ -8201,7 +8598,7 @@ uint64_t onstack_threads_count(const onstack_slot *slot) {
   if (!slot->threads.tids) return 0;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     if (onstack_observe(&slot->threads.tids[i]) == 0) continue;
-    if (onstack_load_relaxed(&slot->threads.records[i].timer) >= 0) count++;
+    if (onstack_timer_state_of(&slot->threads.records[i].timer) == ONSTACK_TIMER_ARMED) count++;
   }
   return count;
 }
@@ -8214,81 +8611,6 @@ bool onstack_threads_in_handler(int32_t tid) {
     if (record && onstack_load_relaxed(&record->busy) != 0) return true;
   }
   return false;
-}
-
-/* ---- core/src/control/tick/ticker.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define TICKER_SHORTEST_NS 1000000u /* between two rounds; above 1,000 Hz the weight grows instead */
-#define TICKER_LONGEST_NS 50000000u
-
-static long ticker_queue(uint32_t tid, int signal, siginfo_t *info) {
-  return onstack_sys_call4(SYS_rt_tgsigqueueinfo, onstack_sys_getpid(), (long)tid, signal, (long)info);
-}
-
-bool onstack_ticker_is_possible(void) {
-  siginfo_t info;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  return ticker_queue((uint32_t)onstack_sys_gettid(), 0, &info) == 0;
-}
-
-int onstack_ticker_prepare(onstack_ticker *ticker, onstack_slot *slot) {
-  *ticker = (onstack_ticker){.slot = slot, .marks = calloc(ONSTACK_THREAD_RECORDS, sizeof(*ticker->marks))};
-  return ticker->marks ? 0 : -ENOMEM;
-}
-
-void onstack_ticker_release(onstack_ticker *ticker) {
-  free(ticker->marks);
-  ticker->marks = NULL;
-}
-
-static void ticker_send(onstack_slot *slot, onstack_thread *record, onstack_ticker_mark *mark, uint64_t ticks) {
-  siginfo_t info;
-  memset(&info, 0, sizeof(info));
-  info.si_code = SI_TIMER;
-  info.si_timerid = ONSTACK_THREAD_BY_TICKER;
-  info.si_overrun = (int)(ticks < INT32_MAX ? ticks - 1 : INT32_MAX);
-  info.si_value.sival_ptr = (void *)(uintptr_t)onstack_thread_cookie(record, slot->generation);
-  onstack_store_relaxed(&record->unanswered, (uint8_t)1); /* before the handler can take it back */
-  if (ticker_queue(mark->tid, slot->signal, &info) == 0)
-    mark->sent_ns += (int64_t)(ticks * slot->period_ns);
-  else
-    onstack_store_relaxed(&record->unanswered,
-                          (uint8_t)0); /* it has ended, or the queue is full: the next round tries again */
-}
-
-static void ticker_visit(onstack_ticker *ticker, uint32_t index) {
-  onstack_slot *slot = ticker->slot;
-  onstack_thread *record = &slot->threads.records[index];
-  onstack_ticker_mark *mark = &ticker->marks[index];
-  uint32_t tid = onstack_observe(&slot->threads.tids[index]);
-  if (tid == 0 || onstack_observe(&record->timer) != ONSTACK_THREAD_BY_TICKER) return;
-  uint64_t clock_ns;
-  if (!onstack_clock_read(slot, tid, &clock_ns)) return;
-  const int64_t now = (int64_t)clock_ns;
-  if (mark->tid != tid || now < mark->sent_ns) {
-    /* The phase is uniform in [0, T), as a timer's first expiry. Real time before the scan is not the thread's. */
-    bool from_birth = ticker->started && slot->clock != ONSTACK_CLOCK_WALL;
-    *mark = (onstack_ticker_mark){tid, (from_birth ? 0 : now) - (int64_t)onstack_clock_random(slot, record, tid) + 1};
-  }
-  if (now - mark->sent_ns < (int64_t)slot->period_ns || onstack_load_relaxed(&record->unanswered) != 0) return;
-  ticker_send(slot, record, mark, (uint64_t)(now - mark->sent_ns) / slot->period_ns);
-}
-
-uint64_t onstack_ticker_work(void *data) {
-  onstack_ticker *ticker = data;
-  const onstack_slot *slot = ticker->slot;
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) {
-    for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) ticker_visit(ticker, i);
-    ticker->started = true;
-  }
-  if (slot->period_ns < TICKER_SHORTEST_NS) return TICKER_SHORTEST_NS;
-  return slot->period_ns < TICKER_LONGEST_NS ? slot->period_ns : TICKER_LONGEST_NS;
 }
 
 /* ---- core/src/control/tick/vdso.c ---- */
@@ -9370,7 +9692,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     uint32_t index = (begin + i) % ONSTACK_THREAD_RECORDS;
     if (onstack_observe(&table->tids[index]) == 0) continue;
     onstack_thread *record = &table->records[index];
-    if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) continue;
+    if (onstack_thread_is_claimed(record)) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
     for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->wanted[k]);
@@ -9384,8 +9706,8 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
 }
 
 /* Puts an answer into a record: over a range that it covers, else over the one that is next. */
-static void code_map_place(onstack_thread *record, const onstack_stack_range *answer) {
-  uint32_t at = record->next_range % ONSTACK_THREAD_RANGES;
+static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *answer) {
+  uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
   bool replaces = false;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES && !replaces; i++) {
     if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], answer)) {
@@ -9393,7 +9715,7 @@ static void code_map_place(onstack_thread *record, const onstack_stack_range *an
       replaces = true;
     }
   }
-  if (!replaces) record->next_range = (uint8_t)(at + 1);
+  if (!replaces) note->next_range = (uint8_t)(at + 1);
   onstack_store_relaxed(&record->ranges[at].low, answer->low);
   onstack_store_relaxed(&record->ranges[at].high, answer->high);
 }
@@ -9411,7 +9733,8 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
       onstack_store_relaxed(&record->ranges[i].high, scan->kept[r][i].high);
     }
     for (uint32_t i = 0; i < 2; i++)
-      if (scan->found[r][i].high) code_map_place(record, &scan->found[r][i]);
+      if (scan->found[r][i].high)
+        code_map_place(record, onstack_thread_note_of(&scan->slot->threads, record), &scan->found[r][i]);
     onstack_thread_write_end(record);
   }
   /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
@@ -11276,7 +11599,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
-      .clock = slot->clock,
+      .clock = slot->clock_number,
   };
   return to->sink(to->data, &sample) == 0;
 }
@@ -15606,9 +15929,8 @@ struct onstack_session {
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
   onstack_drain_thread drain;
-  onstack_drain_thread ticking; /* where there are no timers */
-  onstack_ticker ticker;
-  uint32_t ticker_wake;
+  onstack_drain_thread clock_thread; /* where the clock needs one */
+  uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
   onstack_tally tally;                /* under the consumer lock */
@@ -15616,7 +15938,7 @@ struct onstack_session {
   uint64_t look_ns;                   /* what the last look at all mappings took; consumer only */
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_rules;                   /* some tables are missing yet; consumer only */
-  bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
+  uint64_t scan_age_ns;               /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;              /* consumer only */
   uint64_t scanned_cpu_ns;            /* the process's CPU time at the last scan; consumer only */
   uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
@@ -15653,7 +15975,6 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
-#define SESSION_SCAN_PERIODS 3u        /* of CPU time, after which it takes a thread that the process tick has not met */
 #define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
@@ -15664,7 +15985,7 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 /*
  * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
  * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
- * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
+ * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
  * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
  * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
  *
@@ -15684,8 +16005,8 @@ static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
-  const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  const uint64_t age_ns = session->scan_age_ns;
+  const bool alone = age_ns == 0;
   uint64_t waited = 0;
   if (alone || session_wants_scan(session, age_ns))
     waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
@@ -15779,7 +16100,7 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
   onstack_drain_thread_dismiss(&session->drain);
-  if (onstack_load_relaxed(&session->slot->ticker)) onstack_drain_thread_dismiss(&session->ticking);
+  if (session->slot->clock->work) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
@@ -15891,26 +16212,21 @@ bool onstack_session_is_inside(void) {
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
-static int session_start_ticker(onstack_session *session) {
-  onstack_slot *slot = session->slot;
-  int result = slot->ticker ? onstack_ticker_prepare(&session->ticker, slot) : 0;
-  if (result < 0 || !slot->ticker) return result;
-  session->ticking = (onstack_drain_thread){
-      .name = "onstack-ticker",
-      .wake = &session->ticker_wake,
-      .work = onstack_ticker_work,
-      .data = &session->ticker,
+static int session_start_clock_thread(onstack_session *session) {
+  const onstack_clock_ops *clock = session->slot->clock;
+  if (!clock->work) return 0;
+  session->clock_thread = (onstack_drain_thread){
+      .name = clock->thread_name,
+      .wake = &session->clock_wake,
+      .work = clock->work,
+      .data = session->slot,
   };
-  result = onstack_drain_thread_start(&session->ticking);
-  if (result < 0) onstack_ticker_release(&session->ticker);
-  return result;
+  return onstack_drain_thread_start(&session->clock_thread);
 }
 
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
-static void session_stop_ticker(onstack_session *session) {
-  if (!session->slot->ticker) return;
-  onstack_drain_thread_stop(&session->ticking);
-  onstack_ticker_release(&session->ticker);
+static void session_stop_clock_thread(onstack_session *session) {
+  if (session->slot->clock->work) onstack_drain_thread_stop(&session->clock_thread);
 }
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
@@ -15936,7 +16252,7 @@ static int session_tick(onstack_session *session) {
   };
   session->running = 1;
   session->armed = 0;
-  session->needs_scan = onstack_threads_need_scan(&session->settings);
+  session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
   if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
@@ -15944,7 +16260,7 @@ static int session_tick(onstack_session *session) {
   result = onstack_slot_run(slot, &session->settings);
   if (result == 0) {
     onstack_publish(&session->armed, 1u);
-    result = session_start_ticker(session);
+    result = session_start_clock_thread(session);
     if (result == 0) return 0;
     onstack_slot_quiesce(slot, &session->settings);
   }
@@ -16059,7 +16375,7 @@ int onstack_session_stop(onstack_session *session) {
     return ONSTACK_E_STOPPED;
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
-  session_stop_ticker(session);
+  session_stop_clock_thread(session);
   onstack_slot_quiesce(session->slot, &session->settings);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
@@ -16099,11 +16415,6 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 #include <stdlib.h>
 #include <string.h>
 
-static const char *session_clock_name(const onstack_session *session) {
-  static const char *const names[2][2] = {{"cpu", "cpu-ticker"}, {"wall", "wall-ticker"}};
-  return names[session->settings.clock == ONSTACK_CLOCK_WALL][session->slot->ticker];
-}
-
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
@@ -16134,7 +16445,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->looped = onstack_load_relaxed(&action->looped);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
-  stats->clock = session_clock_name(session);
+  stats->clock = slot->clock->name;
   stats->blocked = onstack_load_relaxed(&counters->blocked);
 }
 

@@ -2,6 +2,7 @@
 /* The library's own threads: what falls due on them does not wake the host, and no handler of the host's runs there. */
 #include "support.h"
 
+#include "control/choose.h"
 #include "control/tick/threads.h"
 #include "handler/tick/own_threads.h"
 
@@ -60,8 +61,8 @@ static int early_polls(bool blocked) {
 }
 
 Test(own_threads, their_work_does_not_wake_a_host_that_sleeps) {
-  const onstack_settings cpu = {.clock = ONSTACK_CLOCK_CPU};
-  if (onstack_threads_need_scan(&cpu)) cr_skip("before Linux 6.4 the kernel gives process ticks to the main thread");
+  if (onstack_clock_find(ONSTACK_CLOCK_CPU)->scan_age(1) == 0)
+    cr_skip("before Linux 6.4 the kernel gives process ticks to the main thread");
   int open = 0, blocked = 0;
   while (blocked < 40) { /* in turn, so that what else runs on the machine is the same for both */
     open += early_polls(false);

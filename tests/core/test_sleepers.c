@@ -6,7 +6,7 @@
  */
 #include "support.h"
 
-#include "handler/tick/clock.h"
+#include "handler/tick/process_tick.h"
 
 TestSuite(sleepers, .init = t_setup);
 
@@ -28,7 +28,7 @@ static void set_thread(int32_t timer, uint64_t first_ns) {
 typedef struct subject {
   onstack_session *session;
   onstack_process_clock *clock;
-  int32_t thread; /* this thread's timer */
+  const onstack_timer *thread; /* this thread's timer */
 } subject;
 
 static subject begin(void) {
@@ -36,15 +36,16 @@ static subject begin(void) {
   subject is = {.session = t_start(&options)};
   const onstack_thread *record = onstack_thread_find(&onstack_slots[0].threads, (uint32_t)onstack_sys_gettid());
   cr_assert_not_null(record);
-  is.thread = record->timer;
+  is.thread = &record->timer;
   is.clock = onstack_slots[0].process_clock;
-  cr_assert(is.thread >= 0 && is.clock);
+  cr_assert_eq(onstack_timer_state_of(is.thread), ONSTACK_TIMER_ARMED);
+  cr_assert_not_null(is.clock);
   return is;
 }
 
 /* What both clocks use up between two looks is little beside a quarter of a period. */
 static void is_apart(const subject *is) {
-  const double process = left_of(is->clock->record->timer), thread = left_of(is->thread), period = PERIOD_NS * 1e-9;
+  const double process = left_of(is->clock->record->timer.id), thread = left_of(is->thread->id), period = PERIOD_NS * 1e-9;
   const double between = process - thread - (double)(int)((process - thread) / period) * period;
   const double distance = between < 0 ? between + period : between;
   cr_assert(process > 0.4 * period && process < 1.6 * period, "the next process tick in %.4f", process);
@@ -54,10 +55,10 @@ static void is_apart(const subject *is) {
 Test(sleepers, the_process_clock_goes_halfway_between_two_ticks_of_the_thread) {
   const subject is = begin();
   for (uint64_t eighth = 1; eighth < 8; eighth++) {
-    set_thread(is.thread, eighth * PERIOD_NS / 8);
+    set_thread(is.thread->id, eighth * PERIOD_NS / 8);
     /* As at its tick: the next one is a whole period away. */
-    cr_assert_eq(onstack_clock_set_process(is.clock, PERIOD_NS), 0);
-    onstack_clock_keep_apart(is.clock, is.thread, false);
+    cr_assert_eq(onstack_process_set(is.clock, PERIOD_NS, PERIOD_NS), 0);
+    onstack_process_keep_apart(is.clock, is.thread, false);
     is_apart(&is);
   }
   t_finish(is.session);
@@ -67,8 +68,8 @@ Test(sleepers, a_tick_that_went_astray_takes_another_phase) {
   const subject is = begin();
   double least = 1, most = 0;
   for (int i = 0; i < 64; i++) {
-    onstack_clock_keep_apart(is.clock, is.thread, true);
-    const double left = left_of(is.clock->record->timer) / (PERIOD_NS * 1e-9);
+    onstack_process_keep_apart(is.clock, is.thread, true);
+    const double left = left_of(is.clock->record->timer.id) / (PERIOD_NS * 1e-9);
     cr_assert(left > 0.4 && left < 1.6, "%.2f periods", left);
     if (left < least) least = left;
     if (left > most) most = left;

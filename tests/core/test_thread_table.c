@@ -19,10 +19,15 @@ TestSuite(thread_table, .init = setup_table);
 static onstack_thread *claim(uint32_t tid) {
   onstack_thread *record = onstack_thread_claim(&table, tid);
   if (record) {
-    cr_assert_eq(record->timer, ONSTACK_THREAD_CLAIMED);
-    record->timer = 1;
+    cr_assert(onstack_thread_is_claimed(record));
+    cr_assert(onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED));
   }
   return record;
+}
+
+static void release(onstack_thread *record) {
+  onstack_timer_clear(&record->timer);
+  onstack_thread_release(&table, record);
 }
 
 Test(thread_table, a_claimed_record_is_found_by_its_id_alone) {
@@ -33,7 +38,7 @@ Test(thread_table, a_claimed_record_is_found_by_its_id_alone) {
   cr_assert_eq(onstack_thread_tid(&table, record), 4711);
   cr_assert_null(onstack_thread_find(&table, 4712));
   cr_assert_eq(onstack_thread_tid(&table, table.process), 0);
-  onstack_thread_release(&table, record);
+  release(record);
   cr_assert_null(onstack_thread_find(&table, 4711));
   cr_assert_eq(onstack_thread_tid(&table, record), 0);
 }
@@ -50,8 +55,8 @@ Test(thread_table, colliding_ids) {
     cr_assert_eq(onstack_thread_find(&table, 1000 + (uint32_t)i * STRIDE), records[i]);
     for (int j = 0; j < i; j++) cr_assert_neq(records[i], records[j]);
   }
-  onstack_thread_release(&table, records[0]);
-  onstack_thread_release(&table, records[20]);
+  release(records[0]);
+  release(records[20]);
   for (int i = 1; i < fit; i++)
     cr_assert_eq(onstack_thread_find(&table, 1000 + (uint32_t)i * STRIDE), i == 20 ? NULL : records[i],
                  "a gap does not hide what lies behind it");
@@ -99,7 +104,7 @@ Test(thread_table, a_released_record_is_clean_for_the_next) {
   record->ranges[1] = (onstack_stack_range){0x1000, 0x2000};
   onstack_thread_write_end(record);
   onstack_thread_want(record, 0x123000);
-  onstack_thread_release(&table, record);
+  release(record);
   cr_assert_eq(claim(9), record);
   uint64_t name[2];
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];

@@ -4,6 +4,7 @@
 
 #include "base/address.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -14,6 +15,34 @@ const onstack_unwinder_ops *onstack_unwinder_find(const char *name) {
   for (size_t i = 0; i < ONSTACK_COUNT_OF(all); i++)
     if (strcmp(all[i]->name, name) == 0) return all[i];
   return NULL;
+}
+
+/* By number, as the option has them; each with the one that stands in for it where there are no timers. */
+static const struct {
+  const onstack_clock_ops *timers, *ticker;
+} choose_clocks[] = {
+    {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
+    {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
+    {&onstack_clock_wall, &onstack_clock_wall_ticker},
+};
+
+const onstack_clock_ops *onstack_clock_find(uint32_t number) {
+  return number < ONSTACK_COUNT_OF(choose_clocks) ? choose_clocks[number].timers : NULL;
+}
+
+int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock) {
+  const onstack_clock_ops *ticker = choose_clocks[settings->clock->number].ticker;
+  const int result = settings->clock->probe(settings->signal);
+  *clock = result == 0 ? settings->clock : ticker;
+  if (result == 0) return 0;
+  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
+  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
+  return settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
+}
+
+void onstack_clocks_after_fork(void) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(choose_clocks); i++)
+    if (choose_clocks[i].timers->after_fork) choose_clocks[i].timers->after_fork();
 }
 
 const onstack_reader *onstack_reader_choose(bool *copy_works) {

@@ -42,12 +42,11 @@ static int options_check_switches(const onstack_options *options) {
   const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
   for (size_t i = 0; i < sizeof(switches); i++)
     if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  if (options->restore > ONSTACK_RESTORE_IGNORE || options->clock > ONSTACK_CLOCK_WALL ||
-      options->fork > ONSTACK_FORK_FOLLOW)
-    return ONSTACK_E_OPTIONS;
+  const onstack_clock_ops *clock = onstack_clock_find(options->clock);
+  if (options->restore > ONSTACK_RESTORE_IGNORE || !clock || options->fork > ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
   /* Asked for and never called would be a silent loss. */
   if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  if (options->thread_filter && options->clock != ONSTACK_CLOCK_WALL) return ONSTACK_E_OPTIONS;
+  if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -116,7 +115,7 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   settings->resumed = false;
   settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
   settings->fork_sink_data = options.fork_sink_data;
-  settings->clock = options.clock ? options.clock : ONSTACK_CLOCK_CPU;
+  settings->clock = onstack_clock_find(options.clock);
   settings->thread_filter = options.thread_filter;
   settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;

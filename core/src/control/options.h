@@ -9,7 +9,7 @@
 typedef struct onstack_settings {
   uint64_t period_ns;
   uint32_t weight_max;
-  onstack_clock clock;
+  const struct onstack_clock_ops *clock; /* control/tick/clock.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data;
   uint32_t depth;

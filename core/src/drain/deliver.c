@@ -27,7 +27,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
-      .clock = slot->clock,
+      .clock = slot->clock_number,
   };
   return to->sink(to->data, &sample) == 0;
 }

@@ -7,6 +7,7 @@
 #include "control/unwind/code_map_update.h"
 #include "control/fork.h"
 #include "control/unwind/modules.h"
+#include "control/tick/clock.h"
 #include "control/tick/slots.h"
 #include "control/tick/threads.h"
 #include "handler/unwind/code_map.h"
@@ -21,7 +22,6 @@
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
 #define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
-#define SESSION_SCAN_PERIODS 3u        /* of CPU time, after which it takes a thread that the process tick has not met */
 #define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
 #define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
@@ -32,7 +32,7 @@
 /*
  * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
  * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
- * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time. Not earlier: a timer of
+ * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
  * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
  * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
  *
@@ -52,8 +52,8 @@ static bool session_wants_scan(onstack_session *session, uint64_t age_ns) {
 static void session_scan(onstack_session *session, uint64_t now) {
   if (now < session->next_scan_ns) return;
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  const bool alone = session->needs_scan || onstack_load_relaxed(&session->slot->ticker);
-  const uint64_t age_ns = alone ? 0 : session->slot->period_ns * SESSION_SCAN_PERIODS;
+  const uint64_t age_ns = session->scan_age_ns;
+  const bool alone = age_ns == 0;
   uint64_t waited = 0;
   if (alone || session_wants_scan(session, age_ns))
     waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
@@ -147,7 +147,7 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
   onstack_drain_thread_dismiss(&session->drain);
-  if (onstack_load_relaxed(&session->slot->ticker)) onstack_drain_thread_dismiss(&session->ticking);
+  if (session->slot->clock->work) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:

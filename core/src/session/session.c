@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "control/fork.h"
 #include "control/unwind/modules.h"
+#include "control/tick/clock.h"
 #include "control/tick/slots.h"
 #include "control/tick/threads.h"
 #include "session/start.h"
@@ -28,26 +29,21 @@ bool onstack_session_is_inside(void) {
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
-static int session_start_ticker(onstack_session *session) {
-  onstack_slot *slot = session->slot;
-  int result = slot->ticker ? onstack_ticker_prepare(&session->ticker, slot) : 0;
-  if (result < 0 || !slot->ticker) return result;
-  session->ticking = (onstack_drain_thread){
-      .name = "onstack-ticker",
-      .wake = &session->ticker_wake,
-      .work = onstack_ticker_work,
-      .data = &session->ticker,
+static int session_start_clock_thread(onstack_session *session) {
+  const onstack_clock_ops *clock = session->slot->clock;
+  if (!clock->work) return 0;
+  session->clock_thread = (onstack_drain_thread){
+      .name = clock->thread_name,
+      .wake = &session->clock_wake,
+      .work = clock->work,
+      .data = session->slot,
   };
-  result = onstack_drain_thread_start(&session->ticking);
-  if (result < 0) onstack_ticker_release(&session->ticker);
-  return result;
+  return onstack_drain_thread_start(&session->clock_thread);
 }
 
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
-static void session_stop_ticker(onstack_session *session) {
-  if (!session->slot->ticker) return;
-  onstack_drain_thread_stop(&session->ticking);
-  onstack_ticker_release(&session->ticker);
+static void session_stop_clock_thread(onstack_session *session) {
+  if (session->slot->clock->work) onstack_drain_thread_stop(&session->clock_thread);
 }
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
@@ -73,7 +69,7 @@ static int session_tick(onstack_session *session) {
   };
   session->running = 1;
   session->armed = 0;
-  session->needs_scan = onstack_threads_need_scan(&session->settings);
+  session->scan_age_ns = slot->clock->scan_age(slot->period_ns);
   if (session->settings.threads && (result = onstack_drain_thread_start(&session->drain)) < 0) {
     onstack_slot_give_back(slot);
     return result;
@@ -81,7 +77,7 @@ static int session_tick(onstack_session *session) {
   result = onstack_slot_run(slot, &session->settings);
   if (result == 0) {
     onstack_publish(&session->armed, 1u);
-    result = session_start_ticker(session);
+    result = session_start_clock_thread(session);
     if (result == 0) return 0;
     onstack_slot_quiesce(slot, &session->settings);
   }
@@ -196,7 +192,7 @@ int onstack_session_stop(onstack_session *session) {
     return ONSTACK_E_STOPPED;
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
-  session_stop_ticker(session);
+  session_stop_clock_thread(session);
   onstack_slot_quiesce(session->slot, &session->settings);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */

@@ -14,7 +14,6 @@
 #include "base/atomics.h"
 #include "base/clock_ns.h"
 #include "control/options.h"
-#include "control/tick/ticker.h"
 #include "drain/deliver.h"
 #include "drain/thread.h"
 
@@ -29,9 +28,8 @@ struct onstack_session {
   uint32_t generation; /* of the slot while it is this session's; another one: a child of fork */
   uint32_t running;    /* 1 until somebody stops it */
   onstack_drain_thread drain;
-  onstack_drain_thread ticking; /* where there are no timers */
-  onstack_ticker ticker;
-  uint32_t ticker_wake;
+  onstack_drain_thread clock_thread; /* where the clock needs one */
+  uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
   onstack_deliver_counters delivered; /* written by the consumer */
   onstack_tally tally;                /* under the consumer lock */
@@ -39,7 +37,7 @@ struct onstack_session {
   uint64_t look_ns;                   /* what the last look at all mappings took; consumer only */
   uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
   bool needs_rules;                   /* some tables are missing yet; consumer only */
-  bool needs_scan;                    /* for new threads; see onstack_threads_need_scan */
+  uint64_t scan_age_ns;               /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;              /* consumer only */
   uint64_t scanned_cpu_ns;            /* the process's CPU time at the last scan; consumer only */
   uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */

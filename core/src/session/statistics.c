@@ -6,17 +6,13 @@
 #include "base/sized.h"
 #include "control/fork.h"
 #include "control/unwind/modules.h"
+#include "control/tick/clock.h"
 #include "control/tick/threads.h"
 #include "handler/signal/forward.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *session_clock_name(const onstack_session *session) {
-  static const char *const names[2][2] = {{"cpu", "cpu-ticker"}, {"wall", "wall-ticker"}};
-  return names[session->settings.clock == ONSTACK_CLOCK_WALL][session->slot->ticker];
-}
 
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
@@ -48,7 +44,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->looped = onstack_load_relaxed(&action->looped);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
-  stats->clock = session_clock_name(session);
+  stats->clock = slot->clock->name;
   stats->blocked = onstack_load_relaxed(&counters->blocked);
 }
 

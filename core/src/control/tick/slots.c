@@ -9,12 +9,10 @@
 #include "base/loader.h"
 #include "control/unwind/modules.h"
 #include "control/pin.h"
-#include "control/tick/process_clock.h"
-#include "control/tick/task_list.h"
+#include "control/tick/clock.h"
 #include "control/tick/threads.h"
-#include "control/tick/ticker.h"
 #include "control/tick/vdso.h"
-#include "handler/tick/clock.h"
+#include "handler/tick/arm.h"
 #include "handler/unwind/memory_pipe.h"
 #include "handler/tick/own_threads.h"
 
@@ -98,13 +96,14 @@ static int slot_check_host(const onstack_settings *settings) {
   return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
 }
 
-static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
+static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   slot->generation++;
   slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
-  slot->clock = settings->clock;
+  slot->clock = clock;
+  slot->clock_number = clock->number;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
@@ -117,7 +116,6 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
   slot->clock_gettime = onstack_vdso_find();
   slot->wake = slot->wanted = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
-  onstack_store_relaxed(&slot->ticker, false);
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
@@ -128,6 +126,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings) {
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
+  const onstack_clock_ops *clock;
   int result = slots_prepare();
   if (result < 0) return result;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
@@ -135,7 +134,8 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
     if ((result = slot_check_host(settings)) < 0) return result;
     if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
-    slot_fill(slot, settings);
+    if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
+    slot_fill(slot, settings, clock);
     onstack_publish(&slot->state, ONSTACK_SLOT_STARTING);
     *out = slot;
     return 0;
@@ -143,29 +143,13 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
-/* The process tick finds threads without a list, and stands in for timers that the quota leaves no room for; the wall clock
-   has none (nor has the ticker), and would be silent. */
-static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  const onstack_counters *counters = &slot->counters;
-  int result = onstack_threads_arm_all(slot, settings);
-  if (slot->clock != ONSTACK_CLOCK_WALL && !onstack_load_relaxed(&slot->ticker)) return 0;
-  if (onstack_task_list_is_foreign()) return ONSTACK_E_CLOCK; /* each timer was refused, as for a thread that has ended */
-  const bool silent =
-      onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
-  return result == 0 && silent ? ONSTACK_E_CLOCK : result;
-}
-
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
-  int result = onstack_process_clock_join(slot);
-  /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
-  if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  /* The next best: our own thread's signals, where there may be one and the kernel lets it. */
-  bool ticker = result < 0;
-  onstack_store_relaxed(&slot->ticker, ticker); /* the drain thread looks already */
-  if (ticker && !(settings->threads && onstack_ticker_is_possible())) return ONSTACK_E_CLOCK;
+  const onstack_clock_ops *clock = slot->clock;
+  int result = clock->join ? clock->join(slot) : 0;
+  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
-    onstack_process_clock_leave(slot);
+    if (clock->leave) clock->leave(slot);
     slot->process_clock = NULL;
     return result;
   }
@@ -173,8 +157,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
   /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
      fork there is one, which the process tick finds, or the consumer's first scan. */
-  result = settings->resumed ? 0 : slot_arm(slot, settings);
-  if (result == 0) result = onstack_process_clock_start(slot);
+  result = clock->start(slot, settings->resumed ? 1 : onstack_threads_arm_all(slot, settings));
   if (result < 0) onstack_slot_quiesce(slot, settings);
   return result;
 }
@@ -182,7 +165,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
 void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
-  onstack_process_clock_leave(slot);
+  if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
   onstack_threads_count_missing(slot);
@@ -216,7 +199,7 @@ void onstack_slots_after_fork(void) {
     for (uint32_t r = 0; r < ONSTACK_THREAD_RECORDS; r++) {
       onstack_thread *record = &slot->threads.records[r];
       if (slot->threads.tids[r] == 0) continue;
-      record->timer = ONSTACK_THREAD_UNARMED; /* POSIX timers are not inherited (timer_create(2)) */
+      onstack_timer_after_fork(&record->timer); /* POSIX timers are not inherited (timer_create(2)) */
       record->busy = 0;
       record->turn &= ~1u;
       onstack_thread_release(&slot->threads, record);
@@ -227,7 +210,7 @@ void onstack_slots_after_fork(void) {
     slot->sink_tid = 0;
     slot->state = ONSTACK_SLOT_FREE;
   }
-  onstack_process_clocks_after_fork();
+  onstack_clocks_after_fork();
   onstack_timers_held = onstack_timers_left = 0;
   onstack_own_after_fork();
   control_owner = 0;

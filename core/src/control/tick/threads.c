@@ -3,26 +3,22 @@
 
 #include "base/clock_ns.h"
 #include "base/exceptions.h"
-#include "control/tick/process_clock.h"
 #include "control/moment.h"
+#include "control/tick/clock.h"
+#include "control/tick/task.h"
 #include "control/tick/task_list.h"
-#include "handler/tick/clock.h"
+#include "handler/tick/arm.h"
 #include "handler/tick/own_threads.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
-#define THREADS_DOUBT_NS 500000000u /* half of the time between two looks */
-#define THREADS_DELIVERY_US 500u    /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
+#define THREADS_DELIVERY_US 500u /* of CPU: what the kernel does between taking a signal and its action is some 1 us */
 #define THREADS_DELIVERY_WAIT_NS 200000000u
 
 int onstack_threads_prepare(void) {
@@ -42,29 +38,6 @@ void onstack_threads_set_quota(void) {
   if (getrlimit(RLIMIT_SIGPENDING, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 4 < allowed)
     allowed = (uint32_t)(limit.rlim_cur / 4);
   onstack_store_relaxed(&onstack_timers_allowed, allowed);
-}
-
-/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
-static ssize_t threads_read_file(uint32_t tid, const char *what, char *text, size_t room) {
-  char path[48];
-  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return -1;
-  ssize_t got = read(file, text, room);
-  close(file);
-  return got;
-}
-
-/* The thread's name as 16 NUL-padded bytes. False if the thread is gone. */
-static bool threads_read_name(uint32_t tid, uint64_t name[2]) {
-  char text[17];
-  ssize_t got = threads_read_file(tid, "comm", text, sizeof(text));
-  if (got <= 0) return false;
-  if (text[got - 1] == '\n') got--;
-  if (got > 15) got = 15;
-  memset(name, 0, 16);
-  memcpy(name, text, (size_t)got);
-  return true;
 }
 
 static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
@@ -92,18 +65,11 @@ static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, 
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  if (onstack_task_name(tid, name)) threads_set_name(record, name);
   if (threads_is_wanted(slot, settings, tid, name))
-    onstack_clock_arm(slot, record, tid);
+    slot->clock->arm(slot, record, tid);
   else
-    onstack_publish(&record->timer, ONSTACK_THREAD_UNWANTED);
-}
-
-/* The thread's CPU time; 0: it is gone. */
-static uint32_t threads_cpu_us(uint32_t tid) {
-  struct onstack_timespec now = {0, 0};
-  if (onstack_sys_call2(SYS_clock_gettime, onstack_clock_of_thread(tid), (long)&now) < 0) return 0;
-  return (uint32_t)((uint64_t)now.seconds * 1000000u + (uint64_t)now.nanoseconds / 1000u) | 1u;
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
 }
 
 typedef struct threads_search {
@@ -118,7 +84,7 @@ static void threads_look_at(void *data, uint32_t tid) {
   threads_search *search = data;
   if (!search->settings->own_threads && onstack_own_is((int32_t)tid)) return;
   if (onstack_thread_find(&search->slot->threads, tid)) return;
-  if (search->least_us > 0 && threads_cpu_us(tid) < search->least_us) return;
+  if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
   search->found = true;
   if (search->adopt) threads_adopt(search->slot, search->settings, tid);
 }
@@ -134,14 +100,6 @@ static int threads_look(onstack_slot *slot, const onstack_settings *settings, ui
 int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings) {
   bool found = false;
   return threads_look(slot, settings, 0, true, &found);
-}
-
-bool onstack_threads_need_scan(const onstack_settings *settings) {
-  struct utsname system;
-  unsigned major, minor;
-  if (settings->clock == ONSTACK_CLOCK_WALL) return true;
-  if (uname(&system) != 0 || sscanf(system.release, "%u.%u", &major, &minor) != 2) return true;
-  return major < 6 || (major == 6 && minor < 4);
 }
 
 /* Around all that arms outside of handlers. True if it may: pairs with onstack_threads_wait_scanned, where stop sees the
@@ -193,25 +151,22 @@ static void threads_each(const onstack_slot *slot, void (*visit)(const onstack_s
   }
 }
 
-static bool threads_is_gone(uint32_t tid) {
-  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
-}
-
-/* The wall clock goes on for a thread that has ended; its ticks do not. */
-static void threads_settle(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  if (slot->clock == ONSTACK_CLOCK_WALL && threads_is_gone(tid))
-    onstack_clock_disarm(record);
-  else
-    onstack_clock_settle(slot, record, tid);
+static void threads_stop_timer(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  uint64_t now_ns = 0;
+  int32_t id;
+  if (!onstack_timer_take(&record->timer, ONSTACK_TIMER_STOPPED, &id)) return;
+  slot->clock->read(tid, &now_ns);
+  onstack_thread_note_of(&slot->threads, record)->due = onstack_timer_due(&record->timer, slot->period_ns, now_ns);
+  slot->clock->remove(id);
 }
 
 /*
  * Only a handler of the process tick arms a thread, and one that saw RUNNING may be doing so at this very moment: that is
- * waited for, so that no timer is made any more while they are settled and deleted. What ticks until then is counted.
+ * waited for, so that no timer is made any more while they are taken away. What ticks until then is counted.
  */
 void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_wait(slot, slot->threads.process, 0);
-  threads_each(slot, threads_settle);
+  threads_each(slot, threads_stop_timer);
 }
 
 void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
@@ -229,42 +184,22 @@ bool onstack_threads_all_idle(void) {
   return true;
 }
 
-/* Whether the thread blocks the signal; negative: nobody can tell. */
-static int threads_blocks(uint32_t tid, int32_t signal) {
-  char text[4096];
-  unsigned long long mask = 0;
-  ssize_t got = threads_read_file(tid, "status", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *line = strstr(text, "SigBlk:");
-  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
-  return (mask & ONSTACK_SIGBIT(signal)) != 0;
-}
-
 static void threads_count_missing(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_counters *counters = &onstack_slots[slot->index].counters;
-  uint64_t missing = onstack_clock_missing(record);
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  const uint64_t missing = onstack_timer_missing(&record->timer, note->due);
   onstack_add_relaxed(&counters->ticks, missing);
   onstack_add_relaxed(&counters->dropped_stopping, missing);
-  if (missing > 0 && threads_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
-  /* A process tick may be on its way to any thread. */
-  const bool awaited = missing > 0 || onstack_process_clock_owes(slot);
-  onstack_store_relaxed(&record->waited_us, awaited ? threads_cpu_us(tid) : 0u);
+  if (missing > 0 && onstack_task_blocks(tid, slot->signal) > 0) onstack_add_relaxed(&counters->blocked, missing);
+  const bool awaited = missing > 0 || (slot->clock->awaits && slot->clock->awaits(slot));
+  note->waited_us = awaited ? onstack_task_cpu_us(tid) : 0u;
 }
 
 void onstack_threads_count_missing(onstack_slot *slot) { threads_each(slot, threads_count_missing); }
 
-/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
-static bool threads_sleeps(uint32_t tid) {
-  char text[256];
-  ssize_t got = threads_read_file(tid, "stat", text, sizeof(text) - 1);
-  text[got > 0 ? got : 0] = 0;
-  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
-}
-
-static bool threads_is_past(const onstack_thread *record, uint32_t tid) {
-  const uint32_t then = onstack_load_relaxed(&record->waited_us), now = then ? threads_cpu_us(tid) : 0;
-  return now == 0 || now - then >= THREADS_DELIVERY_US || threads_sleeps(tid);
+static bool threads_is_past(uint32_t then_us, uint32_t tid) {
+  const uint32_t now_us = then_us ? onstack_task_cpu_us(tid) : 0;
+  return now_us == 0 || now_us - then_us >= THREADS_DELIVERY_US || onstack_task_sleeps(tid);
 }
 
 void onstack_threads_wait_delivered(const onstack_slot *slot) {
@@ -274,51 +209,55 @@ void onstack_threads_wait_delivered(const onstack_slot *slot) {
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
     if (tid == 0 || tid == self) continue;
-    while (!threads_is_past(&slot->threads.records[i], tid) && onstack_monotonic_ns() < until) nanosleep(&pause, NULL);
+    while (!threads_is_past(slot->threads.notes[i].waited_us, tid) && onstack_monotonic_ns() < until)
+      nanosleep(&pause, NULL);
   }
 }
 
 static void threads_release(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  int32_t id;
   (void)tid;
-  onstack_clock_disarm(record);
+  /* Stop may be taking it at this moment: one of us removes it. */
+  if (onstack_timer_take(&record->timer, ONSTACK_TIMER_NONE, &id)) slot->clock->remove(id);
+  onstack_timer_clear(&record->timer);
   onstack_thread_release(&slot->threads, record);
 }
 
 void onstack_threads_clear(onstack_slot *slot) { threads_each(slot, threads_release); }
 
-/*
- * On the wall clock a thread that has had no tick since the last look, though it takes the signal, is a new one: it came
- * under the id of one that ended, whose timer goes on for nobody. (On the CPU clock the process tick finds that out.)
- */
+/* It gets a new timer if it is another one than was armed. */
 static void threads_doubt(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  if (slot->clock != ONSTACK_CLOCK_WALL || slot->period_ns > THREADS_DOUBT_NS) return;
-  if (onstack_load_relaxed(&record->timer) < 0 || threads_blocks(tid, slot->signal) != 0) return;
+  int32_t id;
+  if (!slot->clock->doubts || onstack_timer_state_of(&record->timer) != ONSTACK_TIMER_ARMED) return;
+  if (!slot->clock->doubts(slot, tid)) return;
   onstack_slot *mine = &onstack_slots[slot->index];
-  if (threads_scan_begin(mine)) {
-    onstack_clock_disarm(record);
-    onstack_clock_arm(mine, record, tid);
-    record->looked = (uint16_t)~onstack_load_relaxed(&record->ticks); /* its name is another one, too */
+  if (threads_scan_begin(mine) && onstack_timer_take(&record->timer, ONSTACK_TIMER_ARMING, &id)) {
+    slot->clock->remove(id);
+    slot->clock->arm(mine, record, tid);
+    /* Its name is another one, too. */
+    onstack_thread_note_of(&slot->threads, record)->looked = (uint16_t)~onstack_load_relaxed(&record->timer.ticks);
   }
   threads_scan_end(mine);
 }
 
-/* Signal 0 by raw tgkill asks only whether the thread exists; it costs a tenth of a look into /proc, which is left for
-   the threads that have samples: of ten thousand there are not many within a second. */
+/* A look into /proc costs ten times as much as to ask whether the thread exists, and is left for the threads that have
+   samples: of ten thousand there are not many within a second. */
 static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   uint64_t name[2];
-  if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) return;
-  if (threads_is_gone(tid)) {
+  onstack_thread_note *note = onstack_thread_note_of(&slot->threads, record);
+  if (onstack_thread_is_claimed(record)) return;
+  if (onstack_task_is_gone(tid)) {
     threads_release(slot, record, tid);
     return;
   }
   onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
-  uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->ticks);
-  if (ticks == record->looked) {
+  const uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->timer.ticks);
+  if (ticks == note->looked) {
     threads_doubt(slot, record, tid);
     return;
   }
-  record->looked = ticks; /* before the look: a tick meanwhile brings another one */
-  if (threads_read_name(tid, name)) threads_set_name(record, name);
+  note->looked = ticks; /* before the look: a tick meanwhile brings another one */
+  if (onstack_task_name(tid, name)) threads_set_name(record, name);
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
@@ -346,7 +285,7 @@ uint64_t onstack_threads_count(const onstack_slot *slot) {
   if (!slot->threads.tids) return 0;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     if (onstack_observe(&slot->threads.tids[i]) == 0) continue;
-    if (onstack_load_relaxed(&slot->threads.records[i].timer) >= 0) count++;
+    if (onstack_timer_state_of(&slot->threads.records[i].timer) == ONSTACK_TIMER_ARMED) count++;
   }
   return count;
 }

@@ -17,16 +17,12 @@ ONSTACK_INTERNAL void onstack_threads_set_quota(void);
 ONSTACK_INTERNAL int onstack_threads_arm_all(onstack_slot *slot, const onstack_settings *settings);
 
 /*
- * Gives a timer to threads that have none yet and have used `least_us` of CPU time. The consumer of the slot only.
+ * Gives a timer to threads that have none yet and have used `least_us` of CPU time (the clock's `scan_age`). The consumer of
+ * the slot only. Where nothing but scans finds threads, new ones are found late, and short ones missed.
  *
- * Needed (for threads of any age) where no process tick finds them: on the wall clock, and before Linux 6.4 the kernel hands
- * a process-wide signal to the main thread whenever that one takes it, running or not (kernel/signal.c, complete_signal;
- * changed for posix timers in 6.4). There new threads are found late, and short ones missed.
- *
- * Answers what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
+ * Returns what of the caller's CPU time went into waiting for handlers, in nanoseconds: it is not what a scan costs.
  */
 ONSTACK_INTERNAL uint64_t onstack_threads_arm_new(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us);
-ONSTACK_INTERNAL bool onstack_threads_need_scan(const onstack_settings *settings);
 
 /* How many the process has; 0, and errno says why: not known. */
 ONSTACK_INTERNAL uint64_t onstack_threads_number(void);
@@ -47,7 +43,7 @@ ONSTACK_INTERNAL void onstack_threads_count_missing(onstack_slot *slot);
  * A thread may have taken a tick from its queue and not yet looked at the signal's action: the kernel lets go of its lock
  * in between (kernel/signal.c, dequeue_signal), and there the thread may lose the processor, or a virtual machine its own.
  * Setting SIG_IGN does not discard that tick; over SIG_DFL it would kill. So before that comes back, every thread that
- * owes a tick has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
+ * has a tick missing has run for a moment or sleeps; 0.2 s at most. After onstack_threads_count_missing.
  */
 ONSTACK_INTERNAL void onstack_threads_wait_delivered(const onstack_slot *slot);
 

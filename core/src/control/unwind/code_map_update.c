@@ -82,7 +82,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     uint32_t index = (begin + i) % ONSTACK_THREAD_RECORDS;
     if (onstack_observe(&table->tids[index]) == 0) continue;
     onstack_thread *record = &table->records[index];
-    if (onstack_observe(&record->timer) == ONSTACK_THREAD_CLAIMED) continue;
+    if (onstack_thread_is_claimed(record)) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
     for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->wanted[k]);
@@ -96,8 +96,8 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
 }
 
 /* Puts an answer into a record: over a range that it covers, else over the one that is next. */
-static void code_map_place(onstack_thread *record, const onstack_stack_range *answer) {
-  uint32_t at = record->next_range % ONSTACK_THREAD_RANGES;
+static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *answer) {
+  uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
   bool replaces = false;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES && !replaces; i++) {
     if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], answer)) {
@@ -105,7 +105,7 @@ static void code_map_place(onstack_thread *record, const onstack_stack_range *an
       replaces = true;
     }
   }
-  if (!replaces) record->next_range = (uint8_t)(at + 1);
+  if (!replaces) note->next_range = (uint8_t)(at + 1);
   onstack_store_relaxed(&record->ranges[at].low, answer->low);
   onstack_store_relaxed(&record->ranges[at].high, answer->high);
 }
@@ -123,7 +123,8 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
       onstack_store_relaxed(&record->ranges[i].high, scan->kept[r][i].high);
     }
     for (uint32_t i = 0; i < 2; i++)
-      if (scan->found[r][i].high) code_map_place(record, &scan->found[r][i]);
+      if (scan->found[r][i].high)
+        code_map_place(record, onstack_thread_note_of(&scan->slot->threads, record), &scan->found[r][i]);
     onstack_thread_write_end(record);
   }
   /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before

@@ -8,13 +8,14 @@
 #include "handler/tick/entry.h"
 
 #include "handler/signal/forward.h"
-#include "handler/tick/clock.h"
+#include "handler/tick/arm.h"
 #include "handler/signal/copy.h"
 #include "handler/labels/go_labels.h"
 #include "handler/labels/labels.h"
 #include "handler/signal/nesting.h"
 #include "handler/tick/own_threads.h"
 #include "handler/arch.h"
+#include "handler/tick/process_tick.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/tick/slot.h"
 
@@ -22,11 +23,6 @@
 #include <time.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_held;
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_allowed;
-ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
-
-ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
 /*
  * Ours is a POSIX timer whose value lies in our thread region. Somebody who sends our cookie by sigqueue has si_code
@@ -147,13 +143,13 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t t
 /* Compared with what was due when the session stops; wraps. Of the process tick any thread may be the one that counts, one
    at a time: the signal is queued again after its handler has begun. */
 static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginfo_t *info) {
-  onstack_add_relaxed(&record->ticks, (uint32_t)entry_ticks_of(info));
+  onstack_add_relaxed(&record->timer.ticks, (uint32_t)entry_ticks_of(info));
 }
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
   uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info));
-  onstack_store_relaxed(&record->unanswered, (uint8_t)0);
+  onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
   if (entry_has_room(slot, context))
     entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
@@ -171,7 +167,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
   onstack_thread_write_end(record);
-  onstack_clock_arm(slot, record, tid);
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }
 
@@ -195,7 +191,7 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
   uint64_t cpu_ns;
-  if (slot->process_start_ns == 0 || !onstack_clock_read_process(slot, &cpu_ns)) return brings > 0 ? brings : 1;
+  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &cpu_ns)) return brings > 0 ? brings : 1;
   /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
   const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
   const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
@@ -203,35 +199,38 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
   return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
 }
 
-/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Answers the one that it
-   has; < 0: none. */
-static ONSTACK_HANDLER int32_t entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context) {
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Returns the one that it
+   had; NULL: none. */
+static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info,
+                                                       ucontext_t *context) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  const int32_t timer = record ? onstack_load_relaxed(&record->timer) : ONSTACK_THREAD_UNARMED;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return ONSTACK_THREAD_UNARMED;
+  const bool armed = record && onstack_timer_state_of(&record->timer) == ONSTACK_TIMER_ARMED;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return NULL;
   const bool has_room = entry_has_room(slot, context);
-  if (timer >= 0 && !has_room) return ONSTACK_THREAD_UNARMED; /* nor for a call by who asks */
-  if (timer >= 0 && !onstack_clock_revive(slot, record, tid)) return timer;
+  if (armed && !has_room) return NULL; /* nor for a call by who asks */
+  if (armed && !onstack_process_revive(slot, record, tid)) return &record->timer;
   uint64_t age_ns = 0;
   if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
-    if (record) onstack_clock_read(slot, tid, &age_ns); /* without one it will be new at its next meeting, too */
+    if (record)
+      onstack_timer_read_clock(onstack_timer_cpu_clock(tid),
+                               &age_ns); /* without one it will be new at its next meeting, too */
   }
   uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
   if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-  if (!has_room || weight == 0) return ONSTACK_THREAD_UNARMED;
+  if (!has_room || weight == 0) return NULL;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   entry_record(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
-  return ONSTACK_THREAD_UNARMED;
+  return NULL;
 }
 
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  int32_t timer = ONSTACK_THREAD_UNARMED;
+  const onstack_timer *timer = NULL;
   entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
@@ -244,12 +243,12 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
       timer = entry_meet(slot, tid, info, context);
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
-  if (timer >= 0) onstack_clock_keep_apart(clock, timer, onstack_registers_ended_call(context));
+  if (timer) onstack_process_keep_apart(clock, timer, onstack_registers_ended_call(context));
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
   return ((generation ^ tick.generation) & (ONSTACK_THREAD_GENERATIONS - 1)) == 0 &&
-         onstack_load_relaxed(&tick.record->timer) == info->si_timerid;
+         onstack_timer_ticks_as(&tick.record->timer, info->si_timerid);
 }
 
 /* True if it was a tick of a session that runs, or has not counted its last ones yet. */

@@ -13,7 +13,6 @@
 #include "base/sys.h"
 #include "handler/tick/kept.h"
 #include "handler/unwind/memory.h"
-#include "handler/tick/process_record.h"
 #include "handler/tick/ring.h"
 #include "handler/tick/thread_table.h"
 #include "handler/unwind/unwinder.h"
@@ -34,21 +33,23 @@ typedef struct onstack_counters {
 /* clock_gettime in the vDSO, found at start (control/tick/vdso.c): no PLT, no lazy binding in the handler. */
 typedef int (*onstack_vdso_clock_gettime)(int clock, struct onstack_timespec *time);
 
+typedef struct onstack_process_clock onstack_process_clock; /* process_tick.h */
+
 typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
   int32_t signal;
   uint64_t period_ns;
-  uint32_t clock;       /* ONSTACK_CLOCK_* */
-  uint32_t weight_max;  /* ticks that 250 ms hold, at least 1 */
-  uint32_t stack_bytes; /* the unwinder's need plus ours */
-  uint32_t wake;        /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t scanning;    /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
-  uint32_t wanted;      /* a record asks for stack bounds */
-  int32_t sink_tid;     /* the thread that is inside a sink or thread filter of this session; 0: none */
+  const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
+  uint32_t clock_number;                 /* ONSTACK_CLOCK_*: what its samples say */
+  uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
+  uint32_t stack_bytes;                  /* the unwinder's need plus ours */
+  uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
+  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t wanted;   /* a record asks for stack bounds */
+  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool ticker;      /* no timers: control/tick/ticker.h. Relaxed: start sets it while the drain thread looks */
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
@@ -56,7 +57,7 @@ typedef struct onstack_slot {
   onstack_vdso_clock_gettime clock_gettime; /* NULL: system call */
   onstack_process_clock *process_clock;     /* that finds its new threads; NULL: none does. Written while not running */
   uint32_t meets;            /* its threads are armed: handlers may claim records of new ones (publish / observe) */
-  uint64_t process_start_ns; /* of what it has used (onstack_clock_read_process); 0: not known */
+  uint64_t process_start_ns; /* of what it has used (onstack_process_read); 0: not known */
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
@@ -64,12 +65,5 @@ typedef struct onstack_slot {
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
-
-/* Timers that all sessions of this copy hold, and how many they may (a quarter of RLIMIT_SIGPENDING). */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_held;
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_allowed;
-
-/* Timers that could be neither deleted nor stopped (a filter that came later): they tick until the process ends. */
-ONSTACK_INTERNAL_DATA uint32_t onstack_timers_left;
 
 #endif

@@ -7,12 +7,13 @@
 _Static_assert(sizeof(onstack_thread) == 128, "the low 7 bits of a record's address carry the generation");
 
 /* Records of all slots, and those of the process clocks: cookies lead there. Behind them what no cookie leads to: one more
-   record a slot, and the thread ids. */
+   record a slot, the thread ids, and the notes. */
 typedef struct thread_region {
   onstack_thread records[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
   onstack_thread clocks[ONSTACK_MAX_SESSIONS];
   onstack_thread process[ONSTACK_MAX_SESSIONS];
   uint32_t tids[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
+  onstack_thread_note notes[ONSTACK_MAX_SESSIONS][ONSTACK_THREAD_RECORDS];
 } thread_region;
 
 static thread_region *thread_region_base; /* written once before the first handler is installed */
@@ -25,6 +26,7 @@ void onstack_thread_table_init(onstack_thread_table *table, uint32_t slot) {
   table->records = thread_region_base->records[slot];
   table->process = &thread_region_base->process[slot];
   table->tids = thread_region_base->tids[slot];
+  table->notes = thread_region_base->notes[slot];
 }
 
 onstack_thread *onstack_thread_of_process_clock(uint32_t clock) { return &thread_region_base->clocks[clock]; }
@@ -68,10 +70,8 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
     if (onstack_load_relaxed(&table->tids[index]) != 0) continue;
     if (!onstack_cas(&table->tids[index], &expected, tid)) continue;
     onstack_thread *record = &table->records[index];
-    onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
-    onstack_store_relaxed(&record->unanswered, (uint8_t)0);
-    onstack_store_relaxed(&record->ticks, 0u);
-    onstack_store_relaxed(&record->first_us, 0u);
+    onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
+    onstack_timer_reset(&record->timer);
     return record;
   }
   return NULL;
@@ -87,12 +87,15 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
-  record->looked = 0;
+  onstack_thread_note_of(table, record)->looked = 0;
   onstack_store_relaxed(&record->refused.low, (uint64_t)0);
   onstack_store_relaxed(&record->refused.high, (uint64_t)0);
   onstack_thread_write_end(record);
-  onstack_store_relaxed(&record->timer, ONSTACK_THREAD_CLAIMED);
   onstack_publish(&table->tids[record - table->records], 0u);
+}
+
+onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table, const onstack_thread *record) {
+  return &table->notes[record - table->records];
 }
 
 ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record) {

@@ -6,7 +6,7 @@
  * timers, and nothing else in the process can have them. A tick is ours if its si_value lies in this region.
  *
  * A record is found in two ways: by the cookie (hot path, no look-up), and by thread id (process tick, whose own cookie names
- * the record of a process clock, process_clock.h). The ids stand
+ * the record of a process clock, process_tick.h). The ids stand
  * apart in dense buckets of 16 (a cache line); a thread is in one of the few buckets that follow its home. There are no
  * tombstones and nothing is ever moved, so the look-up needs no lock.
  *
@@ -19,16 +19,12 @@
 
 #include "base/atomics.h"
 #include "base/defs.h"
+#include "handler/tick/timer.h"
 
 #define ONSTACK_THREAD_RECORDS 16384u /* per slot */
 #define ONSTACK_THREAD_BUCKET 16u
 #define ONSTACK_THREAD_WINDOW 4u /* buckets that are searched */
 #define ONSTACK_THREAD_RANGES 3u
-#define ONSTACK_THREAD_CLAIMED (-1)         /* `timer`: the record is being set up by its claimer; nobody else touches it */
-#define ONSTACK_THREAD_UNARMED (-2)         /* `timer`: none could be had; the process tick stands in */
-#define ONSTACK_THREAD_BY_TICKER 0x7fffffff /* `timer`: no timer of the kernel's; control/tick/ticker.h sends the ticks */
-#define ONSTACK_THREAD_UNWANTED (-3)        /* `timer`: the session's filter does not want this thread */
-#define ONSTACK_THREAD_SETTLED (-4) /* `timer`: it had one until the stop, which has written down what it owes (`due`) */
 
 /* A readable mapping that stacks of this thread lie in, as the kernel reported it. */
 typedef struct onstack_stack_range {
@@ -37,24 +33,23 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  int32_t timer;        /* kernel timer id, or ONSTACK_THREAD_CLAIMED / _UNARMED */
-  uint8_t unanswered;   /* process ticks that hit this armed thread since its own timer ticked last */
-  uint8_t next_range;   /* the range that is replaced next; housekeeping only */
-  uint16_t looked;      /* `ticks` when housekeeping looked at the name last; housekeeping only */
-  uint32_t turn;        /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
-  uint64_t name[2];     /* 16 bytes, NUL-padded */
-  uint64_t wanted[2];   /* stack addresses that no range covers; housekeeping answers. 0: none */
-  uint32_t ticks;       /* of its timer since that was set, overruns too; written on the thread itself */
-  union {               /* one after the other: */
-    uint32_t first_us;  /* armed: when the first of them is due, by the thread's clock; 0: not known */
-    uint32_t due;       /* `timer` says SETTLED: how many have been due */
-    uint32_t waited_us; /* these are counted: the CPU time since which its last tick is waited for; 0: none is on its way */
-  };
+  uint32_t busy; /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  uint32_t turn; /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  onstack_timer timer;
+  uint64_t name[2];   /* 16 bytes, NUL-padded */
+  uint64_t wanted[2]; /* stack addresses that no range covers; housekeeping answers. 0: none */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
   uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
   onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
 } onstack_thread;
+
+/* What housekeeping and stop write down about a thread. No handler looks at it. */
+typedef struct onstack_thread_note {
+  uint32_t due;       /* the timer is STOPPED: how many ticks have been due. Stop only */
+  uint32_t waited_us; /* the thread's CPU time since which stop waits for its last tick; 0: none is on its way */
+  uint16_t looked;    /* the timer's `ticks` when housekeeping looked at the name last */
+  uint8_t next_range; /* the range that is replaced next */
+} onstack_thread_note;
 
 /* Low bits of a record's address that are free for a generation in the cookie. */
 #define ONSTACK_THREAD_GENERATIONS ((uint64_t)sizeof(onstack_thread))
@@ -62,10 +57,11 @@ typedef struct onstack_thread {
 typedef struct onstack_thread_table {
   onstack_thread *records; /* ONSTACK_THREAD_RECORDS; [i] belongs to tids[i] */
   uint32_t *tids;          /* 0: free */
+  onstack_thread_note *notes;
   onstack_thread *process; /* lent to a thread that no record could be had for; `busy`: handlers of the process tick */
 } onstack_thread_table;
 
-/* Size of the region (17 MiB of addresses; a page comes into being when a record is used), and its one-time
+/* Size of the region (19 MiB of addresses; a page comes into being when a record is used), and its one-time
    publication: zeroed memory that is never unmapped. Start only, under the control lock, before any handler. */
 ONSTACK_INTERNAL size_t onstack_thread_region_bytes(void);
 ONSTACK_INTERNAL void onstack_thread_region_set(void *memory);
@@ -96,8 +92,17 @@ ONSTACK_INTERNAL onstack_thread *onstack_thread_find(const onstack_thread_table 
 /* A fresh record for a thread id that has none; NULL when its buckets are full. Signal-safe; see "Who writes". */
 ONSTACK_INTERNAL onstack_thread *onstack_thread_claim(const onstack_thread_table *table, uint32_t tid);
 
-/* Gives a record back. Its thread must be gone and its timer deleted. Housekeeping only. */
+/* Gives a record back. Its thread must be gone, and its timer NONE. Housekeeping only. */
 ONSTACK_INTERNAL void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record);
+
+/* Ordinary threads. */
+ONSTACK_INTERNAL onstack_thread_note *onstack_thread_note_of(const onstack_thread_table *table,
+                                                             const onstack_thread *record);
+
+/* True while its claimer fills it in, or gives it a timer: nobody else touches it. */
+static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
+  return onstack_timer_state_of(&record->timer) <= ONSTACK_TIMER_ARMING;
+}
 
 /* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
@@ -110,7 +115,7 @@ ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, ui
 ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                               onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
 
-/* Begin and end of a change of name or ranges. One writer at a time: the claimer while `timer` says CLAIMED, after that
+/* Begin and end of a change of name or ranges. One writer at a time: the claimer while its timer is NONE, after that
    housekeeping. */
 ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
 ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A clock: who makes the ticks of a session, and what its period is measured in. control/choose.c alone knows which there are.
+ * The handler asks no clock: a tick is a timer's signal with a cookie, whoever sends it.
+ *
+ * All is called under the control lock, in ordinary threads, unless it says otherwise.
+ */
+#ifndef ONSTACK_CONTROL_TICK_CLOCK_H
+#define ONSTACK_CONTROL_TICK_CLOCK_H
+
+#include "handler/tick/slot.h"
+
+typedef struct onstack_clock_ops {
+  const char *name; /* in statistics */
+  uint32_t number;  /* ONSTACK_CLOCK_*: said in samples */
+  bool filters;     /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+
+  /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
+  int (*probe)(int32_t signal);
+
+  /* The CPU time after which a scan takes a thread that has no timer; 0: nothing but scans finds threads, so they take each. */
+  uint64_t (*scan_age)(uint64_t period_ns);
+
+  /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
+  int (*join)(onstack_slot *slot);
+
+  /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
+     fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
+  int (*start)(onstack_slot *slot, int listed);
+
+  /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
+  void (*leave)(onstack_slot *slot);
+
+  /* Ticks for the thread `tid`: `record`, which is NONE or ARMING, is ARMED or REFUSED then. Start, or inside a scan. */
+  void (*arm)(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+  /* No more ticks by the id that onstack_timer_take gave. Any thread. */
+  void (*remove)(int32_t id);
+
+  /* The time on the clock of a thread. False if the thread has ended, or a filter refuses. Any thread. */
+  bool (*read)(uint32_t tid, uint64_t *ns);
+
+  /* An armed thread has had no tick since housekeeping looked last: true if it is another one than was armed under this id.
+     The consumer of the slot. NULL: somebody else finds out. */
+  bool (*doubts)(const onstack_slot *slot, uint32_t tid);
+
+  /* Threads are disarmed; whether a tick may be on its way to any thread, armed or not. NULL: no. */
+  bool (*awaits)(const onstack_slot *slot);
+
+  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended before
+     `leave`. NULL: it needs none. */
+  uint64_t (*work)(void *slot);
+  const char *thread_name;
+
+  /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
+  void (*after_fork)(void);
+} onstack_clock_ops;
+
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;        /* CPU time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
+
+/* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
+ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
+
+/* A `scan_age` for these. */
+ONSTACK_INTERNAL uint64_t onstack_clock_scan_all(uint64_t period_ns);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/tick/task.h"
+
+#include "base/sys.h"
+#include "handler/tick/timer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool onstack_task_is_gone(uint32_t tid) {
+  return onstack_sys_call3(SYS_tgkill, onstack_sys_getpid(), (long)tid, 0) == -ESRCH;
+}
+
+/* Up to `room` bytes of /proc/self/task/<tid>/<what>; < 0 if the thread is gone, or nothing can be read. */
+static ssize_t task_read_file(uint32_t tid, const char *what, char *text, size_t room) {
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/task/%u/%s", tid, what);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t got = read(file, text, room);
+  close(file);
+  return got;
+}
+
+bool onstack_task_name(uint32_t tid, uint64_t name[2]) {
+  char text[17];
+  ssize_t got = task_read_file(tid, "comm", text, sizeof(text));
+  if (got <= 0) return false;
+  if (text[got - 1] == '\n') got--;
+  if (got > 15) got = 15;
+  memset(name, 0, 16);
+  memcpy(name, text, (size_t)got);
+  return true;
+}
+
+uint32_t onstack_task_cpu_us(uint32_t tid) {
+  uint64_t ns;
+  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &ns)) return 0;
+  return (uint32_t)(ns / 1000u) | 1u;
+}
+
+int onstack_task_blocks(uint32_t tid, int32_t signal) {
+  char text[4096];
+  unsigned long long mask = 0;
+  ssize_t got = task_read_file(tid, "status", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *line = strstr(text, "SigBlk:");
+  if (!line || sscanf(line, "SigBlk: %llx", &mask) != 1) return -1;
+  return (mask & ONSTACK_SIGBIT(signal)) != 0;
+}
+
+bool onstack_task_sleeps(uint32_t tid) {
+  char text[256];
+  ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
+  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/tick/timer.h"
+
+#include "base/sys.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+ONSTACK_INTERNAL_DEFINE uint32_t onstack_timers_left;
+
+ONSTACK_HANDLER bool onstack_timer_take(onstack_timer *timer, onstack_timer_state to, int32_t *id) {
+  if (!onstack_timer_move(timer, ONSTACK_TIMER_ARMED, to)) return false;
+  *id = onstack_load_relaxed(&timer->id);
+  return true;
+}
+
+void onstack_timer_clear(onstack_timer *timer) {
+  onstack_timer_move(timer, ONSTACK_TIMER_REFUSED, ONSTACK_TIMER_NONE);
+  onstack_timer_move(timer, ONSTACK_TIMER_UNWANTED, ONSTACK_TIMER_NONE);
+  onstack_timer_move(timer, ONSTACK_TIMER_STOPPED, ONSTACK_TIMER_NONE);
+}
+
+void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIMER_NONE; }
+
+ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
+  onstack_store_relaxed(&timer->ticks, 0u);
+  onstack_store_relaxed(&timer->first_us, 0u);
+}
+
+/* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
+ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
+
+ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
+  struct onstack_timespec now = {0, 0};
+  if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
+  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  return true;
+}
+
+static ONSTACK_HANDLER int timer_make(int32_t clock, int32_t signal, uint32_t tid, uint64_t cookie, int32_t *id) {
+  struct onstack_kernel_sigevent event;
+  event.value = cookie;
+  event.signal = signal;
+  event.notify = tid ? ONSTACK_SIGEV_THREAD_ID : ONSTACK_SIGEV_SIGNAL;
+  event.tid = (int32_t)tid;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(event.pad); i++) *(volatile int32_t *)&event.pad[i] = 0;
+  return onstack_sys_timer_create(clock, &event, id);
+}
+
+ONSTACK_HANDLER int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
+                                         uint64_t cookie) {
+  int32_t id = -1;
+  const int result = timer_make(clock, signal, tid, cookie, &id);
+  if (result == 0) onstack_store_relaxed(&timer->id, id);
+  return result;
+}
+
+static ONSTACK_HANDLER struct onstack_timespec timer_timespec(uint64_t nanoseconds) {
+  return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
+}
+
+/* The first tick's instant is accounted before it is set: a tick that came before its time would make the account wrong, and
+   between two clocks the caller may wait for a processor. Where a filter refuses to read the clock, it is not known. */
+ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns) {
+  uint64_t now;
+  const bool known = onstack_timer_read_clock(clock, &now);
+  if (known) first_ns += now;
+  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
+  if (known) onstack_store_relaxed(&timer->first_us, (uint32_t)(first_ns / 1000u) | 1u);
+  /* Before it can tick: a tick is checked against state and id. */
+  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  return onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), known ? TIMER_ABSTIME : 0, &spec);
+}
+
+ONSTACK_HANDLER int onstack_timer_left(const onstack_timer *timer, uint64_t *ns) {
+  struct onstack_kernel_itimerspec spec = {{0, 0}, {0, 0}};
+  const int result = onstack_sys_timer_gettime(onstack_load_relaxed(&timer->id), &spec);
+  if (result == 0) *ns = (uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds;
+  return result;
+}
+
+/* What cannot be deleted, because of a filter that came later, must not tick on: over SIG_DFL that would kill. Where it
+   does, stop leaves our handler (control/signal/action.c). EINVAL: there is no such timer, and its number may be somebody
+   else's by now. ESRCH: its thread has ended, and with it the ticks (kernel/time/posix-cpu-timers.c, posix_cpu_timer_set). */
+ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int result = onstack_sys_timer_delete(id);
+  if (result == 0 || result == -EINVAL) return;
+  result = onstack_sys_timer_settime(id, 0, &never);
+  if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
+}
+
+uint32_t onstack_timer_due(const onstack_timer *timer, uint64_t period_ns, uint64_t now_ns) {
+  const uint32_t ticks = onstack_load_relaxed(&timer->ticks), first = onstack_load_relaxed(&timer->first_us);
+  if (first == 0 || now_ns == 0) return ticks;
+  /* Since the first tick that has not come; in 32 bits, which holds differences of half an hour. */
+  const uint64_t came = (uint64_t)ticks * period_ns / 1000u;
+  const int32_t late = (int32_t)((uint32_t)(now_ns / 1000u) - first - (uint32_t)came);
+  return late < 0 ? ticks : ticks + 1 + (uint32_t)((uint64_t)late * 1000u / period_ns);
+}
+
+uint32_t onstack_timer_missing(const onstack_timer *timer, uint32_t due) {
+  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_STOPPED) return 0;
+  const int32_t missing = (int32_t)(due - onstack_load_relaxed(&timer->ticks));
+  return missing > 0 ? (uint32_t)missing : 0;
+}
+
+/* A filter may let timers be made but not set, or not deleted. */
+int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
+  const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
+  int32_t id = -1;
+  int result = timer_make(clock, signal, tid, 0, &id);
+  if (result < 0) return result;
+  result = onstack_sys_timer_settime(id, 0, &never);
+  int deleted = onstack_sys_timer_delete(id);
+  return result < 0 ? result : deleted;
+}
