@@ -335,6 +335,74 @@ int onstack_switch_read(uint8_t value, bool *on) {
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 #define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 
+/* ---- core/src/base/seqlock.h ---- */
+/*
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
+ *
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
+ */
+#ifndef ONSTACK_BASE_SEQLOCK_H
+#define ONSTACK_BASE_SEQLOCK_H
+
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
+
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
+
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
+
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
+
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
+
+#endif
+
 #define ONSTACK_CODE_RANGES 2048u
 
 /* How a walk goes on behind an address in a Go function that is not like the others. */
@@ -399,7 +467,7 @@ typedef struct onstack_go_runtime {
 } onstack_go_runtime;
 
 typedef struct onstack_code_map {
-  uint32_t turn; /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
+  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
   uint32_t count;
   uint32_t stale;    /* a walk met a return address that no range holds: look again */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
@@ -589,8 +657,8 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy; /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  uint32_t turn; /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
   uint64_t name[2];   /* 16 bytes, NUL-padded */
   uint64_t wanted[2]; /* stack addresses that no range covers; housekeeping answers. 0: none */
@@ -670,11 +738,6 @@ ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, ui
    Signal-safe, never waits. */
 ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                               onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
-
-/* Begin and end of a change of name or ranges. One writer at a time: the claimer while its timer is NONE, after that
-   housekeeping. */
-ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
-ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
 
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
@@ -1877,8 +1940,8 @@ typedef struct onstack_ring_entry {
   int32_t tid;
   uint32_t weight;
   uint16_t truncation;
-  uint16_t flags; /* ONSTACK_SAMPLE_* */
-  uint32_t turn;  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  uint16_t flags;        /* ONSTACK_SAMPLE_* */
+  uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */
@@ -2308,15 +2371,15 @@ typedef struct onstack_module {
   const onstack_rule_table *table; /* NULL: no rules (yet) */
   uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
   uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the turn of the map from which on it has been here, and nothing else */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
 } onstack_module;
 
 #define ONSTACK_MODULES 1024u
 
 typedef struct onstack_module_map {
-  uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
   uint32_t count;
-  uint32_t gone;                           /* the last turn without some that had been there */
+  uint32_t gone;                           /* the last sequence number without some that had been there */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 
@@ -2433,7 +2496,8 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->tid = (int32_t)tid;
   entry->weight = weight;
   entry->flags = 0;
-  entry->turn = onstack_observe(&onstack_modules.turn) & ~1u; /* before the walk reads any of it; odd: of the one before */
+  /* Before the walk reads any of it; odd: of the one before. */
+  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
   entry->truncation = (uint16_t)result.truncation;
@@ -2483,10 +2547,10 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return NULL;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }
@@ -3109,7 +3173,7 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
 }
 
 void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) {
     onstack_store_relaxed(&record->name[i], (uint64_t)0);
     onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
@@ -3121,7 +3185,7 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
   onstack_thread_note_of(table, record)->looked = 0;
   onstack_store_relaxed(&record->refused.low, (uint64_t)0);
   onstack_store_relaxed(&record->refused.high, (uint64_t)0);
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
   onstack_publish(&table->tids[record - table->records], 0u);
 }
 
@@ -3136,26 +3200,16 @@ ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, c
 
 ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
-  uint32_t turn = onstack_observe(&record->turn); /* pairs with write_end */
+  const uint32_t begun = onstack_seqlock_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
     ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
     ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
   }
-  onstack_fence_observe();
-  if (!(turn & 1) && onstack_load_relaxed(&record->turn) == turn) return true;
+  if (onstack_seqlock_held(&record->lock, begun)) return true;
   for (uint32_t i = 0; i < 2; i++) name[i] = 0;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
   return false;
-}
-
-ONSTACK_HANDLER void onstack_thread_write_begin(onstack_thread *record) {
-  onstack_store_relaxed(&record->turn, onstack_load_relaxed(&record->turn) + 1);
-  onstack_fence_publish();
-}
-
-ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
-  onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
 }
 
 ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
@@ -3303,9 +3357,9 @@ static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, ui
 
 ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
   if (address - last->low < last->high - last->low) return true;
-  uint32_t turn = onstack_observe(&onstack_code.turn); /* pairs with the publish at the end of the rewrite */
+  const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
   uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
-  if (turn & 1 || high > ONSTACK_CODE_RANGES) return true;
+  if (onstack_seqlock_is_written(begun) || high > ONSTACK_CODE_RANGES) return true;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
@@ -3318,8 +3372,7 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
     found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
     found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
   }
-  onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_code.turn) != turn) return true;
+  if (!onstack_seqlock_held(&onstack_code.lock, begun)) return true;
   if (address - found.low < found.high - found.low) {
     *last = found;
     return true;
@@ -4178,10 +4231,10 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
 
 /* Copies the module that holds `address` to *out. */
 static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
-  uint32_t turn = onstack_observe(&onstack_modules.turn); /* pairs with the publish at the end of the rewrite */
+  const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
   uint32_t count = onstack_load_relaxed(&onstack_modules.count);
   uint32_t low = 0, high = count;
-  if (turn & 1 || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
+  if (onstack_seqlock_is_written(begun) || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
@@ -4198,8 +4251,7 @@ static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address
   copy.since = onstack_load_relaxed(&module->since);
   copy.number = onstack_load_relaxed(&module->number);
   copy.pending = onstack_load_relaxed(&module->pending);
-  onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return ONSTACK_MODULES_CHANGING;
+  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
   if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
   *out = copy;
   return ONSTACK_MODULE_HERE;
@@ -8191,7 +8243,7 @@ void onstack_slots_after_fork(void) {
       if (slot->threads.tids[r] == 0) continue;
       onstack_timer_after_fork(&record->timer); /* POSIX timers are not inherited (timer_create(2)) */
       record->busy = 0;
-      record->turn &= ~1u;
+      onstack_seqlock_after_fork(&record->lock);
       onstack_thread_release(&slot->threads, record);
     }
     slot->process_clock = NULL;
@@ -8355,10 +8407,10 @@ void onstack_threads_set_quota(void) {
 
 static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   if (record->name[0] == name[0] && record->name[1] == name[1]) return;
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
 }
 
 /* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so
@@ -9727,7 +9779,7 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
     changed |= !code_map_same_range(&record->ranges[i], &scan->kept[r][i]);
   for (uint32_t i = 0; i < 2; i++) changed |= scan->found[r][i].high != 0;
   if (changed) {
-    onstack_thread_write_begin(record);
+    onstack_seqlock_write_begin(&record->lock);
     for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
       onstack_store_relaxed(&record->ranges[i].low, scan->kept[r][i].low);
       onstack_store_relaxed(&record->ranges[i].high, scan->kept[r][i].high);
@@ -9735,7 +9787,7 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
     for (uint32_t i = 0; i < 2; i++)
       if (scan->found[r][i].high)
         code_map_place(record, onstack_thread_note_of(&scan->slot->threads, record), &scan->found[r][i]);
-    onstack_thread_write_end(record);
+    onstack_seqlock_write_end(&record->lock);
   }
   /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
@@ -9752,14 +9804,13 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   if (scan->count == onstack_code.count &&
       memcmp(scan->ranges, onstack_code.ranges, scan->count * sizeof(scan->ranges[0])) == 0)
     return;
-  onstack_store_relaxed(&onstack_code.turn, onstack_code.turn + 1); /* odd: readers accept every address */
-  onstack_fence_publish();
+  onstack_seqlock_write_begin(&onstack_code.lock); /* readers accept every address */
   for (uint32_t i = 0; i < scan->count; i++) {
     onstack_store_relaxed(&onstack_code.ranges[i].low, scan->ranges[i].low);
     onstack_store_relaxed(&onstack_code.ranges[i].high, scan->ranges[i].high);
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
-  onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
+  onstack_seqlock_write_end(&onstack_code.lock);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {
@@ -9790,7 +9841,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
 
 void onstack_code_map_after_fork(void) {
   code_map_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (onstack_code.turn & 1) onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
+  onstack_seqlock_after_fork(&onstack_code.lock);
 }
 
 /* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
@@ -10921,9 +10972,7 @@ static int module_compare(const void *left, const void *right) {
 
 static void modules_publish(void) {
   uint32_t count = 0;
-  const uint32_t next = onstack_modules.turn + 2;
-  onstack_store_relaxed(&onstack_modules.turn, next - 1); /* odd: a walk meanwhile cannot tell */
-  onstack_fence_publish();
+  const uint32_t next = onstack_seqlock_write_begin(&onstack_modules.lock); /* a walk meanwhile cannot tell */
   for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
     onstack_module *from = &entry->module;
@@ -10943,10 +10992,10 @@ static void modules_publish(void) {
   onstack_store_relaxed(&onstack_modules.count, count);
   if (modules_gone) onstack_store_relaxed(&onstack_modules.gone, next);
   modules_gone = false;
-  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
-     has the new epoch as well, and remembers nothing of before. */
+  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new
+     sequence number has the new epoch as well, and remembers nothing of before. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
-  onstack_publish(&onstack_modules.turn, next);
+  onstack_seqlock_write_end(&onstack_modules.lock);
 }
 
 static void modules_retire(const onstack_rule_table *table) {
@@ -11143,9 +11192,10 @@ bool onstack_modules_refresh(size_t budget_bytes) {
 
 void onstack_modules_after_fork(void) {
   modules_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (onstack_modules.turn & 1 || modules_moving) {
+  if (onstack_seqlock_after_fork(&onstack_modules.lock) || modules_moving) {
+    onstack_seqlock_write_begin(&onstack_modules.lock);
     onstack_modules.count = 0;
-    onstack_publish(&onstack_modules.turn, (onstack_modules.turn | 1u) + 1u);
+    onstack_seqlock_write_end(&onstack_modules.lock);
     modules_moving = false;
     modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
   }
@@ -11614,13 +11664,13 @@ static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
 }
 
 /* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
-static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
+static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t sequence) {
   onstack_module module = {.low = 0};
-  const bool shrunk = (int32_t)(onstack_load_relaxed(&onstack_modules.gone) - turn) > 0;
+  const bool shrunk = (int32_t)(onstack_load_relaxed(&onstack_modules.gone) - sequence) > 0;
   for (uint32_t i = 0; i < stack->count; i++) {
     switch (onstack_modules_find(i == 0 ? stack->frames[0] : stack->frames[i] - 1, &module)) {
     case ONSTACK_MODULE_HERE:
-      if ((int32_t)(module.since - turn) <= 0) break;
+      if ((int32_t)(module.since - sequence) <= 0) break;
       return i + 1;
     case ONSTACK_MODULE_NONE: /* generated code; or what was unloaded, before the walk or behind it */
       if (!shrunk) break;
@@ -11633,9 +11683,9 @@ static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
 }
 
 /* A stack that was walked by an older map than today's. */
-static void deliver_compare(const onstack_slot *slot, uint32_t turn, onstack_walked *stack) {
-  if (!slot->unwinder->needs_rules || turn == onstack_observe(&onstack_modules.turn)) return;
-  const uint32_t believed = deliver_unmoved(stack, turn);
+static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack_walked *stack) {
+  if (!slot->unwinder->needs_rules || sequence == onstack_seqlock_begin(&onstack_modules.lock)) return;
+  const uint32_t believed = deliver_unmoved(stack, sequence);
   if (believed > stack->count) return;
   stack->count = believed;
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
@@ -11654,7 +11704,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
-  deliver_compare(slot, entry->turn, &stack);
+  deliver_compare(slot, entry->map_sequence, &stack);
   deliver_prove(slot, &stack);
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);

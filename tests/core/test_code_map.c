@@ -17,7 +17,7 @@ static bool is_code(uint64_t address) {
 }
 
 static void set_ranges(uint32_t count, uint64_t low, uint64_t length, uint64_t distance) {
-  onstack_code.turn = 0;
+  onstack_code.lock.sequence = 0;
   onstack_code.count = count;
   for (uint32_t i = 0; i < count; i++)
     onstack_code.ranges[i] = (onstack_code_range){low + i * distance, low + i * distance + length};
@@ -59,7 +59,7 @@ Test(code_map, a_miss_asks_for_a_fresh_look_and_a_rewrite_accepts_all) {
   cr_assert_eq(onstack_code.stale, 0);
   is_code(0x200000);
   cr_assert_eq(onstack_code.stale, 1);
-  onstack_code.turn = 1;
+  onstack_code.lock.sequence = 1;
   cr_assert(is_code(0x999999), "a walk in that moment keeps its frames");
 }
 

@@ -99,10 +99,10 @@ Test(thread_table, cookies_name_record_slot_and_generation) {
 
 Test(thread_table, a_released_record_is_clean_for_the_next) {
   onstack_thread *record = claim(9);
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   record->name[0] = 0x41414141;
   record->ranges[1] = (onstack_stack_range){0x1000, 0x2000};
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
   onstack_thread_want(record, 0x123000);
   release(record);
   cr_assert_eq(claim(9), record);
@@ -128,10 +128,10 @@ static volatile bool over;
 static void *rewrites(void *data) {
   onstack_thread *record = data;
   for (uint64_t i = 1; !over; i++) {
-    onstack_thread_write_begin(record);
+    onstack_seqlock_write_begin(&record->lock);
     record->name[0] = record->name[1] = i;
     for (int r = 0; r < (int)ONSTACK_THREAD_RANGES; r++) record->ranges[r] = (onstack_stack_range){i, i + 1};
-    onstack_thread_write_end(record);
+    onstack_seqlock_write_end(&record->lock);
   }
   return NULL;
 }

@@ -123,9 +123,9 @@ Test(walk_alike, while_the_map_is_written_a_stack_is_cut_and_not_guessed) {
   onstack_registers_from(&from, &context);
   cr_assert_eq(onstack_traceback_prepare(), 0);
   onstack_pc_epoch++; /* nothing is remembered */
-  onstack_modules.turn++;
+  onstack_modules.lock.sequence++;
   walk(&onstack_reader_probe, &from, DEPTH, &meanwhile);
-  onstack_modules.turn++;
+  onstack_modules.lock.sequence++;
   cr_assert_eq(meanwhile.result.truncation, ONSTACK_TRUNCATED_PENDING, "reason %u, %u frames", meanwhile.result.truncation,
                meanwhile.result.frame_count);
   cr_assert_eq(meanwhile.result.frame_count, 1);

@@ -42,13 +42,13 @@ static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
 }
 
 /* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
-static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
+static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t sequence) {
   onstack_module module = {.low = 0};
-  const bool shrunk = (int32_t)(onstack_load_relaxed(&onstack_modules.gone) - turn) > 0;
+  const bool shrunk = (int32_t)(onstack_load_relaxed(&onstack_modules.gone) - sequence) > 0;
   for (uint32_t i = 0; i < stack->count; i++) {
     switch (onstack_modules_find(i == 0 ? stack->frames[0] : stack->frames[i] - 1, &module)) {
     case ONSTACK_MODULE_HERE:
-      if ((int32_t)(module.since - turn) <= 0) break;
+      if ((int32_t)(module.since - sequence) <= 0) break;
       return i + 1;
     case ONSTACK_MODULE_NONE: /* generated code; or what was unloaded, before the walk or behind it */
       if (!shrunk) break;
@@ -61,9 +61,9 @@ static uint32_t deliver_unmoved(const onstack_walked *stack, uint32_t turn) {
 }
 
 /* A stack that was walked by an older map than today's. */
-static void deliver_compare(const onstack_slot *slot, uint32_t turn, onstack_walked *stack) {
-  if (!slot->unwinder->needs_rules || turn == onstack_observe(&onstack_modules.turn)) return;
-  const uint32_t believed = deliver_unmoved(stack, turn);
+static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack_walked *stack) {
+  if (!slot->unwinder->needs_rules || sequence == onstack_seqlock_begin(&onstack_modules.lock)) return;
+  const uint32_t believed = deliver_unmoved(stack, sequence);
   if (believed > stack->count) return;
   stack->count = believed;
   stack->truncation = ONSTACK_TRUNCATED_PENDING;
@@ -82,7 +82,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
-  deliver_compare(slot, entry->turn, &stack);
+  deliver_compare(slot, entry->map_sequence, &stack);
   deliver_prove(slot, &stack);
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);

@@ -201,7 +201,7 @@ void onstack_slots_after_fork(void) {
       if (slot->threads.tids[r] == 0) continue;
       onstack_timer_after_fork(&record->timer); /* POSIX timers are not inherited (timer_create(2)) */
       record->busy = 0;
-      record->turn &= ~1u;
+      onstack_seqlock_after_fork(&record->lock);
       onstack_thread_release(&slot->threads, record);
     }
     slot->process_clock = NULL;

@@ -42,10 +42,10 @@ void onstack_threads_set_quota(void) {
 
 static void threads_set_name(onstack_thread *record, const uint64_t name[2]) {
   if (record->name[0] == name[0] && record->name[1] == name[1]) return;
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
 }
 
 /* The host's function: it may be asked under the control lock, or while a stop that has the lock waits for our scan, so

@@ -117,7 +117,7 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
     changed |= !code_map_same_range(&record->ranges[i], &scan->kept[r][i]);
   for (uint32_t i = 0; i < 2; i++) changed |= scan->found[r][i].high != 0;
   if (changed) {
-    onstack_thread_write_begin(record);
+    onstack_seqlock_write_begin(&record->lock);
     for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
       onstack_store_relaxed(&record->ranges[i].low, scan->kept[r][i].low);
       onstack_store_relaxed(&record->ranges[i].high, scan->kept[r][i].high);
@@ -125,7 +125,7 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
     for (uint32_t i = 0; i < 2; i++)
       if (scan->found[r][i].high)
         code_map_place(record, onstack_thread_note_of(&scan->slot->threads, record), &scan->found[r][i]);
-    onstack_thread_write_end(record);
+    onstack_seqlock_write_end(&record->lock);
   }
   /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
@@ -142,14 +142,13 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   if (scan->count == onstack_code.count &&
       memcmp(scan->ranges, onstack_code.ranges, scan->count * sizeof(scan->ranges[0])) == 0)
     return;
-  onstack_store_relaxed(&onstack_code.turn, onstack_code.turn + 1); /* odd: readers accept every address */
-  onstack_fence_publish();
+  onstack_seqlock_write_begin(&onstack_code.lock); /* readers accept every address */
   for (uint32_t i = 0; i < scan->count; i++) {
     onstack_store_relaxed(&onstack_code.ranges[i].low, scan->ranges[i].low);
     onstack_store_relaxed(&onstack_code.ranges[i].high, scan->ranges[i].high);
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
-  onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
+  onstack_seqlock_write_end(&onstack_code.lock);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {
@@ -180,5 +179,5 @@ int onstack_code_map_refresh(onstack_slot *slot) {
 
 void onstack_code_map_after_fork(void) {
   code_map_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (onstack_code.turn & 1) onstack_publish(&onstack_code.turn, onstack_code.turn + 1);
+  onstack_seqlock_after_fork(&onstack_code.lock);
 }

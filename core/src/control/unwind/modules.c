@@ -145,9 +145,7 @@ static int module_compare(const void *left, const void *right) {
 
 static void modules_publish(void) {
   uint32_t count = 0;
-  const uint32_t next = onstack_modules.turn + 2;
-  onstack_store_relaxed(&onstack_modules.turn, next - 1); /* odd: a walk meanwhile cannot tell */
-  onstack_fence_publish();
+  const uint32_t next = onstack_seqlock_write_begin(&onstack_modules.lock); /* a walk meanwhile cannot tell */
   for (uint32_t i = 0; i < modules_known.count; i++) {
     module_entry *entry = &modules_known.entries[i];
     onstack_module *from = &entry->module;
@@ -167,10 +165,10 @@ static void modules_publish(void) {
   onstack_store_relaxed(&onstack_modules.count, count);
   if (modules_gone) onstack_store_relaxed(&onstack_modules.gone, next);
   modules_gone = false;
-  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new turn
-     has the new epoch as well, and remembers nothing of before. */
+  /* In between: a handler with the new epoch finds what the new map names, or nothing yet; one that has seen the new
+     sequence number has the new epoch as well, and remembers nothing of before. */
   onstack_dekker_add(&onstack_pc_epoch, (uint64_t)1);
-  onstack_publish(&onstack_modules.turn, next);
+  onstack_seqlock_write_end(&onstack_modules.lock);
 }
 
 static void modules_retire(const onstack_rule_table *table) {
@@ -367,9 +365,10 @@ bool onstack_modules_refresh(size_t budget_bytes) {
 
 void onstack_modules_after_fork(void) {
   modules_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  if (onstack_modules.turn & 1 || modules_moving) {
+  if (onstack_seqlock_after_fork(&onstack_modules.lock) || modules_moving) {
+    onstack_seqlock_write_begin(&onstack_modules.lock);
     onstack_modules.count = 0;
-    onstack_publish(&onstack_modules.turn, (onstack_modules.turn | 1u) + 1u);
+    onstack_seqlock_write_end(&onstack_modules.lock);
     modules_moving = false;
     modules_known = (module_list){0}; /* its memory may be in any state; a few KiB are given up */
   }

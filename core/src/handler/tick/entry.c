@@ -113,7 +113,8 @@ static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_threa
   entry->tid = (int32_t)tid;
   entry->weight = weight;
   entry->flags = 0;
-  entry->turn = onstack_observe(&onstack_modules.turn) & ~1u; /* before the walk reads any of it; odd: of the one before */
+  /* Before the walk reads any of it; odd: of the one before. */
+  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
   onstack_walk_result result = entry_walk(slot, record, context, entry);
   entry->frame_count = result.frame_count;
   entry->truncation = (uint16_t)result.truncation;
@@ -163,10 +164,10 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return NULL;
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name); /* writes at most 16 bytes, NUL included */
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   onstack_store_relaxed(&record->name[0], name[0]);
   onstack_store_relaxed(&record->name[1], name[1]);
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
   return record;
 }

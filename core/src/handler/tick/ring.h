@@ -30,8 +30,8 @@ typedef struct onstack_ring_entry {
   int32_t tid;
   uint32_t weight;
   uint16_t truncation;
-  uint16_t flags; /* ONSTACK_SAMPLE_* */
-  uint32_t turn;  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  uint16_t flags;        /* ONSTACK_SAMPLE_* */
+  uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
   uint32_t frame_count;
   uint32_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */

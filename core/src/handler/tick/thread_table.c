@@ -78,7 +78,7 @@ ONSTACK_HANDLER onstack_thread *onstack_thread_claim(const onstack_thread_table 
 }
 
 void onstack_thread_release(const onstack_thread_table *table, onstack_thread *record) {
-  onstack_thread_write_begin(record);
+  onstack_seqlock_write_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) {
     onstack_store_relaxed(&record->name[i], (uint64_t)0);
     onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
@@ -90,7 +90,7 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
   onstack_thread_note_of(table, record)->looked = 0;
   onstack_store_relaxed(&record->refused.low, (uint64_t)0);
   onstack_store_relaxed(&record->refused.high, (uint64_t)0);
-  onstack_thread_write_end(record);
+  onstack_seqlock_write_end(&record->lock);
   onstack_publish(&table->tids[record - table->records], 0u);
 }
 
@@ -105,26 +105,16 @@ ONSTACK_HANDLER uint32_t onstack_thread_tid(const onstack_thread_table *table, c
 
 ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                              onstack_stack_range ranges[ONSTACK_THREAD_RANGES]) {
-  uint32_t turn = onstack_observe(&record->turn); /* pairs with write_end */
+  const uint32_t begun = onstack_seqlock_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) name[i] = onstack_load_relaxed(&record->name[i]);
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
     ranges[i].low = onstack_load_relaxed(&record->ranges[i].low);
     ranges[i].high = onstack_load_relaxed(&record->ranges[i].high);
   }
-  onstack_fence_observe();
-  if (!(turn & 1) && onstack_load_relaxed(&record->turn) == turn) return true;
+  if (onstack_seqlock_held(&record->lock, begun)) return true;
   for (uint32_t i = 0; i < 2; i++) name[i] = 0;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) ranges[i].low = ranges[i].high = 0;
   return false;
-}
-
-ONSTACK_HANDLER void onstack_thread_write_begin(onstack_thread *record) {
-  onstack_store_relaxed(&record->turn, onstack_load_relaxed(&record->turn) + 1);
-  onstack_fence_publish();
-}
-
-ONSTACK_HANDLER void onstack_thread_write_end(onstack_thread *record) {
-  onstack_publish(&record->turn, onstack_load_relaxed(&record->turn) + 1);
 }
 
 ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {

@@ -18,6 +18,7 @@
 #define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
 
 #include "base/atomics.h"
+#include "base/seqlock.h"
 #include "base/defs.h"
 #include "handler/tick/timer.h"
 
@@ -33,8 +34,8 @@ typedef struct onstack_stack_range {
 } onstack_stack_range;
 
 typedef struct onstack_thread {
-  uint32_t busy; /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
-  uint32_t turn; /* sequence lock of `name` and `ranges`: odd while housekeeping writes */
+  uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
+  onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
   uint64_t name[2];   /* 16 bytes, NUL-padded */
   uint64_t wanted[2]; /* stack addresses that no range covers; housekeeping answers. 0: none */
@@ -114,11 +115,6 @@ ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, ui
    Signal-safe, never waits. */
 ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint64_t name[2],
                                               onstack_stack_range ranges[ONSTACK_THREAD_RANGES]);
-
-/* Begin and end of a change of name or ranges. One writer at a time: the claimer while its timer is NONE, after that
-   housekeeping. */
-ONSTACK_INTERNAL void onstack_thread_write_begin(onstack_thread *record);
-ONSTACK_INTERNAL void onstack_thread_write_end(onstack_thread *record);
 
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);

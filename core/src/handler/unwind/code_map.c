@@ -9,9 +9,9 @@ static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, ui
 
 ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
   if (address - last->low < last->high - last->low) return true;
-  uint32_t turn = onstack_observe(&onstack_code.turn); /* pairs with the publish at the end of the rewrite */
+  const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
   uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
-  if (turn & 1 || high > ONSTACK_CODE_RANGES) return true;
+  if (onstack_seqlock_is_written(begun) || high > ONSTACK_CODE_RANGES) return true;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
@@ -24,8 +24,7 @@ ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_r
     found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
     found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
   }
-  onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_code.turn) != turn) return true;
+  if (!onstack_seqlock_held(&onstack_code.lock, begun)) return true;
   if (address - found.low < found.high - found.low) {
     *last = found;
     return true;

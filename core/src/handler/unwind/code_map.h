@@ -8,8 +8,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 #define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 
-#include "base/atomics.h"
-#include "base/defs.h"
+#include "base/seqlock.h"
 
 #define ONSTACK_CODE_RANGES 2048u
 
@@ -75,7 +74,7 @@ typedef struct onstack_go_runtime {
 } onstack_go_runtime;
 
 typedef struct onstack_code_map {
-  uint32_t turn; /* sequence lock of `ranges`: odd while they are written. One writer: the control lock's holder */
+  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
   uint32_t count;
   uint32_t stale;    /* a walk met a return address that no range holds: look again */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */

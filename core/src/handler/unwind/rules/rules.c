@@ -27,10 +27,10 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
 
 /* Copies the module that holds `address` to *out. */
 static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
-  uint32_t turn = onstack_observe(&onstack_modules.turn); /* pairs with the publish at the end of the rewrite */
+  const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
   uint32_t count = onstack_load_relaxed(&onstack_modules.count);
   uint32_t low = 0, high = count;
-  if (turn & 1 || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
+  if (onstack_seqlock_is_written(begun) || count > ONSTACK_MODULES) return ONSTACK_MODULES_CHANGING;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
     if (onstack_load_relaxed(&onstack_modules.modules[middle].high) <= address)
@@ -47,8 +47,7 @@ static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address
   copy.since = onstack_load_relaxed(&module->since);
   copy.number = onstack_load_relaxed(&module->number);
   copy.pending = onstack_load_relaxed(&module->pending);
-  onstack_fence_observe();
-  if (onstack_load_relaxed(&onstack_modules.turn) != turn) return ONSTACK_MODULES_CHANGING;
+  if (!onstack_seqlock_held(&onstack_modules.lock, begun)) return ONSTACK_MODULES_CHANGING;
   if (low >= count || address - copy.low >= copy.high - copy.low) return ONSTACK_MODULE_NONE;
   *out = copy;
   return ONSTACK_MODULE_HERE;

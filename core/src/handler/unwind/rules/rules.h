@@ -15,8 +15,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_RULES_H
 #define ONSTACK_HANDLER_UNWIND_RULES_RULES_H
 
-#include "base/atomics.h"
-#include "base/defs.h"
+#include "base/seqlock.h"
 
 /* How the canonical frame address (the caller's SP) is found. */
 #define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
@@ -75,15 +74,15 @@ typedef struct onstack_module {
   const onstack_rule_table *table; /* NULL: no rules (yet) */
   uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
   uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the turn of the map from which on it has been here, and nothing else */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
 } onstack_module;
 
 #define ONSTACK_MODULES 1024u
 
 typedef struct onstack_module_map {
-  uint32_t turn; /* sequence lock; one writer (the map lock's holder) */
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
   uint32_t count;
-  uint32_t gone;                           /* the last turn without some that had been there */
+  uint32_t gone;                           /* the last sequence number without some that had been there */
   onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
 } onstack_module_map;
 
