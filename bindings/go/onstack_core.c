@@ -660,11 +660,12 @@ typedef struct onstack_thread {
   uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
   onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
-  uint64_t name[2];   /* 16 bytes, NUL-padded */
-  uint64_t wanted[2]; /* stack addresses that no range covers; housekeeping answers. 0: none */
+  uint64_t name[2];     /* 16 bytes, NUL-padded */
+  uint64_t requests[2]; /* stack addresses whose bounds no range has: housekeeping looks them up. 0: none */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-  uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
-  onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
+  uint64_t thread_pointer; /* noted with a request: libc puts it at the top of a thread's stack */
+  onstack_stack_range
+      no_bounds; /* no mapping was found for a request here: none is made again until housekeeping clears it */
 } onstack_thread;
 
 /* What housekeeping and stop write down about a thread. No handler looks at it. */
@@ -731,8 +732,8 @@ static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
 /* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
 
-/* True if the last wish near `address` had no answer. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address);
+/* True if the last request near `address` found no mapping. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address);
 
 /* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
    Signal-safe, never waits. */
@@ -742,8 +743,8 @@ ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
-/* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);
+/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address);
 
 #endif
 
@@ -2081,9 +2082,9 @@ typedef struct onstack_slot {
   uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes;                  /* the unwinder's need plus ours */
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
-  uint32_t scanning; /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
-  uint32_t wanted;   /* a record asks for stack bounds */
-  int32_t sink_tid;  /* the thread that is inside a sink or thread filter of this session; 0: none */
+  uint32_t scanning;         /* control claims records of new threads: handlers leave that alone meanwhile (dekker) */
+  uint32_t bounds_requested; /* by a record, for its stack */
+  int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
   bool own_threads; /* sample our drain threads as well */
   const onstack_reader *reader;
@@ -2212,7 +2213,7 @@ typedef struct onstack_own_thread {
 
 ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
 
-/* What they have used of the process's CPU time, as of the last round of each: no sample answers for that. */
+/* What they have used of the process's CPU time, as of the last round of each: no sample accounts for that. */
 ONSTACK_INTERNAL_DATA uint64_t onstack_own_cpu_ns;
 
 /* A round of the calling thread, one of ours, is over. Ordinary threads. */
@@ -2458,7 +2459,7 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
   if (memory.asked) {
-    onstack_store_relaxed(&slot->wanted, 1u);
+    onstack_store_relaxed(&slot->bounds_requested, 1u);
     entry_wake_drain(slot);
   }
   return result;
@@ -2557,7 +2558,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
- * sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
+ * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
  * those that this tick brings.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
@@ -2571,14 +2572,14 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         const siginfo_t *info,
                                                                                         uint64_t age_ns) {
-  const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
+  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks);
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
   uint64_t cpu_ns;
   if (slot->process_start_ns == 0 || !onstack_process_read(slot, &cpu_ns)) return brings > 0 ? brings : 1;
   /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
   const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
-  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
+  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - accounted);
   if (unaccounted <= 0) return 0;
   return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
 }
@@ -3176,15 +3177,15 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
   onstack_seqlock_write_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) {
     onstack_store_relaxed(&record->name[i], (uint64_t)0);
-    onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
+    onstack_store_relaxed(&record->requests[i], (uint64_t)0);
   }
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
   onstack_thread_note_of(table, record)->looked = 0;
-  onstack_store_relaxed(&record->refused.low, (uint64_t)0);
-  onstack_store_relaxed(&record->refused.high, (uint64_t)0);
+  onstack_store_relaxed(&record->no_bounds.low, (uint64_t)0);
+  onstack_store_relaxed(&record->no_bounds.high, (uint64_t)0);
   onstack_seqlock_write_end(&record->lock);
   onstack_publish(&table->tids[record - table->records], 0u);
 }
@@ -3212,19 +3213,19 @@ ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint6
   return false;
 }
 
-ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&record->refused.low);
-  return address - low < onstack_load_relaxed(&record->refused.high) - low;
+ONSTACK_HANDLER bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&record->no_bounds.low);
+  return address - low < onstack_load_relaxed(&record->no_bounds.high) - low;
 }
 
-ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
-  if (onstack_thread_is_refused(record, address)) return false;
+ONSTACK_HANDLER bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address) {
+  if (onstack_thread_has_no_bounds(record, address)) return false;
   onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
-    uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
-    if (wanted == address) return false;
-    if (wanted == 0) {
-      onstack_store_relaxed(&record->wanted[i], address);
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&record->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&record->requests[i], address);
       return true;
     }
   }
@@ -3768,7 +3769,7 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
     memory->high = memory->ranges[i].high;
     return;
   }
-  if (onstack_thread_want(memory->thread, sp)) memory->asked = true;
+  if (onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
 }
 
 static bool reader_none_test(const void *good, const void *bad) {
@@ -8156,7 +8157,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
   slot->clock_gettime = onstack_vdso_find();
-  slot->wake = slot->wanted = slot->scanning = 0;
+  slot->wake = slot->bounds_requested = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
   onstack_thread_table_init(&slot->threads, index);
@@ -8483,7 +8484,7 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
   for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
 }
 
-/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
+/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
    the CPU time that this took. */
 static uint64_t threads_wait_claims(const onstack_slot *slot) {
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -8615,7 +8616,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     threads_release(slot, record, tid);
     return;
   }
-  onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
+  onstack_store_relaxed(&record->no_bounds.high, onstack_load_relaxed(&record->no_bounds.low));
   const uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->timer.ticks);
   if (ticks == note->looked) {
     threads_doubt(slot, record, tid);
@@ -9674,8 +9675,8 @@ ONSTACK_INTERNAL int onstack_memory_map_each(void (*visit)(void *data, const ons
 /* Lock order: control lock, then this one. It guards the scratch space below and the writing of onstack_code. */
 static pthread_mutex_t code_map_lock = PTHREAD_MUTEX_INITIALIZER;
 
-#define CODE_MAP_REFUSED ((uint64_t)1 << 20) /* around an address without an answer; a power of two */
-#define CODE_MAP_RECORDS 512u                /* records that one pass serves; the next pass goes on with the rest */
+#define CODE_MAP_NO_BOUNDS ((uint64_t)1 << 20) /* around an address without a mapping; a power of two */
+#define CODE_MAP_RECORDS 512u                  /* records that one pass serves; the next pass goes on with the rest */
 
 typedef struct code_map_scan {
   onstack_slot *slot;
@@ -9683,8 +9684,8 @@ typedef struct code_map_scan {
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
-  uint64_t asked[CODE_MAP_RECORDS][2]; /* the wishes that this pass answers; later ones wait for the next */
-  /* What the records' ranges become: `found` answers `asked`, `kept` confirms the ranges of before. */
+  uint64_t asked[CODE_MAP_RECORDS][2]; /* the requests that this pass fulfils; later ones wait for the next */
+  /* What the records' ranges become: `found` is for `asked`, `kept` confirms the ranges of before. */
   onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_THREAD_RANGES];
   onstack_stack_range found[CODE_MAP_RECORDS][2];
   uint32_t next_record; /* where the next pass begins */
@@ -9747,7 +9748,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     if (onstack_thread_is_claimed(record)) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
-    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->wanted[k]);
+    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->requests[k]);
     scan->records[scan->record_count++] = record;
     scan->next_record = index + 1;
   }
@@ -9757,7 +9758,7 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
   return a->low == b->low && a->high == b->high;
 }
 
-/* Puts an answer into a record: over a range that it covers, else over the one that is next. */
+/* Puts a found range into a record: over a range that it covers, else over the one that is next. */
 static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *answer) {
   uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
   bool replaces = false;
@@ -9789,14 +9790,14 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
         code_map_place(record, onstack_thread_note_of(&scan->slot->threads, record), &scan->found[r][i]);
     onstack_seqlock_write_end(&record->lock);
   }
-  /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
+  /* What was not found (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
   for (uint32_t i = 0; i < 2; i++) {
     uint64_t asked = scan->asked[r][i];
-    if (asked == 0 || !onstack_cas(&record->wanted[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
-    uint64_t near = asked & ~(CODE_MAP_REFUSED - 1);
-    onstack_store_relaxed(&record->refused.low, near);
-    onstack_store_relaxed(&record->refused.high, near + CODE_MAP_REFUSED);
+    if (asked == 0 || !onstack_cas(&record->requests[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
+    uint64_t near = asked & ~(CODE_MAP_NO_BOUNDS - 1);
+    onstack_store_relaxed(&record->no_bounds.low, near);
+    onstack_store_relaxed(&record->no_bounds.high, near + CODE_MAP_NO_BOUNDS);
   }
 }
 
@@ -9821,7 +9822,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   scan->count = 0;
   scan->record_count = 0;
   if (slot) {
-    onstack_store_relaxed(&slot->wanted, 0u); /* before the records are read: a later wish raises it again */
+    onstack_store_relaxed(&slot->bounds_requested, 0u); /* before the records are read: a later request raises it again */
     code_map_collect_records(scan);
   }
   int result = onstack_memory_map_each(code_map_visit, scan);
@@ -11826,7 +11827,7 @@ static void *drain_thread_main(void *argument) {
   onstack_publish(&drain->ready, 1u);
   onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {
-    onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
+    onstack_exchange(drain->wake, 0u); /* before the work: a request that comes during it is not lost */
     struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
     onstack_own_account();
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);
@@ -15982,19 +15983,19 @@ struct onstack_session {
   onstack_drain_thread clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
-  onstack_deliver_counters delivered; /* written by the consumer */
-  onstack_tally tally;                /* under the consumer lock */
-  uint64_t tended_ns, refreshed_ns;   /* consumer only */
-  uint64_t look_ns;                   /* what the last look at all mappings took; consumer only */
-  uint64_t process_cpu_ns, judged_ns; /* at the last judgement whether the process works; consumer only */
-  bool needs_rules;                   /* some tables are missing yet; consumer only */
-  uint64_t scan_age_ns;               /* of the clock (control/tick/clock.h) */
-  uint64_t next_scan_ns;              /* consumer only */
-  uint64_t scanned_cpu_ns;            /* the process's CPU time at the last scan; consumer only */
-  uint32_t armed;                     /* start has armed the threads; until then nobody else does (publish / observe) */
-  uint32_t finished;                  /* `last` is valid (publish / observe) */
-  onstack_stats last;                 /* what stop saw */
-  bool child_is_new;                  /* of a fork that is followed: nobody has asked for its sink_data yet */
+  onstack_deliver_counters delivered;  /* written by the consumer */
+  onstack_tally tally;                 /* under the consumer lock */
+  uint64_t tended_ns, refreshed_ns;    /* consumer only */
+  uint64_t look_ns;                    /* what the last look at all mappings took; consumer only */
+  uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works; consumer only */
+  bool needs_rules;                    /* some tables are missing yet; consumer only */
+  uint64_t scan_age_ns;                /* of the clock (control/tick/clock.h) */
+  uint64_t next_scan_ns;               /* consumer only */
+  uint64_t scanned_cpu_ns;             /* the process's CPU time at the last scan; consumer only */
+  uint32_t armed;                      /* start has armed the threads; until then nobody else does (publish / observe) */
+  uint32_t finished;                   /* `last` is valid (publish / observe) */
+  onstack_stats last;                  /* what stop saw */
+  bool child_is_new;                   /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
@@ -16017,7 +16018,7 @@ ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session,
 #endif
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
-#define SESSION_WANTED_NS 10000000u /* stack bounds that a record asks for */
+#define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
 /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
    */
 #define SESSION_LOOK_SHARE 100u
@@ -16091,9 +16092,9 @@ static void session_tend(onstack_session *session) {
     onstack_threads_tend(slot);
   }
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
-  bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
+  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (!due && !stale && !wanted) return;
+  if (!due && !stale && !requested) return;
   now = onstack_monotonic_ns();
   onstack_code_map_refresh(slot);
   session->refreshed_ns = onstack_monotonic_ns();
@@ -16109,7 +16110,7 @@ static int session_sink(void *data, const onstack_sample *sample) {
   return result;
 }
 
-/* The first turn of a child that follows. Under the consumer lock, as a sink call. */
+/* The first round in a child that follows. Under the consumer lock, as a sink call. */
 static void session_ask_child(onstack_session *session) {
   ONSTACK_STOP_EXCEPTIONS;
   session->child_is_new = false;
@@ -16158,12 +16159,12 @@ static void session_let_go(onstack_session *session) {
 static uint64_t session_next_look(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
-  /* A round that a sample's wish brought early saw too little time to judge by. */
-  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
+  /* A round that a request brought early saw too little time to tell. */
+  if (now - session->checked_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
   uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
-  session->judged_ns = now;
+  session->checked_ns = now;
   if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }

@@ -45,7 +45,7 @@
 #include "handler/unwind/rules/rules.c"
 #include "handler/unwind/unwinder_rules.c"
 
-static bool onstack_thread_want(onstack_thread *record, uint64_t address) {
+static bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address) {
   (void)record;
   (void)address;
   return false;

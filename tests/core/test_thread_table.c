@@ -103,7 +103,7 @@ Test(thread_table, a_released_record_is_clean_for_the_next) {
   record->name[0] = 0x41414141;
   record->ranges[1] = (onstack_stack_range){0x1000, 0x2000};
   onstack_seqlock_write_end(&record->lock);
-  onstack_thread_want(record, 0x123000);
+  onstack_thread_request_bounds(record, 0x123000);
   release(record);
   cr_assert_eq(claim(9), record);
   uint64_t name[2];
@@ -111,15 +111,15 @@ Test(thread_table, a_released_record_is_clean_for_the_next) {
   cr_assert(onstack_thread_snapshot(record, name, ranges));
   cr_assert_eq(name[0], 0);
   cr_assert_eq(ranges[1].high, 0);
-  cr_assert_eq(record->wanted[0], 0);
+  cr_assert_eq(record->requests[0], 0);
 }
 
 Test(thread_table, wants_are_news_once) {
   onstack_thread *record = claim(11);
-  cr_assert(onstack_thread_want(record, 0x10000));
-  cr_assert_not(onstack_thread_want(record, 0x10000));
-  cr_assert(onstack_thread_want(record, 0x20000));
-  cr_assert_not(onstack_thread_want(record, 0x30000), "two at a time");
+  cr_assert(onstack_thread_request_bounds(record, 0x10000));
+  cr_assert_not(onstack_thread_request_bounds(record, 0x10000));
+  cr_assert(onstack_thread_request_bounds(record, 0x20000));
+  cr_assert_not(onstack_thread_request_bounds(record, 0x30000), "two at a time");
 }
 
 /* ---- two threads ---- */

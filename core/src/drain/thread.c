@@ -21,7 +21,7 @@ static void *drain_thread_main(void *argument) {
   onstack_publish(&drain->ready, 1u);
   onstack_sys_futex_wake(&drain->ready);
   while (!onstack_observe(&drain->quit)) {
-    onstack_exchange(drain->wake, 0u); /* before the work: a wish that comes during it is not lost */
+    onstack_exchange(drain->wake, 0u); /* before the work: a request that comes during it is not lost */
     struct onstack_timespec pause = {0, (int64_t)drain->work(drain->data)};
     onstack_own_account();
     if (!onstack_observe(&drain->quit)) onstack_sys_futex_wait(drain->wake, 0, &pause);

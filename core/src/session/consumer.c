@@ -14,7 +14,7 @@
 #include "handler/tick/own_threads.h"
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
-#define SESSION_WANTED_NS 10000000u /* stack bounds that a record asks for */
+#define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
 /* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
    */
 #define SESSION_LOOK_SHARE 100u
@@ -88,9 +88,9 @@ static void session_tend(onstack_session *session) {
     onstack_threads_tend(slot);
   }
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
-  bool wanted = onstack_load_relaxed(&slot->wanted) && now - session->refreshed_ns >= SESSION_WANTED_NS;
+  const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (!due && !stale && !wanted) return;
+  if (!due && !stale && !requested) return;
   now = onstack_monotonic_ns();
   onstack_code_map_refresh(slot);
   session->refreshed_ns = onstack_monotonic_ns();
@@ -106,7 +106,7 @@ static int session_sink(void *data, const onstack_sample *sample) {
   return result;
 }
 
-/* The first turn of a child that follows. Under the consumer lock, as a sink call. */
+/* The first round in a child that follows. Under the consumer lock, as a sink call. */
 static void session_ask_child(onstack_session *session) {
   ONSTACK_STOP_EXCEPTIONS;
   session->child_is_new = false;
@@ -155,12 +155,12 @@ static void session_let_go(onstack_session *session) {
 static uint64_t session_next_look(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   if (session->needs_rules) return 0;
-  /* A round that a sample's wish brought early saw too little time to judge by. */
-  if (now - session->judged_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
+  /* A round that a request brought early saw too little time to tell. */
+  if (now - session->checked_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
   uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
   bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
-  session->judged_ns = now;
+  session->checked_ns = now;
   if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
   return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
 }

@@ -118,7 +118,7 @@ static void threads_wait(const onstack_slot *slot, onstack_thread *record, uint3
   for (uint32_t round = 0; onstack_dekker_load(&record->busy) != 0; round++) onstack_moment(round);
 }
 
-/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Answers
+/* Handlers of the process tick that began before the mark may still be claiming; they wait for nothing but a processor. Returns
    the CPU time that this took. */
 static uint64_t threads_wait_claims(const onstack_slot *slot) {
   const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -250,7 +250,7 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
     threads_release(slot, record, tid);
     return;
   }
-  onstack_store_relaxed(&record->refused.high, onstack_load_relaxed(&record->refused.low));
+  onstack_store_relaxed(&record->no_bounds.high, onstack_load_relaxed(&record->no_bounds.low));
   const uint16_t ticks = (uint16_t)onstack_load_relaxed(&record->timer.ticks);
   if (ticks == note->looked) {
     threads_doubt(slot, record, tid);

@@ -12,8 +12,8 @@
 /* Lock order: control lock, then this one. It guards the scratch space below and the writing of onstack_code. */
 static pthread_mutex_t code_map_lock = PTHREAD_MUTEX_INITIALIZER;
 
-#define CODE_MAP_REFUSED ((uint64_t)1 << 20) /* around an address without an answer; a power of two */
-#define CODE_MAP_RECORDS 512u                /* records that one pass serves; the next pass goes on with the rest */
+#define CODE_MAP_NO_BOUNDS ((uint64_t)1 << 20) /* around an address without a mapping; a power of two */
+#define CODE_MAP_RECORDS 512u                  /* records that one pass serves; the next pass goes on with the rest */
 
 typedef struct code_map_scan {
   onstack_slot *slot;
@@ -21,8 +21,8 @@ typedef struct code_map_scan {
   onstack_code_range ranges[ONSTACK_CODE_RANGES];
   uint32_t record_count;
   onstack_thread *records[CODE_MAP_RECORDS];
-  uint64_t asked[CODE_MAP_RECORDS][2]; /* the wishes that this pass answers; later ones wait for the next */
-  /* What the records' ranges become: `found` answers `asked`, `kept` confirms the ranges of before. */
+  uint64_t asked[CODE_MAP_RECORDS][2]; /* the requests that this pass fulfils; later ones wait for the next */
+  /* What the records' ranges become: `found` is for `asked`, `kept` confirms the ranges of before. */
   onstack_stack_range kept[CODE_MAP_RECORDS][ONSTACK_THREAD_RANGES];
   onstack_stack_range found[CODE_MAP_RECORDS][2];
   uint32_t next_record; /* where the next pass begins */
@@ -85,7 +85,7 @@ static void code_map_collect_records(code_map_scan *scan) {
     if (onstack_thread_is_claimed(record)) continue;
     memset(scan->kept[scan->record_count], 0, sizeof(scan->kept[0]));
     memset(scan->found[scan->record_count], 0, sizeof(scan->found[0]));
-    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->wanted[k]);
+    for (uint32_t k = 0; k < 2; k++) scan->asked[scan->record_count][k] = onstack_load_relaxed(&record->requests[k]);
     scan->records[scan->record_count++] = record;
     scan->next_record = index + 1;
   }
@@ -95,7 +95,7 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
   return a->low == b->low && a->high == b->high;
 }
 
-/* Puts an answer into a record: over a range that it covers, else over the one that is next. */
+/* Puts a found range into a record: over a range that it covers, else over the one that is next. */
 static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *answer) {
   uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
   bool replaces = false;
@@ -127,14 +127,14 @@ static void code_map_answer(code_map_scan *scan, uint32_t r) {
         code_map_place(record, onstack_thread_note_of(&scan->slot->threads, record), &scan->found[r][i]);
     onstack_seqlock_write_end(&record->lock);
   }
-  /* What has no answer (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
+  /* What was not found (a stack on shared memory, in a program's data) is read by copy, and not asked for again before
      the next housekeeping. The two halves of the range may be read apart: that costs a question or saves one. */
   for (uint32_t i = 0; i < 2; i++) {
     uint64_t asked = scan->asked[r][i];
-    if (asked == 0 || !onstack_cas(&record->wanted[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
-    uint64_t near = asked & ~(CODE_MAP_REFUSED - 1);
-    onstack_store_relaxed(&record->refused.low, near);
-    onstack_store_relaxed(&record->refused.high, near + CODE_MAP_REFUSED);
+    if (asked == 0 || !onstack_cas(&record->requests[i], &asked, (uint64_t)0) || scan->found[r][i].high != 0) continue;
+    uint64_t near = asked & ~(CODE_MAP_NO_BOUNDS - 1);
+    onstack_store_relaxed(&record->no_bounds.low, near);
+    onstack_store_relaxed(&record->no_bounds.high, near + CODE_MAP_NO_BOUNDS);
   }
 }
 
@@ -159,7 +159,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   scan->count = 0;
   scan->record_count = 0;
   if (slot) {
-    onstack_store_relaxed(&slot->wanted, 0u); /* before the records are read: a later wish raises it again */
+    onstack_store_relaxed(&slot->bounds_requested, 0u); /* before the records are read: a later request raises it again */
     code_map_collect_records(scan);
   }
   int result = onstack_memory_map_each(code_map_visit, scan);

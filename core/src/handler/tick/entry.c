@@ -75,7 +75,7 @@ static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstac
   onstack_walk_result result = slot->unwinder->run(&walk);
   if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
   if (memory.asked) {
-    onstack_store_relaxed(&slot->wanted, 1u);
+    onstack_store_relaxed(&slot->bounds_requested, 1u);
     entry_wake_drain(slot);
   }
   return result;
@@ -174,7 +174,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
- * sample has answered for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
+ * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
  * those that this tick brings.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
@@ -188,14 +188,14 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         const siginfo_t *info,
                                                                                         uint64_t age_ns) {
-  const uint64_t answered = onstack_load_relaxed(&slot->counters.ticks);
+  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks);
   const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
   const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
   uint64_t cpu_ns;
   if (slot->process_start_ns == 0 || !onstack_process_read(slot, &cpu_ns)) return brings > 0 ? brings : 1;
   /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
   const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
-  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - answered);
+  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - accounted);
   if (unaccounted <= 0) return 0;
   return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
 }

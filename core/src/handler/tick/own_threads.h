@@ -26,7 +26,7 @@ typedef struct onstack_own_thread {
 
 ONSTACK_INTERNAL_DATA onstack_own_thread onstack_own_threads[ONSTACK_OWN_THREADS];
 
-/* What they have used of the process's CPU time, as of the last round of each: no sample answers for that. */
+/* What they have used of the process's CPU time, as of the last round of each: no sample accounts for that. */
 ONSTACK_INTERNAL_DATA uint64_t onstack_own_cpu_ns;
 
 /* A round of the calling thread, one of ours, is over. Ordinary threads. */

@@ -81,15 +81,15 @@ void onstack_thread_release(const onstack_thread_table *table, onstack_thread *r
   onstack_seqlock_write_begin(&record->lock);
   for (uint32_t i = 0; i < 2; i++) {
     onstack_store_relaxed(&record->name[i], (uint64_t)0);
-    onstack_store_relaxed(&record->wanted[i], (uint64_t)0);
+    onstack_store_relaxed(&record->requests[i], (uint64_t)0);
   }
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
     onstack_store_relaxed(&record->ranges[i].low, (uint64_t)0);
     onstack_store_relaxed(&record->ranges[i].high, (uint64_t)0);
   }
   onstack_thread_note_of(table, record)->looked = 0;
-  onstack_store_relaxed(&record->refused.low, (uint64_t)0);
-  onstack_store_relaxed(&record->refused.high, (uint64_t)0);
+  onstack_store_relaxed(&record->no_bounds.low, (uint64_t)0);
+  onstack_store_relaxed(&record->no_bounds.high, (uint64_t)0);
   onstack_seqlock_write_end(&record->lock);
   onstack_publish(&table->tids[record - table->records], 0u);
 }
@@ -117,19 +117,19 @@ ONSTACK_HANDLER bool onstack_thread_snapshot(const onstack_thread *record, uint6
   return false;
 }
 
-ONSTACK_HANDLER bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address) {
-  uint64_t low = onstack_load_relaxed(&record->refused.low);
-  return address - low < onstack_load_relaxed(&record->refused.high) - low;
+ONSTACK_HANDLER bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address) {
+  uint64_t low = onstack_load_relaxed(&record->no_bounds.low);
+  return address - low < onstack_load_relaxed(&record->no_bounds.high) - low;
 }
 
-ONSTACK_HANDLER bool onstack_thread_want(onstack_thread *record, uint64_t address) {
-  if (onstack_thread_is_refused(record, address)) return false;
+ONSTACK_HANDLER bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address) {
+  if (onstack_thread_has_no_bounds(record, address)) return false;
   onstack_store_relaxed(&record->thread_pointer, onstack_thread_pointer());
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->wanted); i++) {
-    uint64_t wanted = onstack_load_relaxed(&record->wanted[i]);
-    if (wanted == address) return false;
-    if (wanted == 0) {
-      onstack_store_relaxed(&record->wanted[i], address);
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(record->requests); i++) {
+    uint64_t request = onstack_load_relaxed(&record->requests[i]);
+    if (request == address) return false;
+    if (request == 0) {
+      onstack_store_relaxed(&record->requests[i], address);
       return true;
     }
   }

@@ -37,11 +37,12 @@ typedef struct onstack_thread {
   uint32_t busy;        /* handlers inside for this record: 0 or 1, for the process record any number (dekker with stop) */
   onstack_seqlock lock; /* of `name` and `ranges`; its writer is the claimer while the timer is NONE, then housekeeping */
   onstack_timer timer;
-  uint64_t name[2];   /* 16 bytes, NUL-padded */
-  uint64_t wanted[2]; /* stack addresses that no range covers; housekeeping answers. 0: none */
+  uint64_t name[2];     /* 16 bytes, NUL-padded */
+  uint64_t requests[2]; /* stack addresses whose bounds no range has: housekeeping looks them up. 0: none */
   onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-  uint64_t thread_pointer;     /* noted with a wish: libc puts it at the top of a thread's stack */
-  onstack_stack_range refused; /* where a wish had no answer: not asked again until housekeeping clears it */
+  uint64_t thread_pointer; /* noted with a request: libc puts it at the top of a thread's stack */
+  onstack_stack_range
+      no_bounds; /* no mapping was found for a request here: none is made again until housekeeping clears it */
 } onstack_thread;
 
 /* What housekeeping and stop write down about a thread. No handler looks at it. */
@@ -108,8 +109,8 @@ static inline bool onstack_thread_is_claimed(const onstack_thread *record) {
 /* The thread id that a record belongs to; 0 if free (and for the process record). Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_thread_tid(const onstack_thread_table *table, const onstack_thread *record);
 
-/* True if the last wish near `address` had no answer. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_is_refused(const onstack_thread *record, uint64_t address);
+/* True if the last request near `address` found no mapping. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_has_no_bounds(const onstack_thread *record, uint64_t address);
 
 /* Copies name and ranges as they belong together; false if housekeeping was writing (they are zero then).
    Signal-safe, never waits. */
@@ -119,7 +120,7 @@ ONSTACK_INTERNAL bool onstack_thread_snapshot(const onstack_thread *record, uint
 /* The calling thread's thread pointer (FS base, TPIDR_EL0); 0: not to be had. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
-/* Asks housekeeping for the mapping that holds `address`; true if this is news. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_thread_want(onstack_thread *record, uint64_t address);
+/* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address);
 
 #endif
