@@ -53,8 +53,9 @@ static int count_answer(const count_question *asked) {
   int result = count_ask(asked);
   if (result != 0 || !S_ISDIR(asked->there->st_mode) || !count_is_meant(asked->path) || !onstack_keeper_is_here())
     return result;
-  const uint64_t until = onstack_monotonic_ns() + COUNT_WAIT_NS;
-  while (count_of_host(asked->there->st_nlink) != COUNT_LINKS_ALONE && onstack_monotonic_ns() < until) {
+  const uint64_t begun = onstack_monotonic_ns(), recently = begun > COUNT_WAIT_NS ? begun - COUNT_WAIT_NS : 0;
+  while (count_of_host(asked->there->st_nlink) != COUNT_LINKS_ALONE && onstack_own_changed_since(recently) &&
+         onstack_monotonic_ns() < begun + COUNT_WAIT_NS) {
     onstack_sys_futex_wait(&never, 0, &pause);
     if ((result = count_ask(asked)) != 0) return result;
   }

@@ -117,6 +117,15 @@ static void *wait_for_byte(void *ends) {
   return read(*(int *)ends, &byte, 1) == 1 ? NULL : ends;
 }
 
+/* How often this thread gives the processor away while it asks so often. */
+static long sleeps_in_counts(int asks) {
+  struct rusage before, after;
+  getrusage(RUSAGE_THREAD, &before);
+  while (asks-- > 0) count_task_links();
+  getrusage(RUSAGE_THREAD, &after);
+  return after.ru_nvcsw - before.ru_nvcsw;
+}
+
 /* A host that is single-threaded, and makes sure of it; then with a thread of its own. */
 static void end_count(void) {
   int ends[2];
@@ -128,6 +137,8 @@ static void end_count(void) {
   }
   if (pipe(ends) != 0 || pthread_create(&thread, NULL, wait_for_byte, ends) != 0) exit(92);
   if (count_task_links() != 4) exit(93);
+  program_parent_work(0.05); /* the last thread that comes or goes has come or gone */
+  if (sleeps_in_counts(20) > 200) exit(95);
   if (write(ends[1], "", 1) != 1) exit(94);
   pthread_join(thread, NULL);
   exit(STATUS);

@@ -13,10 +13,11 @@ ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
 ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
 
 static int32_t own_expected; /* threads that have not entered yet */
+static uint64_t own_left_ns; /* when the last one left */
 
-static uint64_t own_cpu_ns(void) {
+static uint64_t own_ns(clockid_t clock) {
   struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now);
+  onstack_sys_call2(SYS_clock_gettime, clock, (long)&now);
   return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
 }
 
@@ -25,7 +26,7 @@ void onstack_own_enter(void) {
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
     int32_t expected = 0;
     if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
-    onstack_own_threads[i].cpu_ns = own_cpu_ns();
+    onstack_own_threads[i].cpu_ns = own_ns(CLOCK_THREAD_CPUTIME_ID);
     onstack_own_expect(-1);
     return;
   }
@@ -42,7 +43,7 @@ static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
 void onstack_own_account(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
   if (!own) return;
-  const uint64_t now = own_cpu_ns();
+  const uint64_t now = own_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
   own->cpu_ns = now;
 }
@@ -50,18 +51,23 @@ void onstack_own_account(void) {
 void onstack_own_leave(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
   onstack_own_account();
-  if (own) onstack_publish(&own->tid, 0);
+  onstack_store_relaxed(&own_left_ns, own_ns(CLOCK_MONOTONIC));
+  if (own) onstack_publish(&own->tid, 0); /* after the time: who misses it in the count sees when it left */
 }
 
 ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid); }
 
 uint32_t onstack_own_count(void) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_observe(&onstack_own_threads[i].tid) != 0;
   return count;
 }
 
 uint32_t onstack_own_count_expected(void) { return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected); }
+
+bool onstack_own_changed_since(uint64_t ns) {
+  return onstack_load_relaxed(&own_expected) != 0 || onstack_load_relaxed(&own_left_ns) > ns;
+}
 
 void onstack_own_open(int32_t signal) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());

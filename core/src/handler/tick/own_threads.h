@@ -44,6 +44,10 @@ ONSTACK_INTERNAL uint32_t onstack_own_count(void);
 /* With those that are about to be made, and those that have not entered yet. */
 ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
 
+/* One is about to be made or has not entered yet, or one has left since `ns` (CLOCK_MONOTONIC): they may be fewer, or more, in
+   /proc than are counted here. */
+ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
+
 /* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
