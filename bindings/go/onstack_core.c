@@ -1323,6 +1323,9 @@ typedef struct onstack_handler_head {
 /* The signal handler itself; `trampoline` is the one that it came in by. */
 ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
+/* What it does once the signal is blocked and the context known. */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
 /* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
 
@@ -1806,6 +1809,8 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
 #ifndef ONSTACK_HANDLER_SIGNAL_NESTING_H
 #define ONSTACK_HANDLER_SIGNAL_NESTING_H
 
+#include <signal.h>
+
 typedef struct onstack_nesting {
   uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
   uint32_t watch; /* this process may be one where ours is open */
@@ -1814,9 +1819,10 @@ typedef struct onstack_nesting {
 
 ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
 
-/* With `watch`: the first that the handler does. Blocks the signal, and answers the context of the code that was interrupted
-   when the signals of this moment came. Signal-safe. */
-ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, void *context);
+/* With `watch`: the first that the handler does. Blocks the signal, and returns the context of the code that was interrupted
+   when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
+   ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
+ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
 
@@ -1837,7 +1843,13 @@ static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
   return onstack_registers_first_context(context);
 }
 
-ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
+/* The kernel has left nothing open but the signal itself; an owner's mask is its own affair. */
+static ONSTACK_HANDLER bool nesting_is_called(onstack_kernel_sigset mask, onstack_kernel_sigset itself) {
+  const onstack_kernel_sigset never = ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP);
+  return !(mask & itself) && (mask | itself | never) != ~(onstack_kernel_sigset)0;
+}
+
+ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *from, uint32_t trampoline) {
   ucontext_t *context = from, *below;
   const uint64_t stack = context->uc_stack.ss_size;
   const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
@@ -1845,9 +1857,13 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
   if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
   if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
   const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
-  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_kernel_sigset entered = 0;
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, &entered);
   for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
-  return context;
+  if (!nesting_is_called(entered, set)) return context;
+  onstack_handler_go_on(signal, info, context, trampoline);
+  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
+  return NULL;
 }
 
 /* ---- core/src/handler/tick/arm.c ---- */
@@ -2230,6 +2246,10 @@ ONSTACK_INTERNAL bool onstack_own_is(int32_t tid);
 ONSTACK_INTERNAL uint32_t onstack_own_count(void);
 /* With those that are about to be made, and those that have not entered yet. */
 ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
+
+/* One is about to be made or has not entered yet, or one has left since `ns` (CLOCK_MONOTONIC): they may be fewer, or more, in
+   /proc than are counted here. */
+ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 
 /* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
@@ -2698,14 +2718,18 @@ ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *con
   return true;
 }
 
-__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
-                                                                 uint32_t trampoline) {
-  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, context);
+ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   const onstack_thread_tick tick = entry_recognize(info);
   if (tick.record)
     entry_tick_of(tick, signal, info, context);
   else
     onstack_action_forward(signal, info, context, trampoline);
+}
+
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
+                                                                 uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
+  if (context) onstack_handler_go_on(signal, info, context, trampoline);
 }
 
 /* ---- core/src/handler/tick/kept.c ---- */
@@ -2833,10 +2857,11 @@ ONSTACK_INTERNAL_DEFINE onstack_own_stand_in onstack_own_stands_in;
 ONSTACK_INTERNAL_DEFINE uint64_t onstack_own_cpu_ns;
 
 static int32_t own_expected; /* threads that have not entered yet */
+static uint64_t own_left_ns; /* when the last one left */
 
-static uint64_t own_cpu_ns(void) {
+static uint64_t own_ns(clockid_t clock) {
   struct onstack_timespec now = {0, 0};
-  onstack_sys_call2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, (long)&now);
+  onstack_sys_call2(SYS_clock_gettime, clock, (long)&now);
   return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
 }
 
@@ -2845,7 +2870,7 @@ void onstack_own_enter(void) {
   for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) {
     int32_t expected = 0;
     if (!onstack_cas(&onstack_own_threads[i].tid, &expected, self)) continue;
-    onstack_own_threads[i].cpu_ns = own_cpu_ns();
+    onstack_own_threads[i].cpu_ns = own_ns(CLOCK_THREAD_CPUTIME_ID);
     onstack_own_expect(-1);
     return;
   }
@@ -2862,7 +2887,7 @@ static ONSTACK_HANDLER onstack_own_thread *own_find(int32_t tid) {
 void onstack_own_account(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
   if (!own) return;
-  const uint64_t now = own_cpu_ns();
+  const uint64_t now = own_ns(CLOCK_THREAD_CPUTIME_ID);
   onstack_add_relaxed(&onstack_own_cpu_ns, now - own->cpu_ns);
   own->cpu_ns = now;
 }
@@ -2870,18 +2895,23 @@ void onstack_own_account(void) {
 void onstack_own_leave(void) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());
   onstack_own_account();
-  if (own) onstack_publish(&own->tid, 0);
+  onstack_store_relaxed(&own_left_ns, own_ns(CLOCK_MONOTONIC));
+  if (own) onstack_publish(&own->tid, 0); /* after the time: who misses it in the count sees when it left */
 }
 
 ONSTACK_HANDLER bool onstack_own_is(int32_t tid) { return own_find(tid); }
 
 uint32_t onstack_own_count(void) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_load_relaxed(&onstack_own_threads[i].tid) != 0;
+  for (uint32_t i = 0; i < ONSTACK_OWN_THREADS; i++) count += onstack_observe(&onstack_own_threads[i].tid) != 0;
   return count;
 }
 
 uint32_t onstack_own_count_expected(void) { return onstack_own_count() + (uint32_t)onstack_load_relaxed(&own_expected); }
+
+bool onstack_own_changed_since(uint64_t ns) {
+  return onstack_load_relaxed(&own_expected) != 0 || onstack_load_relaxed(&own_left_ns) > ns;
+}
 
 void onstack_own_open(int32_t signal) {
   onstack_own_thread *own = own_find(onstack_sys_gettid());

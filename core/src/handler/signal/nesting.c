@@ -4,6 +4,7 @@
 #include "base/sys.h"
 #include "handler/signal/copy.h"
 #include "handler/arch.h"
+#include "handler/tick/entry.h"
 
 #include <signal.h>
 
@@ -22,7 +23,13 @@ static ONSTACK_HANDLER ucontext_t *nesting_below(const ucontext_t *context) {
   return onstack_registers_first_context(context);
 }
 
-ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
+/* The kernel has left nothing open but the signal itself; an owner's mask is its own affair. */
+static ONSTACK_HANDLER bool nesting_is_called(onstack_kernel_sigset mask, onstack_kernel_sigset itself) {
+  const onstack_kernel_sigset never = ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP);
+  return !(mask & itself) && (mask | itself | never) != ~(onstack_kernel_sigset)0;
+}
+
+ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *from, uint32_t trampoline) {
   ucontext_t *context = from, *below;
   const uint64_t stack = context->uc_stack.ss_size;
   const uint64_t least = onstack_load_relaxed(&onstack_nesting_state.least);
@@ -30,7 +37,11 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, void *from) {
   if (stack > 0 && (least == 0 || stack < least)) onstack_store_relaxed(&onstack_nesting_state.least, stack);
   if (!onstack_load_relaxed(&onstack_nesting_state.open)) return context;
   const onstack_kernel_sigset set = ONSTACK_SIGBIT(signal);
-  onstack_sys_sigprocmask(SIG_BLOCK, &set, NULL);
+  onstack_kernel_sigset entered = 0;
+  onstack_sys_sigprocmask(SIG_BLOCK, &set, &entered);
   for (uint32_t i = 0; i < NESTING_FRAMES && (below = nesting_below(context)); i++) context = below;
-  return context;
+  if (!nesting_is_called(entered, set)) return context;
+  onstack_handler_go_on(signal, info, context, trampoline);
+  onstack_sys_sigprocmask(SIG_SETMASK, &entered, NULL);
+  return NULL;
 }

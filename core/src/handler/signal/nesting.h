@@ -17,6 +17,8 @@
 #include "base/atomics.h"
 #include "base/defs.h"
 
+#include <signal.h>
+
 typedef struct onstack_nesting {
   uint64_t least; /* bytes of the smallest alternate stack that the handler has met; 0: none */
   uint32_t watch; /* this process may be one where ours is open */
@@ -25,8 +27,9 @@ typedef struct onstack_nesting {
 
 ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
 
-/* With `watch`: the first that the handler does. Blocks the signal, and answers the context of the code that was interrupted
-   when the signals of this moment came. Signal-safe. */
-ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, void *context);
+/* With `watch`: the first that the handler does. Blocks the signal, and returns the context of the code that was interrupted
+   when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
+   ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
+ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif

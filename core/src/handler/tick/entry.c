@@ -314,12 +314,16 @@ ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *con
   return true;
 }
 
-__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
-                                                                 uint32_t trampoline) {
-  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, context);
+ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   const onstack_thread_tick tick = entry_recognize(info);
   if (tick.record)
     entry_tick_of(tick, signal, info, context);
   else
     onstack_action_forward(signal, info, context, trampoline);
+}
+
+__attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
+                                                                 uint32_t trampoline) {
+  if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
+  if (context) onstack_handler_go_on(signal, info, context, trampoline);
 }

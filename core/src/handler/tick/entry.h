@@ -24,6 +24,9 @@ typedef struct onstack_handler_head {
 /* The signal handler itself; `trampoline` is the one that it came in by. */
 ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
+/* What it does once the signal is blocked and the context known. */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
 /* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
 
