@@ -439,7 +439,7 @@ typedef struct onstack_go_functions {
 
 typedef struct onstack_go_special {
   onstack_code_range body;
-  uint32_t treatment; /* ONSTACK_GO_* */
+  uint32_t kind;      /* ONSTACK_GO_* */
   uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
                          BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
@@ -490,8 +490,8 @@ ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address
 /* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
 ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
 
-/* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);
+/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
 
 #endif
 
@@ -3429,9 +3429,9 @@ ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_
   return NULL;
 }
 
-ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address) {
   const onstack_go_special *special = onstack_code_go_special(go, address);
-  return special ? special->treatment : ONSTACK_GO_PLAIN;
+  return special ? special->kind : ONSTACK_GO_PLAIN;
 }
 
 /* ---- core/src/handler/unwind/frame_pointer_aarch64.c ---- */
@@ -3453,7 +3453,7 @@ typedef struct onstack_fp_call {
   uint64_t saved_fp;
   uint64_t pc;
   uint64_t return_address;
-  uint32_t treatment; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
+  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
 } onstack_fp_call;
 
 /* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */
@@ -3520,8 +3520,8 @@ static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_
 }
 
 ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  return call->treatment == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
-                                            : fp_cross_crosscall2(memory, cursor, call);
+  return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
+                                       : fp_cross_crosscall2(memory, cursor, call);
 }
 
 #endif
@@ -3554,7 +3554,7 @@ static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstac
 }
 
 ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  if (call->treatment == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
   cursor->floor = cursor->fp + 16;
   cursor->fp = call->saved_fp;
   fp_skip_double_record(memory, cursor);
@@ -4494,19 +4494,19 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_custom = {"c
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
                                                      const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
-  uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
-  if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  uint32_t kind = go ? onstack_code_go_kind(go, return_address - 1) : ONSTACK_GO_PLAIN;
+  if (kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
-  if (treatment == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (treatment == ONSTACK_GO_BY_G || treatment == ONSTACK_GO_CROSSCALL2) {
-    const onstack_fp_call call = {go, record[0], pc, return_address, treatment};
+  if (kind == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (kind == ONSTACK_GO_BY_G || kind == ONSTACK_GO_CROSSCALL2) {
+    const onstack_fp_call call = {go, record[0], pc, return_address, kind};
     return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   }
   cursor->floor = cursor->fp + 16;
   cursor->fp = record[0];
   /* arm64: what asmcgocall stored there is its SP, one word below its caller's record. */
   if (ONSTACK_GO_RECORD_BELOW != 0 && go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += ONSTACK_GO_RECORD_BELOW;
-  if (treatment == ONSTACK_GO_BY_FP && cursor->fp != 0) {
+  if (kind == ONSTACK_GO_BY_FP && cursor->fp != 0) {
     /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
        wait below the callback. */
     cursor->floor = cursor->fp;
@@ -4588,7 +4588,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *   native code      the module's rule table, derived from .eh_frame (handler/unwind/rules/rules.h)
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
- *                    (handler/unwind/go_stack.h, the treatments in handler/unwind/code_map.h)
+ *                    (handler/unwind/go_stack.h, the kinds of Go functions in handler/unwind/code_map.h)
  *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
  *                    there is more above (handler/unwind/rules/generated.h)
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
@@ -4630,7 +4630,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
 #define RULES_NO_MODULE (1u << 1)   /* code in no module that has rules */
 #define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
 #define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
-#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | treatment, all << 1 */
+#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | kind, all << 1 */
 #define RULES_PACKED 0x20000u
 _Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
 _Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
@@ -4646,7 +4646,7 @@ typedef struct rules_cursor {
   uint64_t seal;   /* of the PC cache's epoch, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
-  uint32_t treatment; /* of pc, where `go` */
+  uint32_t go_kind; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
   bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
@@ -4656,7 +4656,7 @@ typedef struct rules_cursor {
 } rules_cursor;
 
 static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
-  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->treatment)) << 1;
+  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->go_kind)) << 1;
 }
 
 static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
@@ -4669,7 +4669,7 @@ static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
   } else if (value >= RULES_GO_FIRST << 1) {
     uint64_t go = (value >> 1) - RULES_GO_FIRST;
     cursor->go = &onstack_code.go[go >> 8];
-    cursor->treatment = (uint32_t)(go & 0xff);
+    cursor->go_kind = (uint32_t)(go & 0xff);
   } else {
     cursor->described = value == RULES_UNDESCRIBED;
     cursor->pending = value == RULES_PENDING;
@@ -4968,7 +4968,7 @@ static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
 static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
   /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
   if (!frame->writes_sp || frame->depth < 8 || cursor->pc - frame->entry < 4) return rules_step_go_frame(cursor, frame);
-  if (cursor->treatment == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->go_kind == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->sp = 0; /* the record may lie below: another stack */
   return rules_step_record(cursor);
@@ -4976,7 +4976,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
   uint64_t link[2];
-  switch (cursor->treatment) {
+  switch (cursor->go_kind) {
   case ONSTACK_GO_BY_G:
     /* asmcgocall calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
     return cursor->fp == cursor->sp ? rules_step_record(cursor) : rules_step_waiting(cursor);
@@ -5283,7 +5283,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cur
   if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->sp = 0;
   onstack_truncation why = rules_step_record(cursor);
-  if (why == RULES_STEP_OK && known && onstack_code_go_treatment(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
+  if (why == RULES_STEP_OK && known && onstack_code_go_kind(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
     cursor->sp = sp + (uint64_t)frame.depth;
   return why;
 }
@@ -5294,7 +5294,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cu
   uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
   onstack_truncation why = rules_check_cfa(cursor, cfa);
   if (why != RULES_STEP_OK) return why;
-  if (cursor->exact && onstack_code_go_treatment(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
+  if (cursor->exact && onstack_code_go_kind(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
     cursor->pc = cursor->lr; /* it has not called yet, or has loaded them back */
   } else {
     if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
@@ -5330,9 +5330,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_grower(rules_cursor *cur
 
 /* In mcall, morestack or gogo before the change of stacks. LR is the caller's until they call save_g. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cursor) {
-  bool called = onstack_code_go_treatment(cursor->go, cursor->lr - 1) == cursor->treatment;
-  if (cursor->treatment == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
-  if (called) return cursor->treatment == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  bool called = onstack_code_go_kind(cursor->go, cursor->lr - 1) == cursor->go_kind;
+  if (cursor->go_kind == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
+  if (called) return cursor->go_kind == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->pc = cursor->lr;
   cursor->exact = false;
   return RULES_STEP_OK;
@@ -5341,8 +5341,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cu
 /* No frame: the caller is in LR. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
   uint64_t link[2];
-  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
-      cursor->treatment == ONSTACK_GO_RESUMES)
+  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES)
     return rules_step_go_leaving(cursor);
   /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
   if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
@@ -5380,9 +5379,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_curs
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
   uint64_t pair[2];
-  if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
+  if (cursor->go_kind == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
   if (frame->depth == 0) return rules_step_go_leaf(cursor);
-  if (cursor->treatment == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
+  if (cursor->go_kind == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
   uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
   onstack_truncation why = rules_check_cfa(cursor, cfa);
   if (why != RULES_STEP_OK) return why;
@@ -5452,12 +5451,12 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *c
 
 /* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
-  return cursor->treatment == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
+  return cursor->go_kind == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
   rules_go_repair_fp(cursor);
-  switch (cursor->treatment) {
+  switch (cursor->go_kind) {
   case ONSTACK_GO_BY_G:
     return rules_step_waiting(cursor);
   case ONSTACK_GO_BY_FP:
@@ -5522,7 +5521,7 @@ static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor 
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
-  switch (cursor->treatment) {
+  switch (cursor->go_kind) {
   case ONSTACK_GO_ROOT:
   case ONSTACK_GO_LEAVES:
     return RULES_STEP_ROOT;
@@ -5534,7 +5533,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
   default:
     break;
   }
-  if (cursor->by_table && (cursor->treatment == ONSTACK_GO_PLAIN || cursor->treatment == ONSTACK_GO_EXACT))
+  if (cursor->by_table && (cursor->go_kind == ONSTACK_GO_PLAIN || cursor->go_kind == ONSTACK_GO_EXACT))
     return rules_step_go_by_table(cursor);
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
   return rules_step_go_by_record(cursor);
@@ -5543,10 +5542,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
   onstack_go_frame frame;
-  if (cursor->treatment == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
-  if (cursor->treatment == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
-  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
-      cursor->treatment == ONSTACK_GO_RESUMES) {
+  if (cursor->go_kind == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
+  if (cursor->go_kind == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
+  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES) {
     bool switched;
     onstack_truncation why = rules_check_switch(cursor, &switched);
     if (why != RULES_STEP_OK) return why;
@@ -5628,7 +5626,7 @@ static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
 static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
   if (cursor->fp_unknown) return 0;
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
-  if (!cursor->go || cursor->treatment != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
+  if (!cursor->go || cursor->go_kind != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
   return rules_pack_go(cursor);
 }
 
@@ -5745,7 +5743,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_native(rules_cursor *cursor
 
 /* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
-  if (cursor->go) return cursor->treatment == ONSTACK_GO_ROOT;
+  if (cursor->go) return cursor->go_kind == ONSTACK_GO_ROOT;
   return cursor->rule && (cursor->rule->cfa == ONSTACK_CFA_ROOT || cursor->rule->cfa == ONSTACK_CFA_SIGNAL);
 }
 
@@ -5754,7 +5752,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   rules_unpack(cursor, 0); /* nothing */
   cursor->go = onstack_code_find_go(address);
   if (cursor->go) {
-    cursor->treatment = onstack_code_go_treatment(cursor->go, address);
+    cursor->go_kind = onstack_code_go_kind(cursor->go, address);
     return rules_pack_go(cursor);
   }
   const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
@@ -5788,8 +5786,8 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
-  bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
-  if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  bool interrupts = cursor->go_kind == ONSTACK_GO_EXACT;
+  if (cursor->go_kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
   if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
   return why;
@@ -10050,11 +10048,11 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
   uint64_t low = special->body.low;
   uint32_t opens = 0, calls = 0;
   bool open = false, first = true;
-  special->treatment = ONSTACK_GO_PLAIN; /* the wrapper, which stays on its stack */
+  special->kind = ONSTACK_GO_PLAIN; /* the wrapper, which stays on its stack */
   for (uint32_t i = 0; i < code->count; i++) {
     if (code->words[i] == 0xd63f0020u) calls = i;
     if (!layout_moves_sp(code->words[i])) continue;
-    if (first) special->treatment = ONSTACK_GO_BY_G;
+    if (first) special->kind = ONSTACK_GO_BY_G;
     if (!open) {
       opens = i;
       open = true;
@@ -10062,7 +10060,7 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
       if (!first && go->special_count == ONSTACK_GO_SPECIALS) return;
       onstack_go_special *way = first ? special : &go->specials[go->special_count++];
       way->body = (onstack_code_range){low + opens * 4, low + layout_relinked(code, i) * 4};
-      way->treatment = ONSTACK_GO_BY_G;
+      way->kind = ONSTACK_GO_BY_G;
       way->switch_at = (calls - opens) * 4;
       first = open = false;
     }
@@ -10083,12 +10081,11 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
   for (uint32_t i = 0; i < count; i++) {
     onstack_go_special *special = &go->specials[i];
     layout_fetch(&code, special->body.low, special->body.high - special->body.low);
-    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
-        special->treatment == ONSTACK_GO_RESUMES)
+    if (special->kind == ONSTACK_GO_GROWS || special->kind == ONSTACK_GO_LEAVES || special->kind == ONSTACK_GO_RESUMES)
       special->switch_at = layout_switch(&code);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, &code, &layout) || grows;
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(&code, &layout) || switches;
-    if (special->treatment == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, &code);
+    if (special->kind == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, &code, &layout) || grows;
+    if (special->kind == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(&code, &layout) || switches;
+    if (special->kind == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;
@@ -10224,12 +10221,11 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
   for (uint32_t i = 0; i < go->special_count; i++) {
     onstack_go_special *special = &go->specials[i];
     layout_fetch(&code, &special->body);
-    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
-        special->treatment == ONSTACK_GO_RESUMES)
+    if (special->kind == ONSTACK_GO_GROWS || special->kind == ONSTACK_GO_LEAVES || special->kind == ONSTACK_GO_RESUMES)
       special->switch_at = layout_switch(&code);
-    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
+    if (special->kind == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
+    if (special->kind == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
+    if (special->kind == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;
@@ -10491,7 +10487,7 @@ static uint32_t go_looks;
  */
 static const struct {
   const char *name;
-  uint32_t treatment;
+  uint32_t kind;
 } go_special_names[] = {
     {"runtime.asmcgocall", ONSTACK_GO_BY_G},
     {"runtime.systemstack", ONSTACK_GO_BY_FP},
@@ -10522,25 +10518,25 @@ static const struct {
 
 static bool go_notes_library; /* of the table that is being looked through; under the map lock */
 
-static bool go_find_treatment(const char *name, uint32_t *treatment) {
+static bool go_find_kind(const char *name, uint32_t *kind) {
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0) continue;
-    *treatment = go_special_names[i].treatment;
+    *kind = go_special_names[i].kind;
     return true;
   }
-  *treatment = ONSTACK_GO_GROWS;
+  *kind = ONSTACK_GO_GROWS;
   return onstack_go_layout_grows(name);
 }
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
-  uint32_t treatment;
+  uint32_t kind;
   /* The entry of Go as a library (runtime/rt0_linux_amd64.s and its like) is linked into nothing else. */
   if (strncmp(name, "_rt0_", 5) == 0 && strstr(name, "_linux_lib")) go_notes_library = true;
   if (low < go->text.low || high > go->text.high) return; /* its code will be read */
   if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
-  if (go->special_count == ONSTACK_GO_SPECIALS || !go_find_treatment(name, &treatment)) return;
-  go->specials[go->special_count++] = (onstack_go_special){{low, high}, treatment, 0};
+  if (go->special_count == ONSTACK_GO_SPECIALS || !go_find_kind(name, &kind)) return;
+  go->specials[go->special_count++] = (onstack_go_special){{low, high}, kind, 0};
   if (go->span.high == 0 || low < go->span.low) go->span.low = low;
   if (high > go->span.high) go->span.high = high;
 }

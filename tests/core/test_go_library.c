@@ -46,7 +46,7 @@ Test(go_library, a_closed_one_is_not_read_any_more_and_then_forgotten) {
   cr_assert_not_null(go);
   cr_assert(onstack_go_runtime_is_present());
   cr_assert_eq(depth_at(text), 8);
-  cr_assert_eq(onstack_code_go_treatment(go, text + 64), ONSTACK_GO_ROOT);
+  cr_assert_eq(onstack_code_go_kind(go, text + 64), ONSTACK_GO_ROOT);
   dlclose(library);
   cr_assert_null(dlsym(RTLD_DEFAULT, "go_text"));
   /* A walk that found the entry before goes on with it. */

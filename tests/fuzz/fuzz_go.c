@@ -29,7 +29,7 @@ static void ask_all(const onstack_go_runtime *go) {
     fuzz_check(special->switch_at <= special->body.high - special->body.low);
     ask(go, special->body.low);
     ask(go, special->body.high - 1);
-    onstack_code_go_treatment(go, special->body.low);
+    onstack_code_go_kind(go, special->body.low);
   }
   uint64_t length = go->text.high - go->text.low;
   for (uint64_t i = 0; i <= 32; i++) ask(go, go->text.low + length / 32 * i);

@@ -50,7 +50,7 @@ ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_
   return NULL;
 }
 
-ONSTACK_HANDLER uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address) {
+ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address) {
   const onstack_go_special *special = onstack_code_go_special(go, address);
-  return special ? special->treatment : ONSTACK_GO_PLAIN;
+  return special ? special->kind : ONSTACK_GO_PLAIN;
 }

@@ -46,7 +46,7 @@ typedef struct onstack_go_functions {
 
 typedef struct onstack_go_special {
   onstack_code_range body;
-  uint32_t treatment; /* ONSTACK_GO_* */
+  uint32_t kind;      /* ONSTACK_GO_* */
   uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
                          BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
 } onstack_go_special;
@@ -97,7 +97,7 @@ ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address
 /* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
 ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
 
-/* The treatment (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_treatment(const onstack_go_runtime *go, uint64_t address);
+/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
 
 #endif

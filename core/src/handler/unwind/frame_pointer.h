@@ -19,7 +19,7 @@ typedef struct onstack_fp_call {
   uint64_t saved_fp;
   uint64_t pc;
   uint64_t return_address;
-  uint32_t treatment; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
+  uint32_t kind; /* ONSTACK_GO_BY_G, ONSTACK_GO_CROSSCALL2 */
 } onstack_fp_call;
 
 /* Moves the cursor from there to the caller's record, on another stack perhaps. False: it cannot be found. Signal-safe. */

@@ -63,8 +63,8 @@ static ONSTACK_HANDLER bool fp_cross_crosscall2(onstack_memory *memory, onstack_
 }
 
 ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  return call->treatment == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
-                                            : fp_cross_crosscall2(memory, cursor, call);
+  return call->kind == ONSTACK_GO_BY_G ? fp_cross_asmcgocall(memory, cursor, call)
+                                       : fp_cross_crosscall2(memory, cursor, call);
 }
 
 #endif

@@ -29,7 +29,7 @@ static ONSTACK_HANDLER void fp_skip_double_record(onstack_memory *memory, onstac
 }
 
 ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor *cursor, const onstack_fp_call *call) {
-  if (call->treatment == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
+  if (call->kind == ONSTACK_GO_BY_G) return fp_cross_asmcgocall(memory, cursor);
   cursor->floor = cursor->fp + 16;
   cursor->fp = call->saved_fp;
   fp_skip_double_record(memory, cursor);

@@ -25,19 +25,19 @@
 static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, onstack_fp_cursor *cursor,
                                                      const uint64_t record[2], uint64_t return_address, uint64_t pc) {
   const onstack_go_runtime *go = onstack_code_find_go(return_address - 1);
-  uint32_t treatment = go ? onstack_code_go_treatment(go, return_address - 1) : ONSTACK_GO_PLAIN;
-  if (treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  uint32_t kind = go ? onstack_code_go_kind(go, return_address - 1) : ONSTACK_GO_PLAIN;
+  if (kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   /* It clears its frame pointer: a goroutine waits above, unless it was preempted and given up. */
-  if (treatment == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
-  if (treatment == ONSTACK_GO_BY_G || treatment == ONSTACK_GO_CROSSCALL2) {
-    const onstack_fp_call call = {go, record[0], pc, return_address, treatment};
+  if (kind == ONSTACK_GO_GROWS && !cursor->scheduled) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (kind == ONSTACK_GO_BY_G || kind == ONSTACK_GO_CROSSCALL2) {
+    const onstack_fp_call call = {go, record[0], pc, return_address, kind};
     return onstack_fp_cross(memory, cursor, &call) ? ONSTACK_TRUNCATED_NOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   }
   cursor->floor = cursor->fp + 16;
   cursor->fp = record[0];
   /* arm64: what asmcgocall stored there is its SP, one word below its caller's record. */
   if (ONSTACK_GO_RECORD_BELOW != 0 && go && (cursor->fp & 15) == 0 && cursor->fp != 0) cursor->fp += ONSTACK_GO_RECORD_BELOW;
-  if (treatment == ONSTACK_GO_BY_FP && cursor->fp != 0) {
+  if (kind == ONSTACK_GO_BY_FP && cursor->fp != 0) {
     /* To the other stack, which nobody moves while this one runs: the goroutine waits in systemstack, or the C frames
        wait below the callback. */
     cursor->floor = cursor->fp;

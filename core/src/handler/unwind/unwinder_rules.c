@@ -5,7 +5,7 @@
  *   native code      the module's rule table, derived from .eh_frame (handler/unwind/rules/rules.h)
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
- *                    (handler/unwind/go_stack.h, the treatments in handler/unwind/code_map.h)
+ *                    (handler/unwind/go_stack.h, the kinds of Go functions in handler/unwind/code_map.h)
  *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
  *                    there is more above (handler/unwind/rules/generated.h)
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
@@ -28,7 +28,7 @@
 
 /* Code that is entered by other means than a call: nothing can be proven of it, and its frames are known by themselves. */
 static ONSTACK_HANDLER bool rules_is_entered_otherwise(const rules_cursor *cursor) {
-  if (cursor->go) return cursor->treatment == ONSTACK_GO_ROOT;
+  if (cursor->go) return cursor->go_kind == ONSTACK_GO_ROOT;
   return cursor->rule && (cursor->rule->cfa == ONSTACK_CFA_ROOT || cursor->rule->cfa == ONSTACK_CFA_SIGNAL);
 }
 
@@ -37,7 +37,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   rules_unpack(cursor, 0); /* nothing */
   cursor->go = onstack_code_find_go(address);
   if (cursor->go) {
-    cursor->treatment = onstack_code_go_treatment(cursor->go, address);
+    cursor->go_kind = onstack_code_go_kind(cursor->go, address);
     return rules_pack_go(cursor);
   }
   const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
@@ -71,8 +71,8 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
-  bool interrupts = cursor->treatment == ONSTACK_GO_EXACT;
-  if (cursor->treatment == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
+  bool interrupts = cursor->go_kind == ONSTACK_GO_EXACT;
+  if (cursor->go_kind == ONSTACK_GO_SCHEDULES) cursor->scheduled = true;
   onstack_truncation why = cursor->exact ? rules_step_go_exact(cursor) : rules_step_go_called(cursor);
   if (interrupts && why == RULES_STEP_OK) why = rules_leave_injected(cursor);
   return why;

@@ -146,11 +146,11 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
   uint64_t low = special->body.low;
   uint32_t opens = 0, calls = 0;
   bool open = false, first = true;
-  special->treatment = ONSTACK_GO_PLAIN; /* the wrapper, which stays on its stack */
+  special->kind = ONSTACK_GO_PLAIN; /* the wrapper, which stays on its stack */
   for (uint32_t i = 0; i < code->count; i++) {
     if (code->words[i] == 0xd63f0020u) calls = i;
     if (!layout_moves_sp(code->words[i])) continue;
-    if (first) special->treatment = ONSTACK_GO_BY_G;
+    if (first) special->kind = ONSTACK_GO_BY_G;
     if (!open) {
       opens = i;
       open = true;
@@ -158,7 +158,7 @@ static void layout_cut_asmcgocall(onstack_go_runtime *go, onstack_go_special *sp
       if (!first && go->special_count == ONSTACK_GO_SPECIALS) return;
       onstack_go_special *way = first ? special : &go->specials[go->special_count++];
       way->body = (onstack_code_range){low + opens * 4, low + layout_relinked(code, i) * 4};
-      way->treatment = ONSTACK_GO_BY_G;
+      way->kind = ONSTACK_GO_BY_G;
       way->switch_at = (calls - opens) * 4;
       first = open = false;
     }
@@ -179,12 +179,11 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
   for (uint32_t i = 0; i < count; i++) {
     onstack_go_special *special = &go->specials[i];
     layout_fetch(&code, special->body.low, special->body.high - special->body.low);
-    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
-        special->treatment == ONSTACK_GO_RESUMES)
+    if (special->kind == ONSTACK_GO_GROWS || special->kind == ONSTACK_GO_LEAVES || special->kind == ONSTACK_GO_RESUMES)
       special->switch_at = layout_switch(&code);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, &code, &layout) || grows;
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(&code, &layout) || switches;
-    if (special->treatment == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, &code);
+    if (special->kind == ONSTACK_GO_GROWS) grows = layout_read_morestack(go, &code, &layout) || grows;
+    if (special->kind == ONSTACK_GO_BY_FP) switches = layout_read_systemstack(&code, &layout) || switches;
+    if (special->kind == ONSTACK_GO_BY_G) layout_cut_asmcgocall(go, special, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;

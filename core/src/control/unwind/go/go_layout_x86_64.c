@@ -129,12 +129,11 @@ void onstack_go_layout_read(onstack_go_runtime *go) {
   for (uint32_t i = 0; i < go->special_count; i++) {
     onstack_go_special *special = &go->specials[i];
     layout_fetch(&code, &special->body);
-    if (special->treatment == ONSTACK_GO_GROWS || special->treatment == ONSTACK_GO_LEAVES ||
-        special->treatment == ONSTACK_GO_RESUMES)
+    if (special->kind == ONSTACK_GO_GROWS || special->kind == ONSTACK_GO_LEAVES || special->kind == ONSTACK_GO_RESUMES)
       special->switch_at = layout_switch(&code);
-    if (special->treatment == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
-    if (special->treatment == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
-    if (special->treatment == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
+    if (special->kind == ONSTACK_GO_BY_G) special->switch_at = layout_call(&code);
+    if (special->kind == ONSTACK_GO_GROWS) grows = grows || layout_read_morestack(&layout, &code);
+    if (special->kind == ONSTACK_GO_BY_FP) switches = switches || layout_read_systemstack(&layout, &code);
   }
   layout.known = grows && switches;
   if (layout.known) go->layout = layout;

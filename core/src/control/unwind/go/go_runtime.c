@@ -54,7 +54,7 @@ static uint32_t go_looks;
  */
 static const struct {
   const char *name;
-  uint32_t treatment;
+  uint32_t kind;
 } go_special_names[] = {
     {"runtime.asmcgocall", ONSTACK_GO_BY_G},
     {"runtime.systemstack", ONSTACK_GO_BY_FP},
@@ -85,25 +85,25 @@ static const struct {
 
 static bool go_notes_library; /* of the table that is being looked through; under the map lock */
 
-static bool go_find_treatment(const char *name, uint32_t *treatment) {
+static bool go_find_kind(const char *name, uint32_t *kind) {
   for (size_t i = 0; i < ONSTACK_COUNT_OF(go_special_names); i++) {
     if (strcmp(name, go_special_names[i].name) != 0) continue;
-    *treatment = go_special_names[i].treatment;
+    *kind = go_special_names[i].kind;
     return true;
   }
-  *treatment = ONSTACK_GO_GROWS;
+  *kind = ONSTACK_GO_GROWS;
   return onstack_go_layout_grows(name);
 }
 
 static void go_note_function(void *data, const char *name, uint64_t low, uint64_t high) {
   onstack_go_runtime *go = data;
-  uint32_t treatment;
+  uint32_t kind;
   /* The entry of Go as a library (runtime/rt0_linux_amd64.s and its like) is linked into nothing else. */
   if (strncmp(name, "_rt0_", 5) == 0 && strstr(name, "_linux_lib")) go_notes_library = true;
   if (low < go->text.low || high > go->text.high) return; /* its code will be read */
   if (strncmp(name, "runtime.", 8) != 0 && !strchr("acgmrt", name[0])) return;
-  if (go->special_count == ONSTACK_GO_SPECIALS || !go_find_treatment(name, &treatment)) return;
-  go->specials[go->special_count++] = (onstack_go_special){{low, high}, treatment, 0};
+  if (go->special_count == ONSTACK_GO_SPECIALS || !go_find_kind(name, &kind)) return;
+  go->specials[go->special_count++] = (onstack_go_special){{low, high}, kind, 0};
   if (go->span.high == 0 || low < go->span.low) go->span.low = low;
   if (high > go->span.high) go->span.high = high;
 }

@@ -24,7 +24,7 @@
 #define RULES_NO_MODULE (1u << 1)   /* code in no module that has rules */
 #define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
 #define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
-#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | treatment, all << 1 */
+#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | kind, all << 1 */
 #define RULES_PACKED 0x20000u
 _Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
 _Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
@@ -40,7 +40,7 @@ typedef struct rules_cursor {
   uint64_t seal;   /* of the PC cache's epoch, for the whole walk */
   const onstack_go_runtime *go; /* what describes pc; one of the two or neither */
   const onstack_rule *rule;
-  uint32_t treatment; /* of pc, where `go` */
+  uint32_t go_kind; /* of pc, where `go` */
   onstack_module module;
   onstack_code_range code;
   bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
@@ -50,7 +50,7 @@ typedef struct rules_cursor {
 } rules_cursor;
 
 static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
-  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->treatment)) << 1;
+  return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->go_kind)) << 1;
 }
 
 static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
@@ -63,7 +63,7 @@ static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
   } else if (value >= RULES_GO_FIRST << 1) {
     uint64_t go = (value >> 1) - RULES_GO_FIRST;
     cursor->go = &onstack_code.go[go >> 8];
-    cursor->treatment = (uint32_t)(go & 0xff);
+    cursor->go_kind = (uint32_t)(go & 0xff);
   } else {
     cursor->described = value == RULES_UNDESCRIBED;
     cursor->pending = value == RULES_PENDING;

@@ -15,7 +15,7 @@ static ONSTACK_HANDLER onstack_truncation rules_check_switch(const rules_cursor 
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cursor) {
-  switch (cursor->treatment) {
+  switch (cursor->go_kind) {
   case ONSTACK_GO_ROOT:
   case ONSTACK_GO_LEAVES:
     return RULES_STEP_ROOT;
@@ -27,7 +27,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
   default:
     break;
   }
-  if (cursor->by_table && (cursor->treatment == ONSTACK_GO_PLAIN || cursor->treatment == ONSTACK_GO_EXACT))
+  if (cursor->by_table && (cursor->go_kind == ONSTACK_GO_PLAIN || cursor->go_kind == ONSTACK_GO_EXACT))
     return rules_step_go_by_table(cursor);
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
   return rules_step_go_by_record(cursor);
@@ -36,10 +36,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_called(rules_cursor *cur
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *cursor) {
   onstack_go_frame frame;
-  if (cursor->treatment == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
-  if (cursor->treatment == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
-  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
-      cursor->treatment == ONSTACK_GO_RESUMES) {
+  if (cursor->go_kind == ONSTACK_GO_ROOT) return RULES_STEP_ROOT;
+  if (cursor->go_kind == ONSTACK_GO_LOST) return ONSTACK_TRUNCATED_STACK_SWITCH; /* either stack may be current */
+  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES) {
     bool switched;
     onstack_truncation why = rules_check_switch(cursor, &switched);
     if (why != RULES_STEP_OK) return why;

@@ -23,7 +23,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_switch(rules_cursor *cur
   if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->sp = 0;
   onstack_truncation why = rules_step_record(cursor);
-  if (why == RULES_STEP_OK && known && onstack_code_go_treatment(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
+  if (why == RULES_STEP_OK && known && onstack_code_go_kind(go, cursor->pc - 1) == ONSTACK_GO_CROSSCALL2)
     cursor->sp = sp + (uint64_t)frame.depth;
   return why;
 }
@@ -34,7 +34,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_crosscall2(rules_cursor *cu
   uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
   onstack_truncation why = rules_check_cfa(cursor, cfa);
   if (why != RULES_STEP_OK) return why;
-  if (cursor->exact && onstack_code_go_treatment(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
+  if (cursor->exact && onstack_code_go_kind(cursor->go, cursor->lr - 1) != ONSTACK_GO_CROSSCALL2) {
     cursor->pc = cursor->lr; /* it has not called yet, or has loaded them back */
   } else {
     if (!onstack_memory_read_pair(cursor->memory, cfa - 16, pair)) return ONSTACK_TRUNCATED_UNREADABLE;
@@ -70,9 +70,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_grower(rules_cursor *cur
 
 /* In mcall, morestack or gogo before the change of stacks. LR is the caller's until they call save_g. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cursor) {
-  bool called = onstack_code_go_treatment(cursor->go, cursor->lr - 1) == cursor->treatment;
-  if (cursor->treatment == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
-  if (called) return cursor->treatment == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
+  bool called = onstack_code_go_kind(cursor->go, cursor->lr - 1) == cursor->go_kind;
+  if (cursor->go_kind == ONSTACK_GO_GROWS) return called ? rules_step_growing(cursor) : rules_step_go_grower(cursor);
+  if (called) return cursor->go_kind == ONSTACK_GO_LEAVES ? RULES_STEP_ROOT : ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->pc = cursor->lr;
   cursor->exact = false;
   return RULES_STEP_OK;
@@ -81,8 +81,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaving(rules_cursor *cu
 /* No frame: the caller is in LR. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *cursor) {
   uint64_t link[2];
-  if (cursor->treatment == ONSTACK_GO_GROWS || cursor->treatment == ONSTACK_GO_LEAVES ||
-      cursor->treatment == ONSTACK_GO_RESUMES)
+  if (cursor->go_kind == ONSTACK_GO_GROWS || cursor->go_kind == ONSTACK_GO_LEAVES || cursor->go_kind == ONSTACK_GO_RESUMES)
     return rules_step_go_leaving(cursor);
   /* In duffzero or duffcopy: x29 is at the caller's second record, whose link leads to the first. */
   if (cursor->sp - cursor->fp == 24 && onstack_memory_read_pair(cursor->memory, cursor->fp, link) &&
@@ -120,9 +119,9 @@ static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_curs
 /* An interrupted Go function: what pcsp says about this very instruction. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
   uint64_t pair[2];
-  if (cursor->treatment == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
+  if (cursor->go_kind == ONSTACK_GO_CROSSCALL2) return rules_step_crosscall2(cursor, frame);
   if (frame->depth == 0) return rules_step_go_leaf(cursor);
-  if (cursor->treatment == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
+  if (cursor->go_kind == ONSTACK_GO_BY_G) return rules_step_asmcgocall_exact(cursor);
   uint64_t cfa = cursor->sp + (uint64_t)frame->depth;
   onstack_truncation why = rules_check_cfa(cursor, cfa);
   if (why != RULES_STEP_OK) return why;
@@ -192,12 +191,12 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *c
 
 /* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
-  return cursor->treatment == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
+  return cursor->go_kind == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
 }
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
   rules_go_repair_fp(cursor);
-  switch (cursor->treatment) {
+  switch (cursor->go_kind) {
   case ONSTACK_GO_BY_G:
     return rules_step_waiting(cursor);
   case ONSTACK_GO_BY_FP:

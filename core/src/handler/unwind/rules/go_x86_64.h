@@ -50,7 +50,7 @@ static ONSTACK_HANDLER bool rules_is_fp_fresh(const rules_cursor *cursor) {
 static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor *cursor, const onstack_go_frame *frame) {
   /* push rbp; mov rbp, rsp: from the fifth byte on RBP is good, whatever SP does afterwards. */
   if (!frame->writes_sp || frame->depth < 8 || cursor->pc - frame->entry < 4) return rules_step_go_frame(cursor, frame);
-  if (cursor->treatment == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  if (cursor->go_kind == ONSTACK_GO_BY_G && !rules_is_fp_fresh(cursor)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (!rules_enter_stack(cursor, cursor->fp)) return ONSTACK_TRUNCATED_STACK_SWITCH;
   cursor->sp = 0; /* the record may lie below: another stack */
   return rules_step_record(cursor);
@@ -58,7 +58,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_interrupted(rules_cursor
 
 static ONSTACK_HANDLER onstack_truncation rules_step_go_by_record(rules_cursor *cursor) {
   uint64_t link[2];
-  switch (cursor->treatment) {
+  switch (cursor->go_kind) {
   case ONSTACK_GO_BY_G:
     /* asmcgocall calls gosave_systemstack_switch first, on the goroutine's stack: its record is at SP then. */
     return cursor->fp == cursor->sp ? rules_step_record(cursor) : rules_step_waiting(cursor);

@@ -71,7 +71,7 @@ static ONSTACK_HANDLER bool rules_is_plain_go(uint64_t value) {
 static ONSTACK_HANDLER uint64_t rules_hot_value(const rules_cursor *cursor) {
   if (cursor->fp_unknown) return 0;
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
-  if (!cursor->go || cursor->treatment != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
+  if (!cursor->go || cursor->go_kind != ONSTACK_GO_PLAIN || cursor->exact || cursor->by_table) return 0;
   return rules_pack_go(cursor);
 }
 
