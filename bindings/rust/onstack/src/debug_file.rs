@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ReadCache};
 
-use crate::dwarf::{Elf, Header};
+use crate::elf::{Elf, Header};
 use crate::regular_file;
 
 /// What reads a few headers of a file without mapping it.

@@ -5,23 +5,15 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::path::Path;
 
-use addr2line::gimli::{self, AbbreviationsCacheStrategy, Dwarf, EndianSlice, NativeEndian, SectionId};
+use addr2line::gimli::AbbreviationsCacheStrategy;
 use addr2line::{Context, FrameIter, LookupContinuation, LookupResult};
 use memmap2::UncheckedAdvice;
 use object::{Object, SymbolMap, SymbolMapName};
 
 use crate::debug_file;
+use crate::elf::{load, Elf, Slice};
 use crate::split::Split;
 use crate::storage::Storage;
-
-#[cfg(target_pointer_width = "64")]
-pub(crate) type Header = object::elf::FileHeader64<object::NativeEndian>;
-#[cfg(target_pointer_width = "32")]
-pub(crate) type Header = object::elf::FileHeader32<object::NativeEndian>;
-
-pub(crate) type Elf<'a> = object::read::elf::ElfFile<'a, Header>;
-
-pub(crate) type Slice<'a> = EndianSlice<'a, NativeEndian>;
 
 /// Names, files, lines and inlined functions of one program or library.
 pub(crate) struct DebugInfo<'a> {
@@ -76,19 +68,6 @@ impl<'a> DebugInfo<'a> {
     pub(crate) fn nearest_symbol(&self, address: u64) -> Option<&'a str> {
         self.symbols.get_or_init(|| self.elf.symbol_map()).get(address).map(SymbolMapName::name)
     }
-}
-
-/// The sections that tell names and lines. Those of variables and types are as large again, and packed ones would have to
-/// be unpacked.
-pub(crate) fn load<'a>(section: impl Fn(SectionId) -> Slice<'a>) -> Dwarf<Slice<'a>> {
-    let wanted = |id| {
-        let unwanted = matches!(
-            id,
-            SectionId::DebugLoc | SectionId::DebugLocLists | SectionId::DebugTypes | SectionId::DebugMacinfo
-        );
-        Ok::<_, gimli::Error>(if unwanted { EndianSlice::new(&[], NativeEndian) } else { section(id) })
-    };
-    Dwarf::load(wanted).unwrap_or_default()
 }
 
 /// Text of debug information.

@@ -106,7 +106,7 @@ impl fmt::Display for Error {
             }
             Error::Input(why) => return write!(f, "not a pprof profile: {why}"),
             Error::TooLarge => {
-                let mebibytes = crate::Profile::MAX_BYTES >> 20;
+                let mebibytes = crate::message::MAX_BYTES >> 20;
                 return write!(
                     f,
                     "larger than {mebibytes} MiB, as it is or unpacked: take the profile over a shorter time"

@@ -14,7 +14,6 @@ use crate::labels;
 use crate::losses::{self, ModuleStats};
 use crate::options::{Clock, Fork, Options, Restore};
 use crate::profile::Profile;
-use crate::report::ReportBuilder;
 use crate::session::Handle;
 use crate::stats::Stats;
 
@@ -168,11 +167,6 @@ impl ProfilerGuard<'_> {
 
     pub(crate) fn duration(&self, interval: &Interval) -> Duration {
         interval.duration(self.stopped.get().copied())
-    }
-
-    /// What has been sampled so far, as a report in the making; profiling goes on.
-    pub fn report(&self) -> ReportBuilder<'_> {
-        ReportBuilder::new(self)
     }
 
     /// What has been sampled so far, in pprof's format; profiling goes on. Takes less memory than a report.

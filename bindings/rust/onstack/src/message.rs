@@ -4,6 +4,9 @@
 
 use crate::wire::{Damage, Field, Message, Value};
 
+/// Bytes of a profile that are read at most, as they come and unpacked.
+pub(crate) const MAX_BYTES: u64 = 512 << 20;
+
 macro_rules! messages {
     ($($(#[$meta:meta])* $name:ident { $($tag:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$meta])*

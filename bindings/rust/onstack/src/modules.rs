@@ -10,7 +10,7 @@ use std::slice;
 use object::elf;
 use object::read::elf::NoteIterator;
 
-use crate::dwarf::Header;
+use crate::elf::Header;
 
 type ProgramHeader = libc::Elf64_Phdr;
 

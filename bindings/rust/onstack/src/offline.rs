@@ -7,7 +7,8 @@ use std::path::Path;
 
 use object::{Object, ObjectSegment, ReadCache, SegmentFlags};
 
-use crate::dwarf::{DebugInfo, Header};
+use crate::dwarf::DebugInfo;
+use crate::elf::Header;
 use crate::message::{Function, Line as MessageLine, Mapping, ProfileMessage};
 use crate::regular_file;
 use crate::storage::Storage;

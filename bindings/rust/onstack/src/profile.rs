@@ -34,7 +34,7 @@ const MOST_EXPANSION: u64 = 128;
 impl Profile {
     /// Bytes that [`Profile::read`] takes at most, as they come and unpacked: 512 MiB. The largest profiles of real programs
     /// have some ten.
-    pub const MAX_BYTES: u64 = 512 << 20;
+    pub const MAX_BYTES: u64 = crate::message::MAX_BYTES;
 
     /// Reads a profile in pprof's format, compressed by gzip or not.
     ///

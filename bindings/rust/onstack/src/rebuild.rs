@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use crate::frames::{Frames, Symbol};
 use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample};
-use crate::resolve::Context;
 
 /// A place is told from others by its address and by all that is said of it.
 type Place = (u64, Vec<(u64, i64)>);
@@ -18,8 +17,9 @@ pub(crate) struct Rebuild {
 }
 
 impl Rebuild {
-    pub(crate) fn new(context: &Context) -> Self {
-        let message = context.frame.clone();
+    /// `frame`: what the message has beside its stacks.
+    pub(crate) fn new(frame: &ProfileMessage) -> Self {
+        let message = frame.clone();
         let strings =
             message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64)).collect();
         Self { message, strings, functions: HashMap::new(), places: HashMap::new() }

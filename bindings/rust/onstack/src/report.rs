@@ -2,10 +2,8 @@
 //! A report: the samples of a guard up to one moment, as values that a program can look at and change.
 
 use std::collections::HashMap;
-use std::ffi::c_int;
 use std::fmt;
 use std::io::Write;
-use std::time::{Duration, SystemTime};
 
 use crate::collector::Interval;
 use crate::error::Result;
@@ -13,24 +11,8 @@ use crate::frames::{Frames, UnresolvedFrames};
 use crate::guard::ProfilerGuard;
 use crate::profile::Profile;
 use crate::resolve::{self, Context};
+use crate::timing::ReportTiming;
 use crate::top::Top;
-
-/// When the samples of a report were taken, and how often.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReportTiming {
-    /// Ticks a second of the session's clock.
-    pub frequency: c_int,
-    /// When the samples began.
-    pub start_time: SystemTime,
-    /// How long they were taken.
-    pub duration: Duration,
-}
-
-impl Default for ReportTiming {
-    fn default() -> Self {
-        Self { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Duration::ZERO }
-    }
-}
 
 type PostProcessor = Box<dyn Fn(&mut Frames)>;
 
@@ -40,11 +22,14 @@ pub struct ReportBuilder<'a> {
     post_processor: Option<PostProcessor>,
 }
 
-impl<'a> ReportBuilder<'a> {
-    pub(crate) fn new(guard: &'a ProfilerGuard<'a>) -> Self {
-        Self { guard, post_processor: None }
+impl ProfilerGuard<'_> {
+    /// What has been sampled so far, as a report in the making; profiling goes on.
+    pub fn report(&self) -> ReportBuilder<'_> {
+        ReportBuilder { guard: self, post_processor: None }
     }
+}
 
+impl ReportBuilder<'_> {
     /// Changes each stack before it goes into the report: to give pools of threads one name, or to cut frames. Stacks
     /// that are equal afterwards become one.
     pub fn frames_post_processor<T>(&mut self, frames_post_processor: T) -> &mut Self

@@ -11,7 +11,7 @@ use crate::message::{Location, Mapping, ProfileMessage, Sample};
 use crate::names;
 use crate::profile::Profile;
 use crate::rebuild::Rebuild;
-use crate::report::ReportTiming;
+use crate::timing::ReportTiming;
 
 /// What a message has beside its stacks: an empty message with mappings, types, period and comments.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ pub(crate) fn context(message: ProfileMessage) -> Context {
 
 /// A message of a report's stacks, sorted by what they spent.
 pub(crate) fn profile(data: &HashMap<Frames, isize>, timing: &ReportTiming, context: &Context) -> Profile {
-    let mut rebuild = Rebuild::new(context);
+    let mut rebuild = Rebuild::new(&context.frame);
     let mut stacks: Vec<_> = data.iter().collect();
     stacks.sort_by_cached_key(|(frames, &ticks)| (std::cmp::Reverse(ticks), frames.thread_id, rebuild.key(frames)));
     for (frames, &ticks) in stacks {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use addr2line::gimli::{Dwarf, DwarfPackage, EndianSlice, NativeEndian, SectionId};
 use addr2line::SplitDwarfLoad;
 
-use crate::dwarf::{self, Elf, Slice};
+use crate::elf::{self, Elf, Slice};
 use crate::storage::Storage;
 
 pub(crate) struct Split<'a> {
@@ -36,7 +36,7 @@ impl<'a> Split<'a> {
         let mut path = wanted.comp_dir.as_ref().map_or_else(PathBuf::new, to_path);
         path.push(to_path(wanted.path.as_ref()?));
         let elf = Elf::parse(self.storage.read(&path)?).ok()?;
-        let mut dwarf = dwarf::load(|id| self.storage.section(&elf, dwo_name(id)));
+        let mut dwarf = elf::load(|id| self.storage.section(&elf, dwo_name(id)));
         let header = dwarf.units().next().ok()??;
         // A file of another build of the same source has the same name.
         if dwarf.unit(header).ok()?.dwo_id != Some(wanted.dwo_id) {

@@ -10,7 +10,9 @@ use onstack_sys as sys;
 
 use crate::error::{check, Result};
 use crate::sample::Truncation;
-use crate::summary::COUNTERS;
+
+/// What a comment with counters begins with; `key=value` follow, with spaces between.
+pub(crate) const COUNTERS: &str = "onstack.stats";
 
 /// Counters of a session since its start. In ticks,
 /// `ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping`,

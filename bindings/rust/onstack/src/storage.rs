@@ -17,13 +17,13 @@ use object::read::elf::{ElfFile, FileHeader};
 use object::{CompressionFormat, Object, ObjectSection, ReadCache, SectionFlags};
 use typed_arena::Arena;
 
-use crate::dwarf::{Elf, Header, Slice};
+use crate::elf::{Elf, Header, Slice};
 use crate::regular_file;
 
 /// More is neither read into memory nor unpacked: sizes come from files and may be anything.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// What [`DebugInfo`](crate::dwarf::DebugInfo) refers to.
+/// What debug information that was read refers to.
 pub(crate) struct Storage {
     files: Arena<Mmap>,
     pages: Arena<MmapMut>,

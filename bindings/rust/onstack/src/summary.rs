@@ -9,6 +9,7 @@ use crate::losses::{self, ModuleStats};
 use crate::message::ProfileMessage;
 use crate::plain::{plain, Plain};
 use crate::stacks::{is_named, Stacks};
+use crate::stats::COUNTERS;
 
 /// How the stacks were found, what has names, what was cut and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +38,6 @@ pub struct Summary {
     /// Their unit, as `nanoseconds`.
     pub unit: String,
 }
-
-/// What a comment with counters begins with; `key=value` follow, with spaces between.
-pub(crate) const COUNTERS: &str = "onstack.stats";
 
 /// What helps where threads have no samples because they block the signal.
 const BLOCKED: &str =
