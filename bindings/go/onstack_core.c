@@ -335,6 +335,49 @@ int onstack_switch_read(uint8_t value, bool *on) {
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 #define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 
+/* ---- core/src/base/code_source.h ---- */
+/*
+ * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
+ * through it, what it is called, and hears when it comes and goes. Its functions run in three contexts, so those of a
+ * variant lie in three files of one name; handler/unwind/code_source.c chooses the variant. Each function may be NULL but
+ * the first.
+ *
+ * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
+ */
+#ifndef ONSTACK_BASE_CODE_SOURCE_H
+#define ONSTACK_BASE_CODE_SOURCE_H
+
+struct onstack_memory;
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+typedef struct onstack_code_source {
+  const char *name;
+  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
+     stack is cut here. `memory`: handler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
+  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
+  /* All executable ranges have changed to these, sorted, those of modules too (handler/unwind/rules/rules.h tells them
+     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
+  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
+  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
+  bool (*symbol)(uint64_t address, char *name, size_t size);
+  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
+  const char *mapping;
+} onstack_code_source;
+
+#endif
+
 /* ---- core/src/base/seqlock.h ---- */
 /*
  * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
@@ -420,11 +463,6 @@ ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
 
 #define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
 #define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
 
 /* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
 typedef struct onstack_go_functions {
@@ -3434,6 +3472,223 @@ ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint
   return special ? special->kind : ONSTACK_GO_PLAIN;
 }
 
+/* ---- core/src/handler/unwind/code_source.c ---- */
+/* ---- core/src/handler/unwind/code_source.h ---- */
+/* The walkers' side of base/code_source.h. */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+#define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+
+/* The one in use. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
+
+/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
+ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
+
+/* Whether no module holds an address. False while the map is being written. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
+
+ONSTACK_HANDLER bool onstack_code_is_undescribed(uint64_t address) {
+  onstack_module module = {.low = 0};
+  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
+}
+
+/* ---- core/src/handler/unwind/code_source_frame_pointers.c ---- */
+/*
+ * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
+ * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
+ * elsewhere it says that it could not.
+ */
+/* ---- core/src/handler/unwind/arch.h ---- */
+/*
+ * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
+ * tests walk recorded stacks of another one. Each file defines
+ *
+ *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
+ *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
+ *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
+ *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
+ *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
+ *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
+ *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
+ *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
+ *
+ * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
+ * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
+ * it is a call.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/unwind/arch_x86_64.h ---- */
+/* handler/unwind/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER false
+#define ONSTACK_ARCH_FOLLOWS_BX true
+#define ONSTACK_ARCH_CODE_ALIGN 0u
+
+/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
+#define ONSTACK_GO_RECORD_BELOW 0u
+#define ONSTACK_FIRST_RECORD_BELOW 0u
+#define ONSTACK_GO_SAVED_G 1u
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/*
+ * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
+ * not matter here). `code` ends at the return address.
+ */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  const uint8_t *end = code + ONSTACK_CALL_BYTES;
+  if (end[-5] == 0xe8) return true;
+  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
+  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
+    return true;
+  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
+    return true;
+  if (end[-4] == 0xff && end[-3] == 0x54) return true;
+  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
+  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/unwind/arch_aarch64.h ---- */
+/* handler/unwind/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
+
+#define ONSTACK_ARCH_LINK_REGISTER true
+#define ONSTACK_ARCH_FOLLOWS_BX false
+#define ONSTACK_ARCH_CODE_ALIGN 3u
+
+/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
+   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
+#define ONSTACK_GO_RECORD_BELOW 8u
+#define ONSTACK_FIRST_RECORD_BELOW 24u
+#define ONSTACK_GO_SAVED_G 0u
+
+/*
+ * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
+ * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
+ */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
+  return address & (((uint64_t)1 << 48) - 1);
+}
+
+#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
+
+/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
+static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
+  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
+  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
+}
+
+#endif
+
+#endif
+
+#endif
+
+static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t record[2];
+  if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  frame->sp = frame->fp + 16;
+  frame->fp = record[0];
+  frame->pc = onstack_address_strip(record[1]);
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
+  if (frame->fp != 0) return code_step_by_record(frame, memory);
+  return frame->exact ? ONSTACK_TRUNCATED_NOT_RISING /* it may be any number there */
+                      : onstack_code_leave_guest(frame, memory);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_pointers = {.name = "frame_pointers",
+                                                                                        .step = code_step_by_frame_pointer};
+
+/* ---- core/src/handler/unwind/code_source_guest_aarch64.c ---- */
+
+#if defined(__aarch64__)
+
+/* No runtime of generated code is known that clears x29. */
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  (void)frame;
+  (void)memory;
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
+
+/* ---- core/src/handler/unwind/code_source_guest_x86_64.c ---- */
+
+#if defined(__x86_64__)
+
+/*
+ * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's execution context, puts SP on a stack from Go's heap, clears
+ * RBP and calls the guest (abi_entry_preamble.go, abi_entry_amd64.s):
+ *
+ *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
+ *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
+ *
+ * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
+ * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
+ * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
+ */
+#define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
+#define CODE_GUEST_CANDIDATES 8u /* that are followed */
+
+/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
+   signal stack is small. */
+static ONSTACK_HANDLER bool code_leave_context(onstack_code_frame *frame, onstack_memory *memory, uint64_t context,
+                                               uint64_t pair[2]) {
+  if (!onstack_memory_read_pair(memory, context + 16, pair)) return false;
+  const uint64_t fp = pair[0], sp = pair[1];
+  if (sp & 7 || !onstack_memory_read_pair(memory, sp + 16, pair)) return false;
+  if (pair[0] != context && pair[1] != context) return false;
+  if (!onstack_memory_read_pair(memory, sp, pair)) return false;
+  if (!onstack_code_find_go(pair[0] - 1)) return false;
+  onstack_memory_enter_stack(memory, sp);
+  frame->switched = true;
+  frame->pc = pair[0];
+  frame->sp = sp + 8;
+  frame->fp = fp;
+  return true;
+}
+
+ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t last = 0, pair[2];
+  uint32_t followed = 0;
+  for (uint32_t i = 3; i < CODE_GUEST_WORDS && followed < CODE_GUEST_CANDIDATES; i++) {
+    const uint64_t at = frame->sp - 8 * (uint64_t)i;
+    if (at < frame->low || !onstack_memory_read_pair(memory, at, pair)) break;
+    const uint64_t word = pair[0];
+    if (word == last || word & 7 || !onstack_address_plausible(word) || word - frame->low < frame->sp - frame->low) continue;
+    last = word;
+    followed++;
+    if (code_leave_context(frame, memory, word, pair)) return ONSTACK_TRUNCATED_NOT;
+  }
+  return ONSTACK_TRUNCATED_STACK_SWITCH;
+}
+
+#endif
+
 /* ---- core/src/handler/unwind/frame_pointer_aarch64.c ---- */
 /* ---- core/src/handler/unwind/frame_pointer.h ---- */
 /* What unwinder_frame_pointer.c shares with its parts for each processor. */
@@ -3564,103 +3819,6 @@ ONSTACK_HANDLER bool onstack_fp_cross(onstack_memory *memory, onstack_fp_cursor 
 #endif
 
 /* ---- core/src/handler/unwind/go_stack.c ---- */
-
-/* ---- core/src/handler/unwind/arch.h ---- */
-/*
- * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
- * tests walk recorded stacks of another one. Each file defines
- *
- *   onstack_address_strip(address)   a return address as memory holds it, without what is no address
- *   onstack_call_ends(code)          does a call end where a return address points, behind ONSTACK_CALL_BYTES of code?
- *   ONSTACK_ARCH_LINK_REGISTER       true: the return address is in a register until the function stores it
- *   ONSTACK_ARCH_FOLLOWS_BX          true: rules follow RBX as well, which the lazy resolver keeps its frame in
- *   ONSTACK_ARCH_CODE_ALIGN          the bits that are zero in every instruction's address
- *   ONSTACK_GO_RECORD_BELOW          how far below SP a Go frame's record {frame pointer, return address} begins
- *   ONSTACK_FIRST_RECORD_BELOW       how far below SP the first record of a walk may begin
- *   ONSTACK_GO_SAVED_G               which of the two words that asmcgocall stores is g; the other one is the depth
- *
- * onstack_call_ends is the last defence against inventing frames: unwind information can be wrong (assembly that moves SP
- * unsaid), and then the word beside the return address is taken for it. It can only be believed if the code in front of
- * it is a call.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_ARCH_H
-#define ONSTACK_HANDLER_UNWIND_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/src/handler/unwind/arch_x86_64.h ---- */
-/* handler/unwind/arch.h for x86_64. */
-#ifndef ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
-#define ONSTACK_HANDLER_UNWIND_ARCH_X86_64_H
-
-#define ONSTACK_ARCH_LINK_REGISTER false
-#define ONSTACK_ARCH_FOLLOWS_BX true
-#define ONSTACK_ARCH_CODE_ALIGN 0u
-
-/* runtime/asm_amd64.s, asmcgocall: 0(SP) = depth, 8(SP) = g. */
-#define ONSTACK_GO_RECORD_BELOW 0u
-#define ONSTACK_FIRST_RECORD_BELOW 0u
-#define ONSTACK_GO_SAVED_G 1u
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) { return address; }
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-/*
- * Intel SDM volume 2, CALL: e8 rel32, and ff /2 with its ModRM forms (2 to 7 bytes; a REX or segment prefix in front does
- * not matter here). `code` ends at the return address.
- */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  const uint8_t *end = code + ONSTACK_CALL_BYTES;
-  if (end[-5] == 0xe8) return true;
-  /* ff, then ModRM: mod (2 bits), 2 (3 bits), rm (3 bits). rm 4 brings a SIB byte; mod 0 with rm 5 a disp32. */
-  if (end[-2] == 0xff && ((end[-1] & 0xf8) == 0xd0 || ((end[-1] & 0xf8) == 0x10 && end[-1] != 0x14 && end[-1] != 0x15)))
-    return true;
-  if (end[-3] == 0xff && (((end[-2] & 0xf8) == 0x50 && end[-2] != 0x54) || (end[-2] == 0x14 && (end[-1] & 7) != 5)))
-    return true;
-  if (end[-4] == 0xff && end[-3] == 0x54) return true;
-  if (end[-6] == 0xff && (end[-5] == 0x15 || ((end[-5] & 0xf8) == 0x90 && end[-5] != 0x94))) return true;
-  return end[-7] == 0xff && (end[-6] == 0x94 || (end[-6] == 0x14 && (end[-5] & 7) == 5));
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/handler/unwind/arch_aarch64.h ---- */
-/* handler/unwind/arch.h for aarch64. */
-#ifndef ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
-#define ONSTACK_HANDLER_UNWIND_ARCH_AARCH64_H
-
-#define ONSTACK_ARCH_LINK_REGISTER true
-#define ONSTACK_ARCH_FOLLOWS_BX false
-#define ONSTACK_ARCH_CODE_ALIGN 3u
-
-/* A Go frame (cmd/internal/obj/arm64/obj7.go) has LR at SP, the caller's x29 in the word below, and x29 = SP - 8; the
-   record for duffzero and duffcopy is at SP - 24. runtime/asm_arm64.s, asmcgocall: 0(RSP) = g, 8(RSP) = depth. */
-#define ONSTACK_GO_RECORD_BELOW 8u
-#define ONSTACK_FIRST_RECORD_BELOW 24u
-#define ONSTACK_GO_SAVED_G 0u
-
-/*
- * A pointer authentication code may stand in the bits above: user addresses have bit 55 clear, so clearing the bits from
- * 48 on is right for 48-bit address spaces; Linux hands out higher addresses only to programs that ask for them.
- */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_address_strip(uint64_t address) {
-  return address & (((uint64_t)1 << 48) - 1);
-}
-
-#define ONSTACK_CALL_BYTES 8u /* in front of the return address, that have to be looked at */
-
-/* Arm ARM C6.2: bl, blr, and blraa, blrab, blraaz, blrabz. */
-static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_CALL_BYTES]) {
-  uint32_t word = (uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24;
-  return (word & 0xfc000000u) == 0x94000000u || (word & 0xfefff000u) == 0xd63f0000u;
-}
-
-#endif
-
-#endif
-
-#endif
 
 /* runtime/runtime2.go, _func: offsets of the fields that are read here (Go 1.18 and later). */
 #define GO_FUNC_PCSP 16u
@@ -4515,12 +4673,6 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, ons
   return ONSTACK_TRUNCATED_NOT;
 }
 
-/* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
-static ONSTACK_HANDLER bool fp_is_generated(uint64_t address) {
-  onstack_module module = {.low = 0};
-  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
-}
-
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
   onstack_code_range last = {0, 0};
   onstack_fp_cursor cursor = {.fp = walk->registers->fp, .floor = walk->registers->sp - ONSTACK_FIRST_RECORD_BELOW};
@@ -4563,7 +4715,8 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
-  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && fp_is_generated(walk->frames[count - 1] - 1))
+  /* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
+  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && onstack_code_is_undescribed(walk->frames[count - 1] - 1))
     why = ONSTACK_TRUNCATED_STACK_SWITCH;
   return (onstack_walk_result){count, why};
 }
@@ -4589,8 +4742,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/unwind/go_stack.h, the kinds of Go functions in handler/unwind/code_map.h)
- *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
- *                    there is more above (handler/unwind/rules/generated.h)
+ *   generated code   as its source knows (base/code_source.h): by default frame pointers, as in modules without any
+ *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
@@ -4603,12 +4756,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
 /* ---- core/src/handler/unwind/rules/generated.h ---- */
-/*
- * The part of unwinder_rules.c for the outermost frame of generated code; included there and nowhere else.
- *
- * A chain of frame pointers that ends in code of no module is not the root: somebody called that code. Where that is known
- * the walk goes on there (rules_leave_generated in rules/arch.h).
- */
+/* The part of unwinder_rules.c for code that no module describes; included there and nowhere else. */
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
 #define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
 
@@ -4627,18 +4775,26 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
 /*
  * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
  */
-#define RULES_NO_MODULE (1u << 1)   /* code in no module that has rules */
+#define RULES_GENERATED (1u << 1)   /* code in no module */
 #define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
 #define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
-#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | kind, all << 1 */
+#define RULES_WITHOUT (4u << 1)     /* code of a module that has no rules at all */
+#define RULES_GO_FIRST 5u           /* + index of the runtime << 8 | kind, all << 1 */
 #define RULES_PACKED 0x20000u
 _Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
 _Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
 
 typedef struct rules_cursor {
   onstack_memory *memory;
-  uint64_t pc, sp, fp, bx, lr;
-  bool exact;
+  /* What a source of code may look at and step is a part of the cursor: the signal stack is small. */
+  union {
+    onstack_code_frame frame;
+    struct {
+      uint64_t pc, sp, fp, low;
+      bool exact, switched;
+    };
+  };
+  uint64_t bx, lr;
   uint32_t switches;
   bool scheduled;  /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
   bool by_table;   /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
@@ -4650,10 +4806,16 @@ typedef struct rules_cursor {
   onstack_module module;
   onstack_code_range code;
   bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
+  bool generated;      /* no module holds pc */
   bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
   bool unproven;       /* pc is a return address that has not been seen behind a call yet */
 } rules_cursor;
+
+_Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
+                   offsetof(rules_cursor, switched) - offsetof(rules_cursor, frame) ==
+                       offsetof(onstack_code_frame, switched),
+               "both names of a field are one field");
 
 static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
   return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->go_kind)) << 1;
@@ -4663,7 +4825,7 @@ static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
   value &= ~(uint64_t)ONSTACK_PC_UNPROVEN;
   cursor->rule = NULL;
   cursor->go = NULL;
-  cursor->described = cursor->pending = false;
+  cursor->generated = cursor->described = cursor->pending = false;
   if (value >= RULES_PACKED) {
     cursor->rule = (const onstack_rule *)(uintptr_t)value;
   } else if (value >= RULES_GO_FIRST << 1) {
@@ -4671,6 +4833,7 @@ static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
     cursor->go = &onstack_code.go[go >> 8];
     cursor->go_kind = (uint32_t)(go & 0xff);
   } else {
+    cursor->generated = value == RULES_GENERATED;
     cursor->described = value == RULES_UNDESCRIBED;
     cursor->pending = value == RULES_PENDING;
   }
@@ -4720,10 +4883,19 @@ static ONSTACK_HANDLER onstack_truncation rules_step_record(rules_cursor *cursor
 
 #endif
 
-/* A return address in code that belongs to no module. */
-static ONSTACK_HANDLER bool rules_is_generated(rules_cursor *cursor) {
-  if (cursor->go || cursor->rule || cursor->described || cursor->exact) return false;
-  return onstack_modules_find(cursor->pc - 1, &cursor->module) != ONSTACK_MODULE_HERE;
+/* To the caller, by the source that knows of such code. */
+static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
+  cursor->switched = false;
+  const onstack_truncation why = onstack_load_relaxed(&onstack_code_source_used)->step(&cursor->frame, cursor->memory);
+  if (why != RULES_STEP_OK) return why;
+  if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* Code that nothing describes, in a module without any rules or in none. */
+static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_cursor *cursor) {
+  return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
 }
 
 #endif
@@ -4741,7 +4913,6 @@ static ONSTACK_HANDLER bool rules_is_generated(rules_cursor *cursor) {
  *   rules_step_signal             from the signal trampoline to what was interrupted
  *   rules_read_register           a general register of the interrupted code by its DWARF number
  *   rules_step_undescribed        native code that no rule describes
- *   rules_leave_generated         above the outermost frame of generated code (rules/generated.h)
  *   rules_step_go_interrupted     an interrupted Go function whose pcsp entry is known
  *   rules_step_go_undescribed     ... is not known
  *   rules_step_go_by_record       a Go function that was called, by its frame record
@@ -4823,61 +4994,8 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
-  if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
+  if (!cursor->described || !cursor->exact) return rules_step_by_frame_pointer(cursor);
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
-}
-
-#endif
-
-/* ---- core/src/handler/unwind/rules/generated_x86_64.h ---- */
-/*
- * rules/arch.h for x86_64: the way out of generated code. wazero (internal/engine/wazevo) runs guests under Go without
- * cgo. Its preamble notes where Go's frame is in the guest's execution context, puts SP on a stack from Go's heap, clears
- * RBP and calls the guest (abi_entry_preamble.go, abi_entry_amd64.s):
- *
- *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
- *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
- *
- * Every guest function gets the context as its first argument and keeps it for what it calls, in its frame or in a
- * register that a callee saves. So it is one of the words below the top of the guest's stack; the right one says of itself
- * that it is: the context leads to the stack pointer, and the arguments there lead back to the context.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_X86_64_H
-#define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_X86_64_H
-
-#define RULES_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
-#define RULES_GUEST_CANDIDATES 8u /* that are followed */
-
-/* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
-   signal stack is small. */
-static ONSTACK_HANDLER bool rules_leave_guest(rules_cursor *cursor, uint64_t context, uint64_t pair[2]) {
-  if (!onstack_memory_read_pair(cursor->memory, context + 16, pair)) return false;
-  const uint64_t fp = pair[0], sp = pair[1];
-  if (sp & 7 || !onstack_memory_read_pair(cursor->memory, sp + 16, pair)) return false;
-  if (pair[0] != context && pair[1] != context) return false;
-  if (!onstack_memory_read_pair(cursor->memory, sp, pair)) return false;
-  if (!onstack_code_find_go(pair[0] - 1) || !rules_enter_stack(cursor, sp)) return false;
-  cursor->pc = pair[0];
-  cursor->sp = sp + 8;
-  cursor->fp = fp;
-  return true;
-}
-
-/* Above the outermost frame of generated code, with SP behind its return address. `low`: where the walk began. */
-static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
-  const uint64_t top = cursor->sp;
-  uint64_t last = 0, pair[2];
-  uint32_t followed = 0;
-  for (uint32_t i = 3; i < RULES_GUEST_WORDS && followed < RULES_GUEST_CANDIDATES; i++) {
-    const uint64_t at = top - 8 * (uint64_t)i;
-    if (at < low || !onstack_memory_read_pair(cursor->memory, at, pair)) break;
-    const uint64_t word = pair[0];
-    if (word == last || word & 7 || !onstack_address_plausible(word) || word - low < top - low) continue;
-    last = word;
-    followed++;
-    if (rules_leave_guest(cursor, word, pair)) return RULES_STEP_OK;
-  }
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
 }
 
 #endif
@@ -5102,14 +5220,7 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
-}
-
-/* No runtime of generated code is known that clears x29. */
-static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
-  (void)cursor;
-  (void)low;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_by_frame_pointer(cursor);
 }
 
 #endif
@@ -5262,14 +5373,7 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
-}
-
-/* No runtime of generated code is known that clears x29. */
-static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
-  (void)cursor;
-  (void)low;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_by_frame_pointer(cursor);
 }
 
 #endif
@@ -5760,10 +5864,12 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
+  cursor->generated = answer == ONSTACK_MODULE_NONE;
   cursor->described = held && cursor->module.table;
   cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
   if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
-  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_NO_MODULE;
+  if (cursor->pending) return RULES_PENDING;
+  return cursor->generated ? RULES_GENERATED : cursor->described ? RULES_UNDESCRIBED : RULES_WITHOUT;
 }
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
@@ -5794,7 +5900,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
 }
 
 /* One frame up; *how: by what (ONSTACK_BY_*). */
-static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const onstack_walk *walk, uint8_t *how) {
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
   if (cursor->go) {
     *how = ONSTACK_BY_GO;
     return rules_step_go(cursor);
@@ -5802,7 +5908,6 @@ static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const
   *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
-  if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
   return cursor->rule ? rules_step_native(cursor) : rules_step_undescribed(cursor);
 }
 
@@ -5815,6 +5920,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->bx = registers->bx;
   cursor->lr = onstack_address_strip(registers->lr);
   cursor->exact = true;
+  cursor->low = registers->sp;
   cursor->switches = 0;
   cursor->scheduled = false;
   cursor->by_table = false;
@@ -5838,7 +5944,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   rules_locate(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
-    why = rules_step(&cursor, walk, &how);
+    why = rules_step(&cursor, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
     if (cursor.pc & ONSTACK_ARCH_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {
@@ -9840,6 +9946,8 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
   onstack_seqlock_write_end(&onstack_code.lock);
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_code_source_used);
+  if (source->ranges_changed) source->ranges_changed(scan->ranges, scan->count);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {
@@ -13502,6 +13610,12 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *tab
 /* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
+/* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
+
+/* Names the addresses without an answer that lie in memory of no file by that source. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
 /* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
@@ -13511,6 +13625,8 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_module(onstack_symbol_table *t
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define SYMBOLIZE_SOURCE_NAME 512u
 
 /* The addresses that mean what lies there now, as the process has them; the table knows the number of each. */
 static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_maps *maps, uint64_t **addresses) {
@@ -13592,6 +13708,24 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
     error = symbolize_mapping(table, mapping, items + first, next - first);
   }
   free(items);
+  return error;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
+
+int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  char name[SYMBOLIZE_SOURCE_NAME];
+  int error = 0;
+  if (!source || !source->symbol) return 0;
+  for (size_t i = 0; error == 0 && i < table->count; i++) {
+    uint64_t real;
+    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
+    if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
+  }
   return error;
 }
 
@@ -15329,6 +15463,12 @@ static void pprof_number_mappings(onstack_pprof_writer *writer) {
   }
 }
 
+/* The name that readers know for memory without a file, unless whoever knows its code says another. */
+static const char *pprof_name_memory(void) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  return source && source->mapping ? source->mapping : "//anon";
+}
+
 static int pprof_mapping_strings(onstack_pprof_writer *writer, const onstack_profile_mapping *mapping, uint32_t *path,
                                  uint32_t *build_id) {
   static const char digits[] = "0123456789abcdef";
@@ -15337,8 +15477,7 @@ static int pprof_mapping_strings(onstack_pprof_writer *writer, const onstack_pro
     text[2 * i] = digits[mapping->build_id.bytes[i] >> 4];
     text[2 * i + 1] = digits[mapping->build_id.bytes[i] & 15];
   }
-  /* The name that readers know for memory without a file. */
-  const char *name = mapping->path[0] != '\0' ? mapping->path : "//anon";
+  const char *name = mapping->path[0] != '\0' ? mapping->path : pprof_name_memory();
   onstack_profile_strings *strings = &writer->report->symbols.strings;
   int error = onstack_profile_strings_add_text(strings, name, path);
   if (error != 0) return error;
@@ -15733,6 +15872,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
   if (error == 0 && (report->symbolized || always_names)) {
@@ -16308,6 +16448,8 @@ static void session_stop_clock_thread(onstack_session *session) {
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
+  /* Generated code is named by whoever knows how to walk it. */
+  onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
   if (session->settings.resumed) return;
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;

@@ -47,6 +47,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
   if (error == 0 && (report->symbolized || always_names)) {

@@ -10,6 +10,8 @@
 #include "control/tick/slots.h"
 #include "control/tick/threads.h"
 #include "session/start.h"
+#include "handler/unwind/code_source.h"
+#include "profile/elf/symbolize.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,6 +50,8 @@ static void session_stop_clock_thread(onstack_session *session) {
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
 static void session_look_around(onstack_session *session) {
+  /* Generated code is named by whoever knows how to walk it. */
+  onstack_store_relaxed(&onstack_profile_code_source, onstack_load_relaxed(&onstack_code_source_used));
   session->tended_ns = session->refreshed_ns = 0;
   if (session->settings.resumed) return;
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;

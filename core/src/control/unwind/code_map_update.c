@@ -5,6 +5,7 @@
 #include "control/unwind/go/go_runtime.h"
 #include "control/unwind/memory_map.h"
 #include "handler/unwind/code_map.h"
+#include "handler/unwind/code_source.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -149,6 +150,8 @@ static void code_map_publish_ranges(const code_map_scan *scan) {
   }
   onstack_store_relaxed(&onstack_code.count, scan->count);
   onstack_seqlock_write_end(&onstack_code.lock);
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_code_source_used);
+  if (source->ranges_changed) source->ranges_changed(scan->ranges, scan->count);
 }
 
 int onstack_code_map_refresh(onstack_slot *slot) {

@@ -8,6 +8,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 #define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
 
+#include "base/code_source.h"
 #include "base/seqlock.h"
 
 #define ONSTACK_CODE_RANGES 2048u
@@ -27,11 +28,6 @@
 
 #define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
 #define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
 
 /* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
 typedef struct onstack_go_functions {

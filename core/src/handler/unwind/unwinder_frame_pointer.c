@@ -18,7 +18,7 @@
 #include "handler/unwind/arch.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/frame_pointer.h"
-#include "handler/unwind/rules/rules.h"
+#include "handler/unwind/code_source.h"
 #include "handler/unwind/unwinder.h"
 
 /* Moves the cursor to the caller's record; `record` is the one just read, the return address of the frame at `pc`. */
@@ -44,12 +44,6 @@ static ONSTACK_HANDLER onstack_truncation fp_advance(onstack_memory *memory, ons
     onstack_memory_enter_stack(memory, cursor->fp);
   }
   return ONSTACK_TRUNCATED_NOT;
-}
-
-/* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
-static ONSTACK_HANDLER bool fp_is_generated(uint64_t address) {
-  onstack_module module = {.low = 0};
-  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
 }
 
 static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
@@ -94,7 +88,8 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       break;
     }
   }
-  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && fp_is_generated(walk->frames[count - 1] - 1))
+  /* Code of no module is not where a thread begins: whoever called it clears the frame pointer on a stack of its own. */
+  if (why == ONSTACK_TRUNCATED_NOT && count > 1 && onstack_code_is_undescribed(walk->frames[count - 1] - 1))
     why = ONSTACK_TRUNCATED_STACK_SWITCH;
   return (onstack_walk_result){count, why};
 }

@@ -6,8 +6,8 @@
  *   Go code          frame pointers, which all Go functions with callees keep; for an interrupted Go function its pcsp
  *                    table (it may be a leaf or in a prologue); at stack switches what the runtime stores
  *                    (handler/unwind/go_stack.h, the kinds of Go functions in handler/unwind/code_map.h)
- *   generated code   and all in modules without any .eh_frame: frame pointers; where their chain ends in generated code
- *                    there is more above (handler/unwind/rules/generated.h)
+ *   generated code   as its source knows (base/code_source.h): by default frame pointers, as in modules without any
+ *                    .eh_frame; where their chain ends there is more above
  *   assembly         without CFI in a module that has some for the rest: stubs of .plt are known by their bytes, for
  *                    anything else the walk ends: a frame pointer there is anybody's, and could skip callers
  *
@@ -45,10 +45,12 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
+  cursor->generated = answer == ONSTACK_MODULE_NONE;
   cursor->described = held && cursor->module.table;
   cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
   if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
-  return cursor->pending ? RULES_PENDING : cursor->described ? RULES_UNDESCRIBED : RULES_NO_MODULE;
+  if (cursor->pending) return RULES_PENDING;
+  return cursor->generated ? RULES_GENERATED : cursor->described ? RULES_UNDESCRIBED : RULES_WITHOUT;
 }
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
@@ -79,7 +81,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go(rules_cursor *cursor) {
 }
 
 /* One frame up; *how: by what (ONSTACK_BY_*). */
-static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const onstack_walk *walk, uint8_t *how) {
+static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, uint8_t *how) {
   if (cursor->go) {
     *how = ONSTACK_BY_GO;
     return rules_step_go(cursor);
@@ -87,7 +89,6 @@ static ONSTACK_HANDLER onstack_truncation rules_step(rules_cursor *cursor, const
   *how = cursor->rule ? ONSTACK_BY_RULES : ONSTACK_BY_RECORD;
   if (cursor->fp_unknown) return ONSTACK_TRUNCATED_STACK_SWITCH;
   if (cursor->pending) return ONSTACK_TRUNCATED_PENDING;
-  if (cursor->fp == 0 && rules_is_generated(cursor)) return rules_leave_generated(cursor, walk->registers->sp);
   return cursor->rule ? rules_step_native(cursor) : rules_step_undescribed(cursor);
 }
 
@@ -100,6 +101,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->bx = registers->bx;
   cursor->lr = onstack_address_strip(registers->lr);
   cursor->exact = true;
+  cursor->low = registers->sp;
   cursor->switches = 0;
   cursor->scheduled = false;
   cursor->by_table = false;
@@ -123,7 +125,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   rules_locate(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
-    why = rules_step(&cursor, walk, &how);
+    why = rules_step(&cursor, &how);
     if (why != RULES_STEP_OK || cursor.pc == 0) break;
     cursor.context = NULL;
     if (cursor.pc & ONSTACK_ARCH_CODE_ALIGN || !onstack_address_plausible(cursor.pc) || !rules_locate(&cursor)) {

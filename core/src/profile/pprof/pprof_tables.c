@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/pprof/pprof_writer.h"
 
+#include "base/atomics.h"
+#include "profile/elf/symbolize.h"
 #include "profile/pprof/pprof_fields.h"
 #include "profile/truncation.h"
 
@@ -139,6 +141,12 @@ static void pprof_number_mappings(onstack_pprof_writer *writer) {
   }
 }
 
+/* The name that readers know for memory without a file, unless whoever knows its code says another. */
+static const char *pprof_name_memory(void) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  return source && source->mapping ? source->mapping : "//anon";
+}
+
 static int pprof_mapping_strings(onstack_pprof_writer *writer, const onstack_profile_mapping *mapping, uint32_t *path,
                                  uint32_t *build_id) {
   static const char digits[] = "0123456789abcdef";
@@ -147,8 +155,7 @@ static int pprof_mapping_strings(onstack_pprof_writer *writer, const onstack_pro
     text[2 * i] = digits[mapping->build_id.bytes[i] >> 4];
     text[2 * i + 1] = digits[mapping->build_id.bytes[i] & 15];
   }
-  /* The name that readers know for memory without a file. */
-  const char *name = mapping->path[0] != '\0' ? mapping->path : "//anon";
+  const char *name = mapping->path[0] != '\0' ? mapping->path : pprof_name_memory();
   onstack_profile_strings *strings = &writer->report->symbols.strings;
   int error = onstack_profile_strings_add_text(strings, name, path);
   if (error != 0) return error;

@@ -6,7 +6,6 @@
  *   rules_step_signal             from the signal trampoline to what was interrupted
  *   rules_read_register           a general register of the interrupted code by its DWARF number
  *   rules_step_undescribed        native code that no rule describes
- *   rules_leave_generated         above the outermost frame of generated code (rules/generated.h)
  *   rules_step_go_interrupted     an interrupted Go function whose pcsp entry is known
  *   rules_step_go_undescribed     ... is not known
  *   rules_step_go_by_record       a Go function that was called, by its frame record
@@ -18,7 +17,6 @@
 
 #if defined(__x86_64__)
 #include "handler/unwind/rules/native_x86_64.h"
-#include "handler/unwind/rules/generated_x86_64.h"
 #include "handler/unwind/rules/go_x86_64.h"
 #elif defined(__aarch64__)
 #include "handler/unwind/rules/native_aarch64.h"

@@ -21,18 +21,26 @@
 /*
  * What the PC cache holds of an address: its rule's address, or a number below RULES_PACKED; and ONSTACK_PC_UNPROVEN.
  */
-#define RULES_NO_MODULE (1u << 1)   /* code in no module that has rules */
+#define RULES_GENERATED (1u << 1)   /* code in no module */
 #define RULES_UNDESCRIBED (2u << 1) /* code without a rule in a module that has some */
 #define RULES_PENDING (3u << 1)     /* code of a module whose rules are not derived yet */
-#define RULES_GO_FIRST 4u           /* + index of the runtime << 8 | kind, all << 1 */
+#define RULES_WITHOUT (4u << 1)     /* code of a module that has no rules at all */
+#define RULES_GO_FIRST 5u           /* + index of the runtime << 8 | kind, all << 1 */
 #define RULES_PACKED 0x20000u
 _Static_assert(((RULES_GO_FIRST + (ONSTACK_GO_RUNTIMES << 8)) << 1) < RULES_PACKED, "numbers and addresses are told apart");
 _Static_assert(_Alignof(onstack_rule) >= 2, "the lowest bit of a rule's address is free");
 
 typedef struct rules_cursor {
   onstack_memory *memory;
-  uint64_t pc, sp, fp, bx, lr;
-  bool exact;
+  /* What a source of code may look at and step is a part of the cursor: the signal stack is small. */
+  union {
+    onstack_code_frame frame;
+    struct {
+      uint64_t pc, sp, fp, low;
+      bool exact, switched;
+    };
+  };
+  uint64_t bx, lr;
   uint32_t switches;
   bool scheduled;  /* a frame of Go's scheduler was passed: the goroutine above it is not the one that m.curg names */
   bool by_table;   /* plain Go frames by pcsp: saved frame pointers may lead to either copy of a moving stack */
@@ -44,10 +52,16 @@ typedef struct rules_cursor {
   onstack_module module;
   onstack_code_range code;
   bool pending;        /* the module that holds pc will have rules; its frame pointers may be anything */
+  bool generated;      /* no module holds pc */
   bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
   bool unproven;       /* pc is a return address that has not been seen behind a call yet */
 } rules_cursor;
+
+_Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
+                   offsetof(rules_cursor, switched) - offsetof(rules_cursor, frame) ==
+                       offsetof(onstack_code_frame, switched),
+               "both names of a field are one field");
 
 static ONSTACK_HANDLER uint64_t rules_pack_go(const rules_cursor *cursor) {
   return (RULES_GO_FIRST + ((uint64_t)(cursor->go - onstack_code.go) << 8 | cursor->go_kind)) << 1;
@@ -57,7 +71,7 @@ static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
   value &= ~(uint64_t)ONSTACK_PC_UNPROVEN;
   cursor->rule = NULL;
   cursor->go = NULL;
-  cursor->described = cursor->pending = false;
+  cursor->generated = cursor->described = cursor->pending = false;
   if (value >= RULES_PACKED) {
     cursor->rule = (const onstack_rule *)(uintptr_t)value;
   } else if (value >= RULES_GO_FIRST << 1) {
@@ -65,6 +79,7 @@ static ONSTACK_HANDLER void rules_unpack(rules_cursor *cursor, uint64_t value) {
     cursor->go = &onstack_code.go[go >> 8];
     cursor->go_kind = (uint32_t)(go & 0xff);
   } else {
+    cursor->generated = value == RULES_GENERATED;
     cursor->described = value == RULES_UNDESCRIBED;
     cursor->pending = value == RULES_PENDING;
   }

@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * The part of unwinder_rules.c for the outermost frame of generated code; included there and nowhere else.
- *
- * A chain of frame pointers that ends in code of no module is not the root: somebody called that code. Where that is known
- * the walk goes on there (rules_leave_generated in rules/arch.h).
- */
+/* The part of unwinder_rules.c for code that no module describes; included there and nowhere else. */
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
 #define ONSTACK_HANDLER_UNWIND_RULES_GENERATED_H
 
+#include "handler/unwind/code_source.h"
 #include "handler/unwind/rules/cursor.h"
 
-/* A return address in code that belongs to no module. */
-static ONSTACK_HANDLER bool rules_is_generated(rules_cursor *cursor) {
-  if (cursor->go || cursor->rule || cursor->described || cursor->exact) return false;
-  return onstack_modules_find(cursor->pc - 1, &cursor->module) != ONSTACK_MODULE_HERE;
+/* To the caller, by the source that knows of such code. */
+static ONSTACK_HANDLER onstack_truncation rules_step_generated(rules_cursor *cursor) {
+  cursor->switched = false;
+  const onstack_truncation why = onstack_load_relaxed(&onstack_code_source_used)->step(&cursor->frame, cursor->memory);
+  if (why != RULES_STEP_OK) return why;
+  if (cursor->switched && ++cursor->switches > RULES_SWITCHES) return ONSTACK_TRUNCATED_STACK_SWITCH;
+  cursor->exact = false;
+  return RULES_STEP_OK;
+}
+
+/* Code that nothing describes, in a module without any rules or in none. */
+static ONSTACK_HANDLER onstack_truncation rules_step_by_frame_pointer(rules_cursor *cursor) {
+  return cursor->generated ? rules_step_generated(cursor) : rules_step_record(cursor);
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
 #define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_AARCH64_H
 
-#include "handler/unwind/rules/cursor.h"
+#include "handler/unwind/rules/generated.h"
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: siginfo (128), then ucontext with the mcontext at 176:
@@ -99,14 +99,7 @@ static ONSTACK_HANDLER bool rules_step_foreign_leaf(rules_cursor *cursor) {
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   if (rules_is_trampoline(cursor)) return rules_step_signal(cursor);
   if (rules_step_plt(cursor) || rules_step_foreign_leaf(cursor)) return RULES_STEP_OK;
-  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_record(cursor);
-}
-
-/* No runtime of generated code is known that clears x29. */
-static ONSTACK_HANDLER onstack_truncation rules_leave_generated(rules_cursor *cursor, uint64_t low) {
-  (void)cursor;
-  (void)low;
-  return ONSTACK_TRUNCATED_STACK_SWITCH;
+  return cursor->described && cursor->exact ? ONSTACK_TRUNCATED_NO_RULE : rules_step_by_frame_pointer(cursor);
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
 #define ONSTACK_HANDLER_UNWIND_RULES_NATIVE_X86_64_H
 
-#include "handler/unwind/rules/cursor.h"
+#include "handler/unwind/rules/generated.h"
 
 /*
  * The kernel's signal frame, which the trampoline finds at SP: struct ucontext (arch/x86/include/uapi/asm/ucontext.h) with
@@ -71,7 +71,7 @@ static ONSTACK_HANDLER bool rules_step_plt(rules_cursor *cursor) {
 /* Native code that no rule describes. */
 static ONSTACK_HANDLER onstack_truncation rules_step_undescribed(rules_cursor *cursor) {
   /* Below a call its frame pointer is the callee's to keep, and a startup routine may be the root. */
-  if (!cursor->described || !cursor->exact) return rules_step_record(cursor);
+  if (!cursor->described || !cursor->exact) return rules_step_by_frame_pointer(cursor);
   return rules_step_plt(cursor) ? RULES_STEP_OK : ONSTACK_TRUNCATED_NO_RULE;
 }
 

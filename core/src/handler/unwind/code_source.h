@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The walkers' side of base/code_source.h. */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+#define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+
+#include "base/code_source.h"
+#include "handler/unwind/memory.h"
+
+/* The one in use. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
+
+/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
+ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
+
+/* Whether no module holds an address. False while the map is being written. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+#endif

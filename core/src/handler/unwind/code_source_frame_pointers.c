@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
+ * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
+ * elsewhere it says that it could not.
+ */
+#include "handler/unwind/arch.h"
+#include "handler/unwind/code_source.h"
+
+static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
+  uint64_t record[2];
+  if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
+  if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
+  if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  frame->sp = frame->fp + 16;
+  frame->fp = record[0];
+  frame->pc = onstack_address_strip(record[1]);
+  return ONSTACK_TRUNCATED_NOT;
+}
+
+static ONSTACK_HANDLER onstack_truncation code_step_by_frame_pointer(onstack_code_frame *frame, onstack_memory *memory) {
+  if (frame->fp != 0) return code_step_by_record(frame, memory);
+  return frame->exact ? ONSTACK_TRUNCATED_NOT_RISING /* it may be any number there */
+                      : onstack_code_leave_guest(frame, memory);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_pointers = {.name = "frame_pointers",
+                                                                                        .step = code_step_by_frame_pointer};
