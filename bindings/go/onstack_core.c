@@ -2089,7 +2089,7 @@ typedef struct onstack_walk {
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
   uint8_t *
-      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/proof.h); what stands behind the last frame is undefined. NULL: not wanted */
+      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -2444,14 +2444,14 @@ typedef struct onstack_module_map {
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
 
-typedef enum onstack_modules_answer {
+typedef enum onstack_modules_status {
   ONSTACK_MODULE_NONE,
   ONSTACK_MODULE_HERE,
   ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
-} onstack_modules_answer;
+} onstack_modules_status;
 
 /* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last);
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
@@ -3416,96 +3416,29 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
   return result < 0 ? result : deleted;
 }
 
-/* ---- core/src/handler/unwind/code_map.c ---- */
+/* ---- core/src/handler/unwind/call_site_check.c ---- */
+/* ---- core/src/handler/unwind/call_site_check.h ---- */
+/*
+ * The check that a return address follows a call, once for each new one. A walk marks the frames whose return address
+ * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
+ * it in the handler made a sample with twenty new callers cost four times as much.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
+#define ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
 
-ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
+/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
+#define ONSTACK_BY_UNPROVEN 0x80u
 
-static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
-  return address - range->low < range->high - range->low;
-}
-
-ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
-  if (address - last->low < last->high - last->low) return true;
-  const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
-  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
-  if (onstack_seqlock_is_written(begun) || high > ONSTACK_CODE_RANGES) return true;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  onstack_code_range found = {0, 0};
-  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
-    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
-    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
-  }
-  if (!onstack_seqlock_held(&onstack_code.lock, begun)) return true;
-  if (address - found.low < found.high - found.low) {
-    *last = found;
-    return true;
-  }
-  onstack_store_relaxed(&onstack_code.stale, 1u);
-  return false;
-}
-
-ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  for (uint32_t i = 0; i < runtimes; i++) {
-    const onstack_code_range *text = &onstack_code.go[i].text;
-    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
-    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
-  }
-  return NULL;
-}
-
-ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
-  if (!code_range_holds(&go->span, address)) return NULL;
-  for (uint32_t special = 0; special < go->special_count; special++)
-    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
-  return NULL;
-}
-
-ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address) {
-  const onstack_go_special *special = onstack_code_go_special(go, address);
-  return special ? special->kind : ONSTACK_GO_PLAIN;
-}
-
-/* ---- core/src/handler/unwind/code_source.c ---- */
-/* ---- core/src/handler/unwind/code_source.h ---- */
-/* The walkers' side of base/code_source.h. */
-#ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
-#define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
-
-/* The one in use. */
-ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
-
-/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
-ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
-
-/* Whether no module holds an address. False while the map is being written. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
-
-/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
-   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
-ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
+ * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count);
 
 #endif
 
-ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
-
-ONSTACK_HANDLER bool onstack_code_is_undescribed(uint64_t address) {
-  onstack_module module = {.low = 0};
-  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
-}
-
-/* ---- core/src/handler/unwind/code_source_frame_pointers.c ---- */
-/*
- * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
- * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
- * elsewhere it says that it could not.
- */
 /* ---- core/src/handler/unwind/arch.h ---- */
 /*
  * The processor whose code is walked, from the file that is named after it. Nothing here needs that processor to run on:
@@ -3602,6 +3535,198 @@ static inline ONSTACK_HANDLER bool onstack_call_ends(const uint8_t code[ONSTACK_
 #endif
 
 #endif
+
+/* ---- core/src/handler/unwind/pc_cache.h ---- */
+/*
+ * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
+ * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
+ * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
+ * entry may lie here for as long as the process lives, and what it names is unmapped.
+ *
+ * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
+ * may still use the old epoch and the old table, one that begins later can do neither.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_PC_CACHE_H
+#define ONSTACK_HANDLER_UNWIND_PC_CACHE_H
+
+#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
+
+/* The lowest bit of a value: no call has been seen in front of this return address yet (handler/unwind/call_site_check.h). */
+#define ONSTACK_PC_UNPROVEN 1u
+
+typedef struct onstack_pc_entry {
+  uint64_t check;
+  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
+} onstack_pc_entry;
+
+ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
+ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
+
+/* The factors are odd: no two epochs and no two values give the same product. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
+  return epoch * 0xd1b54a32d192ed03u;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
+  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
+}
+
+static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
+  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
+}
+
+/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
+  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  uint64_t value = onstack_load_relaxed(&entry->value);
+  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
+}
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
+                                                                                              uint64_t seal) {
+  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
+  onstack_store_relaxed(&entry->value, value);
+  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
+}
+
+#endif
+
+typedef struct call_site_batch {
+  uint32_t count;
+  uint32_t frames[ONSTACK_COPY_MANY];
+  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
+} call_site_batch;
+
+/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *found,
+                                                  uint32_t count, uint32_t next, uint64_t seal) {
+  batch->count = 0;
+  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
+    if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
+    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
+    batch->frames[batch->count] = next;
+    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
+  }
+  return next;
+}
+
+static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
+  uint64_t value = onstack_pc_recall(return_address - 1, seal);
+  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
+}
+
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
+  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
+     over (control/unwind/modules.c counts it up before anything is unmapped). */
+  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
+  call_site_batch batch;
+  uint32_t next = 1;
+  while (next < count) {
+    next = call_site_collect(&batch, frames, found, count, next, seal);
+    for (uint32_t i = 0; i < batch.count;) {
+      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
+      for (uint32_t end = i + got; i < end; i++) {
+        if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
+        call_site_note(frames[batch.frames[i]], seal);
+      }
+      i++; /* past the one that could not be read */
+    }
+  }
+  return count;
+}
+
+/* ---- core/src/handler/unwind/code_map.c ---- */
+
+ONSTACK_INTERNAL_DEFINE onstack_code_map onstack_code;
+
+static ONSTACK_HANDLER bool code_range_holds(const onstack_code_range *range, uint64_t address) {
+  return address - range->low < range->high - range->low;
+}
+
+ONSTACK_HANDLER bool onstack_code_is_executable(uint64_t address, onstack_code_range *last) {
+  if (address - last->low < last->high - last->low) return true;
+  const uint32_t begun = onstack_seqlock_begin(&onstack_code.lock);
+  uint32_t low = 0, high = onstack_load_relaxed(&onstack_code.count);
+  if (onstack_seqlock_is_written(begun) || high > ONSTACK_CODE_RANGES) return true;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (onstack_load_relaxed(&onstack_code.ranges[middle].high) <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  onstack_code_range found = {0, 0};
+  if (low < onstack_load_relaxed(&onstack_code.count) && low < ONSTACK_CODE_RANGES) {
+    found.low = onstack_load_relaxed(&onstack_code.ranges[low].low);
+    found.high = onstack_load_relaxed(&onstack_code.ranges[low].high);
+  }
+  if (!onstack_seqlock_held(&onstack_code.lock, begun)) return true;
+  if (address - found.low < found.high - found.low) {
+    *last = found;
+    return true;
+  }
+  onstack_store_relaxed(&onstack_code.stale, 1u);
+  return false;
+}
+
+ONSTACK_HANDLER const onstack_go_runtime *onstack_code_find_go(uint64_t address) {
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  for (uint32_t i = 0; i < runtimes; i++) {
+    const onstack_code_range *text = &onstack_code.go[i].text;
+    /* The end first, and no difference of the two: an entry that is written or retired meanwhile has 0 there. */
+    if (address < onstack_observe(&text->high) && address >= onstack_load_relaxed(&text->low)) return &onstack_code.go[i];
+  }
+  return NULL;
+}
+
+ONSTACK_HANDLER const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address) {
+  if (!code_range_holds(&go->span, address)) return NULL;
+  for (uint32_t special = 0; special < go->special_count; special++)
+    if (code_range_holds(&go->specials[special].body, address)) return &go->specials[special];
+  return NULL;
+}
+
+ONSTACK_HANDLER uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address) {
+  const onstack_go_special *special = onstack_code_go_special(go, address);
+  return special ? special->kind : ONSTACK_GO_PLAIN;
+}
+
+/* ---- core/src/handler/unwind/code_source.c ---- */
+/* ---- core/src/handler/unwind/code_source.h ---- */
+/* The walkers' side of base/code_source.h. */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+#define ONSTACK_HANDLER_UNWIND_CODE_SOURCE_H
+
+/* The one in use. */
+ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_code_source_used;
+
+/* Follows the chain of frame pointers, and where that ends, runtimes whose way of entering such code is known. */
+ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointers;
+
+/* Whether no module holds an address. False while the map is being written. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
+
+/* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
+   entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
+ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_code_source_used = &onstack_code_source_frame_pointers;
+
+ONSTACK_HANDLER bool onstack_code_is_undescribed(uint64_t address) {
+  onstack_module module = {.low = 0};
+  return onstack_modules_find(address, &module) == ONSTACK_MODULE_NONE;
+}
+
+/* ---- core/src/handler/unwind/code_source_frame_pointers.c ---- */
+/*
+ * Most just-in-time compilers keep frame pointers. A chain of them that ends in such code is not the root: somebody called
+ * that code, and cleared the frame pointer on a stack of its own. Where that caller can be proven the walk goes on there;
+ * elsewhere it says that it could not.
+ */
 
 static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code_frame *frame, onstack_memory *memory) {
   uint64_t record[2];
@@ -4270,130 +4395,6 @@ static ONSTACK_HANDLER bool probe_read_pair(onstack_memory *memory, uint64_t add
 
 ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_probe = {"probe", probe_self_test, probe_read_pair};
 
-/* ---- core/src/handler/unwind/proof.c ---- */
-/* ---- core/src/handler/unwind/proof.h ---- */
-/*
- * The proof that a return address follows a call, once for each new one. A walk marks the frames whose return address
- * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
- * it in the handler made a sample with twenty new callers cost four times as much.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_PROOF_H
-#define ONSTACK_HANDLER_UNWIND_PROOF_H
-
-/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
-#define ONSTACK_BY_UNPROVEN 0x80u
-
-/*
- * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
- * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count);
-
-#endif
-
-/* ---- core/src/handler/unwind/pc_cache.h ---- */
-/*
- * What describes a PC, remembered: the same few hundred return addresses come back in every sample. Shared by all
- * threads and sessions, without locks: an entry is two words, the value and a check word that is the PC mixed with the
- * value and the epoch's seal. A torn or outdated entry does not check and is a miss. All 64 bits of the epoch count: an
- * entry may lie here for as long as the process lives, and what it names is unmapped.
- *
- * The epoch changes whenever the module map does, before a table that it named can be unmapped: a handler that is inside
- * may still use the old epoch and the old table, one that begins later can do neither.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_PC_CACHE_H
-#define ONSTACK_HANDLER_UNWIND_PC_CACHE_H
-
-#define ONSTACK_PC_CACHE_ENTRIES 2048u /* 32 KiB */
-
-/* The lowest bit of a value: no call has been seen in front of this return address yet (handler/unwind/proof.h). */
-#define ONSTACK_PC_UNPROVEN 1u
-
-typedef struct onstack_pc_entry {
-  uint64_t check;
-  uint64_t value; /* an even address of a rule, or a small number that the user of the cache gives a meaning; 0: empty */
-} onstack_pc_entry;
-
-ONSTACK_INTERNAL_DATA onstack_pc_entry onstack_pc_cache[ONSTACK_PC_CACHE_ENTRIES];
-ONSTACK_INTERNAL_DATA uint64_t onstack_pc_epoch;
-
-/* The factors are odd: no two epochs and no two values give the same product. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_seal(uint64_t epoch) {
-  return epoch * 0xd1b54a32d192ed03u;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_pc_mix(uint64_t pc, uint64_t value, uint64_t seal) {
-  return pc ^ (value * 0x9e3779b97f4a7c15u) ^ seal;
-}
-
-static inline __attribute__((always_inline, unused)) onstack_pc_entry *onstack_pc_entry_of(uint64_t pc) {
-  return &onstack_pc_cache[(pc * 0x9e3779b97f4a7c15u) >> 53]; /* the upper 11 bits: 2048 entries */
-}
-
-/* The value remembered for a PC in the epoch of this seal; 0: none. Signal-safe. */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_pc_recall(uint64_t pc, uint64_t seal) {
-  const onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  uint64_t value = onstack_load_relaxed(&entry->value);
-  return onstack_load_relaxed(&entry->check) == onstack_pc_mix(pc, value, seal) ? value : 0;
-}
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER void onstack_pc_remember(uint64_t pc, uint64_t value,
-                                                                                              uint64_t seal) {
-  onstack_pc_entry *entry = onstack_pc_entry_of(pc);
-  onstack_store_relaxed(&entry->value, value);
-  onstack_store_relaxed(&entry->check, onstack_pc_mix(pc, value, seal));
-}
-
-#endif
-
-typedef struct proof_batch {
-  uint32_t count;
-  uint32_t frames[ONSTACK_COPY_MANY];
-  uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
-} proof_batch;
-
-/* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found, uint32_t count,
-                                              uint32_t next, uint64_t seal) {
-  batch->count = 0;
-  for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
-    if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
-    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
-    uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
-    if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
-    batch->frames[batch->count] = next;
-    batch->words[batch->count++] = frames[next] - ONSTACK_CALL_BYTES;
-  }
-  return next;
-}
-
-static ONSTACK_HANDLER void proof_note(uint64_t return_address, uint64_t seal) {
-  uint64_t value = onstack_pc_recall(return_address - 1, seal);
-  if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
-}
-
-ONSTACK_HANDLER uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
-  /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
-     over (control/unwind/modules.c counts it up before anything is unmapped). */
-  uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
-  proof_batch batch;
-  uint32_t next = 1;
-  while (next < count) {
-    next = proof_collect(&batch, frames, found, count, next, seal);
-    for (uint32_t i = 0; i < batch.count;) {
-      uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
-      for (uint32_t end = i + got; i < end; i++) {
-        if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
-        proof_note(frames[batch.frames[i]], seal);
-      }
-      i++; /* past the one that could not be read */
-    }
-  }
-  return count;
-}
-
 /* ---- core/src/handler/unwind/rules/rules.c ---- */
 
 ONSTACK_INTERNAL_DEFINE onstack_module_map onstack_modules;
@@ -4419,7 +4420,7 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
 }
 
 /* Copies the module that holds `address` to *out. */
-static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
+static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
   const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
   uint32_t count = onstack_load_relaxed(&onstack_modules.count);
   uint32_t low = 0, high = count;
@@ -4446,7 +4447,7 @@ static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address
   return ONSTACK_MODULE_HERE;
 }
 
-ONSTACK_HANDLER onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last) {
+ONSTACK_HANDLER onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last) {
   return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
 }
 
@@ -4567,7 +4568,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
     if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
     onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
     onstack_walk_result result = onstack_unwinder_rules.run(&walk);
-    uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
+    uint32_t believed = memory.copy_works ? onstack_call_sites_check(frames, found, result.frame_count) : result.frame_count;
     taken = traceback_take(frames, believed);
     if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
       onstack_store_relaxed(&onstack_traceback.stale, 1u);
@@ -4749,7 +4750,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_pc_only = {"
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
  * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (handler/unwind/proof.h); here its frame is marked when it is new.
+ * proven later (handler/unwind/call_site_check.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
@@ -5859,7 +5860,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
     cursor->go_kind = onstack_code_go_kind(cursor->go, address);
     return rules_pack_go(cursor);
   }
-  const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
+  const onstack_modules_status answer = onstack_modules_find(address, &cursor->module);
   const bool held = answer == ONSTACK_MODULE_HERE;
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
@@ -11638,21 +11639,22 @@ uint32_t *onstack_wiped_word(void) {
 #ifndef ONSTACK_DRAIN_AGAIN_H
 #define ONSTACK_DRAIN_AGAIN_H
 
-/* ---- core/src/drain/tally.h ---- */
+/* ---- core/src/drain/module_statistics.h ---- */
 /* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
-#ifndef ONSTACK_DRAIN_TALLY_H
-#define ONSTACK_DRAIN_TALLY_H
+#ifndef ONSTACK_DRAIN_MODULE_STATISTICS_H
+#define ONSTACK_DRAIN_MODULE_STATISTICS_H
 
-typedef struct onstack_tally_row {
+typedef struct onstack_module_statistics_row {
   uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
   uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
-} onstack_tally_row;
+} onstack_module_statistics_row;
 
-typedef struct onstack_tally {
-  onstack_tally_row *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+typedef struct onstack_module_statistics {
+  onstack_module_statistics_row
+      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
   uint32_t count;
   onstack_module last; /* that a frame lay in */
-} onstack_tally;
+} onstack_module_statistics;
 
 /* A stack on its way to the sink. */
 typedef struct onstack_walked {
@@ -11663,9 +11665,9 @@ typedef struct onstack_walked {
 } onstack_walked;
 
 /* Counts the frames of one stack. Consumer only. */
-ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack);
+ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
 
-ONSTACK_INTERNAL void onstack_tally_release(onstack_tally *tally);
+ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
 
 #endif
 
@@ -11759,7 +11761,7 @@ typedef struct onstack_delivery {
 
 /* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
 ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
-                                          onstack_tally *tally);
+                                          onstack_module_statistics *statistics);
 
 #endif
 
@@ -11790,9 +11792,9 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
 }
 
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
-static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
+static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
   if (!slot->copy_works) return;
-  uint32_t believed = onstack_proof_check(stack->frames, stack->found, stack->count);
+  uint32_t believed = onstack_call_sites_check(stack->frames, stack->found, stack->count);
   if (believed == stack->count) return;
   stack->count = believed;
   stack->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
@@ -11834,16 +11836,16 @@ static void deliver_count(onstack_deliver_counters *counters, const onstack_ring
 
 /* Hands over one sample; false: the sink forked, and this is the child. */
 static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const onstack_delivery *to,
-                          onstack_deliver_counters *counters, onstack_tally *tally) {
+                          onstack_deliver_counters *counters, onstack_module_statistics *statistics) {
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
-  deliver_prove(slot, &stack);
+  deliver_check_call_sites(slot, &stack);
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);
-  onstack_tally_add(tally, &stack);
+  onstack_module_statistics_add(statistics, &stack);
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
@@ -11854,14 +11856,14 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
 }
 
 uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
-                         onstack_tally *tally) {
+                         onstack_module_statistics *statistics) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
   while ((to->max == 0 || handed < to->max) && (entry = onstack_ring_front(&slot->ring)) &&
          onstack_ring_position(&slot->ring, entry) < to->end) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
-      if (!deliver_entry(slot, entry, to, counters, tally)) return handed;
+      if (!deliver_entry(slot, entry, to, counters, statistics)) return handed;
       handed++;
     }
     onstack_ring_release(&slot->ring, entry);
@@ -11870,34 +11872,34 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
   return handed;
 }
 
-/* ---- core/src/drain/tally.c ---- */
+/* ---- core/src/drain/module_statistics.c ---- */
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TALLY_STEP 32u
+#define MODULE_STATISTICS_STEP 32u
 
-static bool tally_grow(onstack_tally *tally, uint32_t number) {
-  uint32_t count = (number + TALLY_STEP) & ~(TALLY_STEP - 1);
-  onstack_tally_row *rows = realloc(tally->rows, count * sizeof(*rows));
+static bool module_statistics_grow(onstack_module_statistics *statistics, uint32_t number) {
+  uint32_t count = (number + MODULE_STATISTICS_STEP) & ~(MODULE_STATISTICS_STEP - 1);
+  onstack_module_statistics_row *rows = realloc(statistics->rows, count * sizeof(*rows));
   if (!rows) return false;
-  memset(rows + tally->count, 0, (count - tally->count) * sizeof(*rows));
-  tally->rows = rows;
-  tally->count = count;
+  memset(rows + statistics->count, 0, (count - statistics->count) * sizeof(*rows));
+  statistics->rows = rows;
+  statistics->count = count;
   return true;
 }
 
-static onstack_tally_row *tally_row(onstack_tally *tally, uint64_t address) {
-  uint32_t number = onstack_modules_find(address, &tally->last) == ONSTACK_MODULE_HERE ? tally->last.number : 0;
-  if (number >= tally->count && !tally_grow(tally, number)) return tally->rows;
-  return &tally->rows[number];
+static onstack_module_statistics_row *module_statistics_row(onstack_module_statistics *statistics, uint64_t address) {
+  uint32_t number = onstack_modules_find(address, &statistics->last) == ONSTACK_MODULE_HERE ? statistics->last.number : 0;
+  if (number >= statistics->count && !module_statistics_grow(statistics, number)) return statistics->rows;
+  return &statistics->rows[number];
 }
 
-void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack) {
+void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack) {
   const uint8_t *found = stack->found;
-  tally->last.low = tally->last.high = 0; /* it may have been unloaded since */
+  statistics->last.low = statistics->last.high = 0; /* it may have been unloaded since */
   for (uint32_t i = 0; i < stack->count; i++) {
-    onstack_tally_row *row = tally_row(tally, i == 0 ? stack->frames[0] : stack->frames[i] - 1);
+    onstack_module_statistics_row *row = module_statistics_row(statistics, i == 0 ? stack->frames[0] : stack->frames[i] - 1);
     if (!row) return;
     bool last = i + 1 == stack->count;
     if (last && stack->truncation != ONSTACK_TRUNCATED_NOT)
@@ -11909,9 +11911,9 @@ void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack) {
   }
 }
 
-void onstack_tally_release(onstack_tally *tally) {
-  free(tally->rows);
-  *tally = (onstack_tally){0};
+void onstack_module_statistics_release(onstack_module_statistics *statistics) {
+  free(statistics->rows);
+  *statistics = (onstack_module_statistics){0};
 }
 
 /* ---- core/src/drain/thread.c ---- */
@@ -16149,19 +16151,19 @@ struct onstack_session {
   onstack_drain_thread clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
-  onstack_deliver_counters delivered;  /* written by the consumer */
-  onstack_tally tally;                 /* under the consumer lock */
-  uint64_t tended_ns, refreshed_ns;    /* consumer only */
-  uint64_t look_ns;                    /* what the last look at all mappings took; consumer only */
-  uint64_t process_cpu_ns, checked_ns; /* at the last check whether the process works; consumer only */
-  bool needs_rules;                    /* some tables are missing yet; consumer only */
-  uint64_t scan_age_ns;                /* of the clock (control/tick/clock.h) */
-  uint64_t next_scan_ns;               /* consumer only */
-  uint64_t scanned_cpu_ns;             /* the process's CPU time at the last scan; consumer only */
-  uint32_t armed;                      /* start has armed the threads; until then nobody else does (publish / observe) */
-  uint32_t finished;                   /* `last` is valid (publish / observe) */
-  onstack_stats last;                  /* what stop saw */
-  bool child_is_new;                   /* of a fork that is followed: nobody has asked for its sink_data yet */
+  onstack_deliver_counters delivered;          /* written by the consumer */
+  onstack_module_statistics module_statistics; /* under the consumer lock */
+  uint64_t tended_ns, refreshed_ns;            /* consumer only */
+  uint64_t look_ns;                            /* what the last look at all mappings took; consumer only */
+  uint64_t process_cpu_ns, checked_ns;         /* at the last check whether the process works; consumer only */
+  bool needs_rules;                            /* some tables are missing yet; consumer only */
+  uint64_t scan_age_ns;                        /* of the clock (control/tick/clock.h) */
+  uint64_t next_scan_ns;                       /* consumer only */
+  uint64_t scanned_cpu_ns;                     /* the process's CPU time at the last scan; consumer only */
+  uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
+  uint32_t finished;  /* `last` is valid (publish / observe) */
+  onstack_stats last; /* what stop saw */
+  bool child_is_new;  /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
@@ -16299,7 +16301,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
-  return onstack_deliver(session->slot, &to, &session->delivered, &session->tally);
+  return onstack_deliver(session->slot, &to, &session->delivered, &session->module_statistics);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
@@ -16501,13 +16503,13 @@ static int session_begin(onstack_session *session) {
 }
 
 /*
- * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the tally's rows)
+ * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's rows)
  * is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have
  * put their allocator and loader in order before child handlers run.
  */
 static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  session->tally = (onstack_tally){0};
+  session->module_statistics = (onstack_module_statistics){0};
   session->delivered = (onstack_deliver_counters){0};
   session->settings.resumed = session->child_is_new = true;
   if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
@@ -16611,7 +16613,7 @@ int onstack_session_free(onstack_session *session) {
   if (result < 0 && result != ONSTACK_E_STOPPED) return result;
   /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
   if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
-  onstack_tally_release(&session->tally);
+  onstack_module_statistics_release(&session->module_statistics);
   free(session);
   return 0;
 }
@@ -16690,7 +16692,7 @@ static int session_compare_modules(const void *left, const void *right) {
   return strcmp(a->path, b->path);
 }
 
-static onstack_module_stats session_module(const onstack_tally_row *row, uint32_t number) {
+static onstack_module_stats session_module(const onstack_module_statistics_row *row, uint32_t number) {
   onstack_module_stats module = {.size = sizeof(module), .path = onstack_modules_path(number)};
   module.rules = row->by[ONSTACK_BY_RULES];
   module.go = row->by[ONSTACK_BY_GO];
@@ -16704,10 +16706,10 @@ static onstack_module_stats session_module(const onstack_tally_row *row, uint32_
 /* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
 static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
   pthread_mutex_lock(&session->consumer_lock);
-  onstack_module_stats *modules = calloc(session->tally.count + 1, sizeof(*modules));
+  onstack_module_stats *modules = calloc(session->module_statistics.count + 1, sizeof(*modules));
   *count = modules ? 0 : 1;
-  for (uint32_t i = 0; modules && i < session->tally.count; i++) {
-    onstack_module_stats module = session_module(&session->tally.rows[i], i);
+  for (uint32_t i = 0; modules && i < session->module_statistics.count; i++) {
+    onstack_module_stats module = session_module(&session->module_statistics.rows[i], i);
     if (module.rules + module.go + module.frame_pointer + module.unwinder + module.ended + module.lost > 0)
       modules[(*count)++] = module;
   }

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct tally {
+typedef struct module_statistics {
   uint64_t samples, in_order;
-} tally;
+} module_statistics;
 
 static volatile double accumulator = 1;
 
@@ -29,7 +29,7 @@ __attribute__((noinline)) static void burn_caller(void) {
 }
 
 static int sink(void *data, const onstack_sample *sample) {
-  tally *seen = data;
+  module_statistics *seen = data;
   seen->samples++;
   /* The caller's return address lies inside burn_caller, which is a few dozen bytes long. */
   for (uint32_t i = 1; i < sample->frame_count; i++)
@@ -40,8 +40,8 @@ static int sink(void *data, const onstack_sample *sample) {
   return 0;
 }
 
-static tally profile_with(const onstack_unwinder *custom, const char *name) {
-  tally seen = {0, 0};
+static module_statistics profile_with(const onstack_unwinder *custom, const char *name) {
+  module_statistics seen = {0, 0};
   onstack_session *session;
   onstack_options options;
   onstack_options_init(&options, sizeof(options));
@@ -62,7 +62,7 @@ static tally profile_with(const onstack_unwinder *custom, const char *name) {
 }
 
 Test(adapter, libunwind_sees_the_callers_that_rules_see) {
-  tally theirs = profile_with(onstack_libunwind(), NULL), ours = profile_with(NULL, "rules");
+  module_statistics theirs = profile_with(onstack_libunwind(), NULL), ours = profile_with(NULL, "rules");
   cr_assert_gt(theirs.samples, 20);
   cr_assert_gt(ours.samples, 20);
   cr_assert_geq(theirs.in_order * 100, theirs.samples * 95);

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_DRAIN_AGAIN_H
 #define ONSTACK_DRAIN_AGAIN_H
 
-#include "drain/tally.h"
+#include "drain/module_statistics.h"
 #include "handler/tick/slot.h"
 
 /* Derives the rules of the module that holds an address; false: nothing to be done there. */

@@ -3,7 +3,7 @@
 
 #include "base/exceptions.h"
 #include "base/sys.h"
-#include "handler/unwind/proof.h"
+#include "handler/unwind/call_site_check.h"
 #include "handler/unwind/rules/rules.h"
 
 #include <string.h>
@@ -33,9 +33,9 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
 }
 
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
-static void deliver_prove(const onstack_slot *slot, onstack_walked *stack) {
+static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
   if (!slot->copy_works) return;
-  uint32_t believed = onstack_proof_check(stack->frames, stack->found, stack->count);
+  uint32_t believed = onstack_call_sites_check(stack->frames, stack->found, stack->count);
   if (believed == stack->count) return;
   stack->count = believed;
   stack->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
@@ -77,16 +77,16 @@ static void deliver_count(onstack_deliver_counters *counters, const onstack_ring
 
 /* Hands over one sample; false: the sink forked, and this is the child. */
 static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const onstack_delivery *to,
-                          onstack_deliver_counters *counters, onstack_tally *tally) {
+                          onstack_deliver_counters *counters, onstack_module_statistics *statistics) {
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
-  deliver_prove(slot, &stack);
+  deliver_check_call_sites(slot, &stack);
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);
-  onstack_tally_add(tally, &stack);
+  onstack_module_statistics_add(statistics, &stack);
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
@@ -97,14 +97,14 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
 }
 
 uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
-                         onstack_tally *tally) {
+                         onstack_module_statistics *statistics) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
   onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
   while ((to->max == 0 || handed < to->max) && (entry = onstack_ring_front(&slot->ring)) &&
          onstack_ring_position(&slot->ring, entry) < to->end) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
-      if (!deliver_entry(slot, entry, to, counters, tally)) return handed;
+      if (!deliver_entry(slot, entry, to, counters, statistics)) return handed;
       handed++;
     }
     onstack_ring_release(&slot->ring, entry);

@@ -4,7 +4,7 @@
 #define ONSTACK_DRAIN_DELIVER_H
 
 #include "drain/again.h"
-#include "drain/tally.h"
+#include "drain/module_statistics.h"
 #include "handler/tick/slot.h"
 
 typedef struct onstack_deliver_counters {
@@ -26,6 +26,6 @@ typedef struct onstack_delivery {
 
 /* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
 ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
-                                          onstack_tally *tally);
+                                          onstack_module_statistics *statistics);
 
 #endif

@@ -103,13 +103,13 @@ static int session_begin(onstack_session *session) {
 }
 
 /*
- * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the tally's rows)
+ * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's rows)
  * is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have
  * put their allocator and loader in order before child handlers run.
  */
 static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-  session->tally = (onstack_tally){0};
+  session->module_statistics = (onstack_module_statistics){0};
   session->delivered = (onstack_deliver_counters){0};
   session->settings.resumed = session->child_is_new = true;
   if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
@@ -213,7 +213,7 @@ int onstack_session_free(onstack_session *session) {
   if (result < 0 && result != ONSTACK_E_STOPPED) return result;
   /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
   if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
-  onstack_tally_release(&session->tally);
+  onstack_module_statistics_release(&session->module_statistics);
   free(session);
   return 0;
 }

@@ -70,7 +70,7 @@ static int session_compare_modules(const void *left, const void *right) {
   return strcmp(a->path, b->path);
 }
 
-static onstack_module_stats session_module(const onstack_tally_row *row, uint32_t number) {
+static onstack_module_stats session_module(const onstack_module_statistics_row *row, uint32_t number) {
   onstack_module_stats module = {.size = sizeof(module), .path = onstack_modules_path(number)};
   module.rules = row->by[ONSTACK_BY_RULES];
   module.go = row->by[ONSTACK_BY_GO];
@@ -84,10 +84,10 @@ static onstack_module_stats session_module(const onstack_tally_row *row, uint32_
 /* The modules that samples were in, sorted; the caller frees them. NULL with *count 0: none, or no memory (*count 1). */
 static onstack_module_stats *session_list_modules(onstack_session *session, uint32_t *count) {
   pthread_mutex_lock(&session->consumer_lock);
-  onstack_module_stats *modules = calloc(session->tally.count + 1, sizeof(*modules));
+  onstack_module_stats *modules = calloc(session->module_statistics.count + 1, sizeof(*modules));
   *count = modules ? 0 : 1;
-  for (uint32_t i = 0; modules && i < session->tally.count; i++) {
-    onstack_module_stats module = session_module(&session->tally.rows[i], i);
+  for (uint32_t i = 0; modules && i < session->module_statistics.count; i++) {
+    onstack_module_stats module = session_module(&session->module_statistics.rows[i], i);
     if (module.rules + module.go + module.frame_pointer + module.unwinder + module.ended + module.lost > 0)
       modules[(*count)++] = module;
   }

@@ -4,7 +4,7 @@
 #include "base/address.h"
 #include "handler/unwind/arch.h"
 #include "handler/unwind/code_map.h"
-#include "handler/unwind/proof.h"
+#include "handler/unwind/call_site_check.h"
 #include "handler/unwind/rules/rules.h"
 #include "handler/unwind/unwinder.h"
 
@@ -70,7 +70,7 @@ ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, ui
     if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
     onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
     onstack_walk_result result = onstack_unwinder_rules.run(&walk);
-    uint32_t believed = memory.copy_works ? onstack_proof_check(frames, found, result.frame_count) : result.frame_count;
+    uint32_t believed = memory.copy_works ? onstack_call_sites_check(frames, found, result.frame_count) : result.frame_count;
     taken = traceback_take(frames, believed);
     if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
       onstack_store_relaxed(&onstack_traceback.stale, 1u);

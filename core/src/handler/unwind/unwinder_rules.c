@@ -13,14 +13,14 @@
  *
  * Nothing is believed: a CFA must be aligned, rise within its stack and stay inside its bounds where they are known; a
  * return address must be code. Where that fails the walk ends with the reason. That a return address follows a call is
- * proven later (handler/unwind/proof.h); here its frame is marked when it is new.
+ * proven later (handler/unwind/call_site_check.h); here its frame is marked when it is new.
  *
  * An address is `exact` when it was interrupted, not called from: the first one, those above a signal frame, and those
  * above Go's asyncPreempt and sigpanic. All others are return addresses, and describe the call at address - 1. In the
  * output an exact address that is not the first is written plus 1, so that one convention holds for the whole stack.
  */
 #include "handler/unwind/pc_cache.h"
-#include "handler/unwind/proof.h"
+#include "handler/unwind/call_site_check.h"
 #include "handler/unwind/rules/generated.h"
 #include "handler/unwind/rules/go.h"
 #include "handler/unwind/rules/hot.h"
@@ -40,7 +40,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
     cursor->go_kind = onstack_code_go_kind(cursor->go, address);
     return rules_pack_go(cursor);
   }
-  const onstack_modules_answer answer = onstack_modules_find(address, &cursor->module);
+  const onstack_modules_status answer = onstack_modules_find(address, &cursor->module);
   const bool held = answer == ONSTACK_MODULE_HERE;
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;

@@ -26,7 +26,7 @@ ONSTACK_HANDLER const onstack_rule *onstack_rules_lookup(const onstack_rule_tabl
 }
 
 /* Copies the module that holds `address` to *out. */
-static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address, onstack_module *out) {
+static ONSTACK_HANDLER onstack_modules_status rules_find_module(uint64_t address, onstack_module *out) {
   const uint32_t begun = onstack_seqlock_begin(&onstack_modules.lock);
   uint32_t count = onstack_load_relaxed(&onstack_modules.count);
   uint32_t low = 0, high = count;
@@ -53,7 +53,7 @@ static ONSTACK_HANDLER onstack_modules_answer rules_find_module(uint64_t address
   return ONSTACK_MODULE_HERE;
 }
 
-ONSTACK_HANDLER onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last) {
+ONSTACK_HANDLER onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last) {
   return address - last->low < last->high - last->low ? ONSTACK_MODULE_HERE : rules_find_module(address, last);
 }
 

@@ -88,14 +88,14 @@ typedef struct onstack_module_map {
 
 ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
 
-typedef enum onstack_modules_answer {
+typedef enum onstack_modules_status {
   ONSTACK_MODULE_NONE,
   ONSTACK_MODULE_HERE,
   ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
-} onstack_modules_answer;
+} onstack_modules_status;
 
 /* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_answer onstack_modules_find(uint64_t address, onstack_module *last);
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
 
 /* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
 ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);

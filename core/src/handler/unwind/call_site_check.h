@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The proof that a return address follows a call, once for each new one. A walk marks the frames whose return address
+ * The check that a return address follows a call, once for each new one. A walk marks the frames whose return address
  * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
  * it in the handler made a sample with twenty new callers cost four times as much.
  */
-#ifndef ONSTACK_HANDLER_UNWIND_PROOF_H
-#define ONSTACK_HANDLER_UNWIND_PROOF_H
+#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
+#define ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
 
 #include "base/defs.h"
 
@@ -18,6 +18,6 @@
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
-ONSTACK_INTERNAL uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count);
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count);
 
 #endif

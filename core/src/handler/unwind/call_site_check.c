@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "handler/unwind/proof.h"
+#include "handler/unwind/call_site_check.h"
 
 #include "handler/unwind/arch.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/pc_cache.h"
 
-typedef struct proof_batch {
+typedef struct call_site_batch {
   uint32_t count;
   uint32_t frames[ONSTACK_COPY_MANY];
   uint64_t words[ONSTACK_COPY_MANY]; /* addresses before the copy, code after it */
-} proof_batch;
+} call_site_batch;
 
 /* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t *frames, uint8_t *found, uint32_t count,
-                                              uint32_t next, uint64_t seal) {
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *found,
+                                                  uint32_t count, uint32_t next, uint64_t seal) {
   batch->count = 0;
   for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
     if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
@@ -26,24 +26,24 @@ static ONSTACK_HANDLER uint32_t proof_collect(proof_batch *batch, const uint64_t
   return next;
 }
 
-static ONSTACK_HANDLER void proof_note(uint64_t return_address, uint64_t seal) {
+static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t seal) {
   uint64_t value = onstack_pc_recall(return_address - 1, seal);
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
-ONSTACK_HANDLER uint32_t onstack_proof_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
-  proof_batch batch;
+  call_site_batch batch;
   uint32_t next = 1;
   while (next < count) {
-    next = proof_collect(&batch, frames, found, count, next, seal);
+    next = call_site_collect(&batch, frames, found, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
       uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
       for (uint32_t end = i + got; i < end; i++) {
         if (!onstack_call_ends((const uint8_t *)&batch.words[i])) return batch.frames[i];
-        proof_note(frames[batch.frames[i]], seal);
+        call_site_note(frames[batch.frames[i]], seal);
       }
       i++; /* past the one that could not be read */
     }

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* How the frames of a session's samples led to their callers, by module. One writer at a time: the consumer. */
-#ifndef ONSTACK_DRAIN_TALLY_H
-#define ONSTACK_DRAIN_TALLY_H
+#ifndef ONSTACK_DRAIN_MODULE_STATISTICS_H
+#define ONSTACK_DRAIN_MODULE_STATISTICS_H
 
 #include "handler/tick/ring.h"
 #include "handler/unwind/rules/rules.h"
 #include "onstack/onstack.h"
 
-typedef struct onstack_tally_row {
+typedef struct onstack_module_statistics_row {
   uint64_t by[5]; /* ONSTACK_BY_*: frames; by nothing: stacks that end here at their root */
   uint64_t lost_by[ONSTACK_TRUNCATION_COUNT];
-} onstack_tally_row;
+} onstack_module_statistics_row;
 
-typedef struct onstack_tally {
-  onstack_tally_row *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
+typedef struct onstack_module_statistics {
+  onstack_module_statistics_row
+      *rows; /* by module number; those that could not be had for want of memory are counted in row 0 */
   uint32_t count;
   onstack_module last; /* that a frame lay in */
-} onstack_tally;
+} onstack_module_statistics;
 
 /* A stack on its way to the sink. */
 typedef struct onstack_walked {
@@ -27,8 +28,8 @@ typedef struct onstack_walked {
 } onstack_walked;
 
 /* Counts the frames of one stack. Consumer only. */
-ONSTACK_INTERNAL void onstack_tally_add(onstack_tally *tally, const onstack_walked *stack);
+ONSTACK_INTERNAL void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack);
 
-ONSTACK_INTERNAL void onstack_tally_release(onstack_tally *tally);
+ONSTACK_INTERNAL void onstack_module_statistics_release(onstack_module_statistics *statistics);
 
 #endif
