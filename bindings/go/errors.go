@@ -25,6 +25,7 @@ const (
 	ErrVersion     Error = -4104 // header and library do not fit together
 	ErrContext     Error = -4105 // called where it must not be
 	ErrClock       Error = -4106 // nothing here can tick: timers are refused, and signals of a thread do not arrive either
+	ErrKinds       Error = -4107 // the profile holds several kinds of samples, and folded stacks have one number
 )
 
 var (

@@ -9,7 +9,8 @@
  * Words used below
  *   session    one running profiler: a clock, a rate, an unwinder and a sink. Up to ONSTACK_MAX_SESSIONS at once.
  *   tick       one expiry of a session's timer on one thread.
- *   sample     what is recorded for a tick (or for a tick and its overruns): a stack and a weight in ticks.
+ *   sample     a stack, and what it stands for: of a kind, a weight (events) and a value in the kind's unit. Ticks make the
+ *              samples of CPU time and wall time.
  *   sink       the host's function that receives samples, never inside a signal handler.
  *   unwinder   registers -> return addresses, inside the signal handler.
  *
@@ -74,6 +75,7 @@ extern "C" {
 /* nothing here can tick: the kernel or a filter refuses timers, and signals sent by a thread of ours do not arrive
    either */
 #define ONSTACK_E_CLOCK (-4106)
+#define ONSTACK_E_KINDS (-4107) /* the profile holds several kinds of samples, and this format has one number: choose one */
 
 /*
  * A sentence that says what an error code means and what can be done.
@@ -103,12 +105,33 @@ typedef uint32_t onstack_truncation;
 #define ONSTACK_TRUNCATED_PENDING 10
 #define ONSTACK_TRUNCATION_COUNT 11
 
+/*
+ * What a sample tells of, which also says the unit of its value. The sessions of this version make the first two; whoever
+ * makes samples of its own may give any of them to onstack_profile_sink. Sinks must expect kinds that they do not know.
+ */
+typedef uint32_t onstack_kind;
+#define ONSTACK_KIND_CPU 1        /* CPU time: ticks of ONSTACK_CLOCK_CPU; nanoseconds */
+#define ONSTACK_KIND_WALL 2       /* real time: ticks of ONSTACK_CLOCK_WALL; nanoseconds */
+#define ONSTACK_KIND_ALLOCATION 3 /* memory, where it was allocated; bytes */
+#define ONSTACK_KIND_WAIT 4       /* time that a thread waited; nanoseconds */
+#define ONSTACK_KIND_DUMP 5       /* a thread's stack at the moment of a question; count, 1 each */
+
+/* What a value is counted in. */
+typedef uint32_t onstack_unit;
+#define ONSTACK_UNIT_COUNT 1
+#define ONSTACK_UNIT_NANOSECONDS 2
+#define ONSTACK_UNIT_BYTES 3
+
 /* One sample, valid only during the sink call that receives it. */
 typedef struct onstack_sample {
   uint32_t size;                 /* of this structure, in bytes */
-  uint32_t weight;               /* ticks that this sample stands for: 1 + overruns */
-  uint64_t time_ns;              /* CLOCK_MONOTONIC, nanoseconds, when the tick was handled */
-  uint64_t period_ns;            /* nanoseconds of the session's clock between two ticks; weight x period_ns is time */
+  onstack_kind kind;             /* ONSTACK_KIND_* */
+  uint64_t time_ns;              /* CLOCK_MONOTONIC, nanoseconds, when it was taken */
+  uint64_t value;                /* what it stands for, in `unit`; of ticks weight x period */
+  uint64_t period;               /* in `unit`, from one sample to the next, of the session's clock for ticks; 0: each event
+                                    has a sample */
+  onstack_unit unit;             /* ONSTACK_UNIT_* */
+  uint32_t weight;               /* events that it stands for, at least 1: a tick and its overruns, allocations, waits */
   int32_t tid;                   /* kernel thread id */
   onstack_truncation truncation; /* ONSTACK_TRUNCATED_* */
   const char *thread_name;       /* NUL-terminated, "" when unknown; at most 15 bytes */
@@ -119,7 +142,7 @@ typedef struct onstack_sample {
   const char *labels;            /* pairs of NUL-terminated strings, key and value, one behind the other: at most
                                     options.label_bytes. NULL when there are none */
   uint32_t flags;                /* ONSTACK_SAMPLE_* */
-  uint32_t clock;                /* ONSTACK_CLOCK_*: what the period is measured in */
+  uint32_t reserved;             /* 0 */
 } onstack_sample;
 
 #define ONSTACK_SAMPLE_LABELS_CUT 1u /* there were more labels than the session had room for */
@@ -141,10 +164,13 @@ typedef int (*onstack_sink)(void *data, const onstack_sample *sample);
 typedef struct onstack_registers {
   uint64_t pc;
   uint64_t sp;
-  uint64_t fp; /* x86_64: RBP; aarch64: x29 */
-  uint64_t lr; /* aarch64: x30 as found (it may carry pointer authentication bits); x86_64: 0 */
-  uint64_t bx; /* x86_64: RBX (the lazy resolver's CFA); aarch64: 0 */
+  uint64_t fp;          /* x86_64: RBP; aarch64: x29 */
+  uint64_t lr;          /* aarch64: x30 as found (it may carry pointer authentication bits); x86_64: 0 */
+  uint64_t reserved[2]; /* what one architecture needs besides, ONSTACK_REGISTER_*; those without a meaning are 0 */
 } onstack_registers;
+
+/* Words of `reserved` in use. aarch64: none. */
+#define ONSTACK_REGISTER_RBX 0 /* x86_64: RBX, the CFA of the dynamic linker's lazy resolver and of functions like it */
 
 /* What a walk found. */
 typedef struct onstack_walk_result {
@@ -157,7 +183,8 @@ typedef struct onstack_walk_result {
  * `walk` runs inside the signal handler, with every signal blocked, on the interrupted thread: it must not lock,
  * allocate, touch errno, use thread-local storage, or read memory that may fault. Several threads run it at once.
  * `ucontext` is the kernel's (ucontext_t *) of the *interrupted* code. A walker that ignores it (backtrace(),
- * _Unwind_Backtrace) sees the signal handler on the alternate stack in place of the program.
+ * _Unwind_Backtrace) sees the signal handler on the alternate stack in place of the program. For samples that no signal
+ * takes it is NULL; in samples of CPU and wall time it never is.
  */
 typedef struct onstack_unwinder {
   uint32_t size;        /* sizeof(onstack_unwinder) */
@@ -398,7 +425,8 @@ ONSTACK_API int onstack_profile_new(const onstack_profile_options *options, onst
 ONSTACK_API void onstack_profile_free(onstack_profile *profile);
 
 /* A sink: options.sink = onstack_profile_sink, options.sink_data = the profile. Several sessions may share one.
-   Returns 0, -ENOMEM, or ONSTACK_E_OPTIONS for a malformed sample (it is then counted in `dropped_sink`).
+   Returns 0, -ENOMEM, or ONSTACK_E_OPTIONS for a malformed sample or one of a kind that this version does not know (it is
+   then counted in `dropped_sink`).
    Context: any thread. In the child of a fork only with a profile that was made there, or after
    onstack_profile_after_fork: the parent's may be locked. */
 ONSTACK_API int onstack_profile_sink(void *profile, const onstack_sample *sample);
@@ -422,10 +450,10 @@ ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile *
  */
 ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile);
 
-/* Sums over the samples held: samples, ticks, and time in ns (weight x period). Any pointer may be NULL.
-   Context: any thread. */
-ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
-                                        uint64_t *time_ns);
+/* Sums over the samples of one kind (ONSTACK_KIND_*) that are held: their number, weights, and values in the kind's unit.
+   Any pointer may be NULL. Context: any thread. */
+ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_kind kind, uint64_t *samples,
+                                        uint64_t *weight, uint64_t *value);
 
 /* One function at an address. Strings need to live only during the call that hands them over; NULL means unknown. */
 typedef struct onstack_symbol_line {
@@ -478,23 +506,33 @@ typedef struct onstack_write_options {
   onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
   void *demangler_data;
   uint64_t period_ns; /* pprof period of a profile without samples, which say it otherwise */
+  onstack_kind kind;  /* samples of this kind alone; 0: all that are held */
+  uint32_t reserved1; /* 0 */
 } onstack_write_options;
 
 /*
- * Writes the profile as an uncompressed pprof protobuf (github.com/google/pprof/proto/profile.proto): sample types
- * samples/count (in ticks: times the period it is the time) and cpu/nanoseconds (wall/nanoseconds where all samples come
- * from the wall clock), one Location a frame with one Line for
- * each inlined function, mappings with build ids. Servers refuse a profile for a label without a key and for two labels
- * with one key: the former is left out, of the latter the first stands. `options` may be NULL. Compress it with gzip
- * before it goes into a .pb.gz file.
+ * Writes the profile as an uncompressed pprof protobuf (github.com/google/pprof/proto/profile.proto), with these sample
+ * types:
+ *   ONSTACK_KIND_CPU         samples/count (in ticks: times the period it is the time), cpu/nanoseconds
+ *   ONSTACK_KIND_WALL        samples/count (in ticks), wall/nanoseconds
+ *   ONSTACK_KIND_ALLOCATION  alloc_objects/count, alloc_space/bytes
+ *   ONSTACK_KIND_WAIT        contentions/count, delay/nanoseconds
+ *   ONSTACK_KIND_DUMP        threads/count
+ * A profile that holds several kinds has a column for each of their types, in this order; two kinds share samples/count. A
+ * sample has 0 in the columns of other kinds. The default sample type, and the period, are then those of the first kind. An
+ * empty profile has the types of CPU time, or of the kind that was asked for.
+ * One Location a frame with one Line for each inlined function, mappings with build ids. Servers refuse a profile for a
+ * label without a key and for two labels with one key: the former is left out, of the latter the first stands. `options`
+ * may be NULL. Compress it with gzip before it goes into a .pb.gz file.
  * Context: any thread; samples may arrive meanwhile. Errors: OPTIONS, OUTPUT, -ENOMEM, the symbolizer's.
  */
 ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onstack_write_options *options,
                                             onstack_writer writer, void *writer_data);
 
 /*
- * Writes folded stacks, root first, "thread;main;f;g 12\n", the number in ticks, sorted: the input of flame graph
- * tools. Semicolons and line ends in names become ':' and ' '. Context and errors as above.
+ * Writes folded stacks, root first, "thread;main;f;g 12\n", sorted: the input of flame graph tools. The number is in ticks
+ * for CPU and wall time, and the value for other kinds. Semicolons and line ends in names become ':' and ' '.
+ * Context and errors as above; also KINDS, where several kinds are held and `options` chooses none.
  */
 ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
                                              onstack_writer writer, void *writer_data);

@@ -799,8 +799,9 @@ typedef struct onstack_reader {
 /* One walk's view of memory; lives on the signal stack. */
 typedef struct onstack_memory {
   const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing */
+  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
   bool asked;             /* bounds were asked for: wake housekeeping */
+  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
   bool copy_works;
   uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
   uint64_t high;
@@ -1468,8 +1469,9 @@ static inline __attribute__((always_inline, unused)) void onstack_registers_from
   out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
   out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
   out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->bx = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
   out->lr = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
 }
 
 static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
@@ -1524,7 +1526,7 @@ static inline __attribute__((always_inline, unused)) void onstack_registers_from
   out->sp = context->uc_mcontext.sp;
   out->fp = context->uc_mcontext.regs[29];
   out->lr = context->uc_mcontext.regs[30];
-  out->bx = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
 }
 
 static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
@@ -1922,6 +1924,25 @@ ONSTACK_HANDLER void *onstack_nesting_enter(int signal, siginfo_t *info, void *f
 #ifndef ONSTACK_HANDLER_TICK_SLOT_H
 #define ONSTACK_HANDLER_TICK_SLOT_H
 
+/* ---- core/src/base/kinds.h ---- */
+/* Kinds of samples (ONSTACK_KIND_* in the public header), as an index, and their units. */
+#ifndef ONSTACK_BASE_KINDS_H
+#define ONSTACK_BASE_KINDS_H
+
+#define ONSTACK_KINDS 6u /* the known ones, and place 0, which is none */
+
+/* ONSTACK_UNIT_*; 0: no such kind. */
+static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kind kind) {
+  static const uint8_t units[ONSTACK_KINDS] = {
+      [ONSTACK_KIND_CPU] = ONSTACK_UNIT_NANOSECONDS,  [ONSTACK_KIND_WALL] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_ALLOCATION] = ONSTACK_UNIT_BYTES, [ONSTACK_KIND_WAIT] = ONSTACK_UNIT_NANOSECONDS,
+      [ONSTACK_KIND_DUMP] = ONSTACK_UNIT_COUNT,
+  };
+  return kind < ONSTACK_KINDS ? units[kind] : 0;
+}
+
+#endif
+
 /* ---- core/src/handler/tick/kept.h ---- */
 /*
  * Stacks that are kept to be walked later. While the rules of a large library are being derived, or the map is written, a
@@ -1954,9 +1975,11 @@ typedef struct onstack_kept {
   uint8_t found[ONSTACK_MAX_DEPTH];
 } onstack_kept;
 
-/* Keeps the stack of these registers, which is the calling thread's. Returns its number in the pool, from 1 on; 0: the pool
+_Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
+
+/* Keeps the stack of these registers; `elsewhere`: it is not the calling thread's, whose goroutine is another one. Returns its number in the pool, from 1 on; 0: the pool
    (which may be NULL) has none, or nothing could be copied. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere);
 
 /* Gives one back. Consumer only. */
 ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
@@ -1985,24 +2008,26 @@ ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t addre
 #ifndef ONSTACK_HANDLER_TICK_RING_H
 #define ONSTACK_HANDLER_TICK_RING_H
 
-#define ONSTACK_RING_GRANULE 64u     /* bytes; the unit of positions, and of where entries begin */
-#define ONSTACK_RING_GAP 0x80000000u /* in `granules`: no entry, to be skipped */
+#define ONSTACK_RING_GRANULE 64u /* bytes; the unit of positions, and of where entries begin */
+#define ONSTACK_RING_GAP 0x8000u /* in `granules`: no entry, to be skipped */
 
 typedef struct onstack_ring_entry {
   uint64_t mark; /* the position under the key: filled; anything else: not yet */
   uint64_t time_ns;
   uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
-  int32_t tid;
+  uint64_t value;
   uint32_t weight;
-  uint16_t truncation;
-  uint16_t flags;        /* ONSTACK_SAMPLE_* */
+  int32_t tid;
   uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
-  uint32_t frame_count;
-  uint32_t label_bytes; /* used */
+  uint16_t frame_count;
+  uint16_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */
-  uint16_t kept;        /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
-  uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
-  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
+  uint16_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
+  uint8_t kind;         /* ONSTACK_KIND_* */
+  uint8_t truncation;
+  uint8_t flags;     /* ONSTACK_SAMPLE_* */
+  uint8_t kept;      /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
+  uint64_t frames[]; /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {
@@ -2112,10 +2137,20 @@ ONSTACK_INTERNAL_DATA const onstack_unwinder_ops onstack_unwinder_custom;
 #define ONSTACK_SLOT_RUNNING 2u
 #define ONSTACK_SLOT_STOPPING 3u
 
+/* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
+typedef struct onstack_sum {
+  uint64_t weight, value;
+} onstack_sum;
+
+/* What record.c could not take. */
+typedef struct onstack_lost {
+  onstack_sum ring_full, unwinder;
+} onstack_lost;
+
 /* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
 typedef struct onstack_counters {
   uint64_t ticks, unattributed;
-  uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
+  uint64_t dropped_no_stack, dropped_stopping;
   uint64_t blocked; /* of dropped_stopping */
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
@@ -2132,7 +2167,7 @@ typedef struct onstack_slot {
   int32_t signal;
   uint64_t period_ns;
   const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
-  uint32_t clock_number;                 /* ONSTACK_CLOCK_*: what its samples say */
+  onstack_kind kind;                     /* of its ticks */
   uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes;                  /* the unwinder's need plus ours */
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
@@ -2151,7 +2186,9 @@ typedef struct onstack_slot {
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
-  onstack_kept *kept; /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+  onstack_lost lost[ONSTACK_KINDS];
+  uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
+  onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
@@ -2236,7 +2273,7 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
 
 /* ---- core/src/handler/tick/entry.c ---- */
 /*
- * The signal handler: recognizes a tick, records it, or passes the signal on.
+ * The signal handler: recognizes a tick and has it recorded (record.h), or passes the signal on.
  *
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
@@ -2356,113 +2393,61 @@ ONSTACK_INTERNAL void onstack_process_keep_apart(onstack_process_clock *clock, c
 
 #endif
 
-/* ---- core/src/handler/unwind/rules/rules.h ---- */
+/* ---- core/src/handler/tick/record.h ---- */
 /*
- * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
- * in ordinary threads (control/rule_*.c), executed quickly here.
+ * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
+ * allocation in the thread itself, or a wait that another thread sees.
  *
- * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
- * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
- * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
- * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
- * the time off a look-up (tests/bench/tables).
- *
- * Tables are immutable once published and are unmapped only after no handler can still be reading them
- * (control/unwind/modules.c).
+ * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
+ * (slot.h), any other source by onstack_source_enter.
  */
-#ifndef ONSTACK_HANDLER_UNWIND_RULES_RULES_H
-#define ONSTACK_HANDLER_UNWIND_RULES_RULES_H
+#ifndef ONSTACK_HANDLER_TICK_RECORD_H
+#define ONSTACK_HANDLER_TICK_RECORD_H
 
-/* How the canonical frame address (the caller's SP) is found. */
-#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
-#define ONSTACK_CFA_SP 1u       /* SP + offset */
-#define ONSTACK_CFA_FP 2u       /* FP + offset */
-#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
-#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
-#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
-#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
-#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
-#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
-/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
-   to use the register for anything */
-#define ONSTACK_CFA_LOST 9u
+#include <ucontext.h>
 
-/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
-   realigning prologues; aarch64: alike) */
-#define ONSTACK_CFA_REGISTER 10u
+/* What a source has seen. */
+typedef struct onstack_event {
+  onstack_thread *thread; /* the record of the thread whose stack it is; NULL: it has none, so no name, and no bounds */
+  uint32_t tid;           /* of that thread */
+  onstack_kind kind;
+  uint64_t value;                     /* in the kind's unit */
+  uint32_t weight;                    /* events that it stands for, at least 1 */
+  bool elsewhere;                     /* the stack of another thread than the calling one; it may go on meanwhile */
+  const onstack_registers *registers; /* of a blocked thread pc and sp are enough, the others 0 */
+  void *ucontext;                     /* of a signal; NULL: there is none */
+} onstack_event;
 
-/* Where a register of the caller is. Anything else than these is not representable: no rule. */
-#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
-#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
-/* otherwise: at CFA + 8 * value */
+/*
+ * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
+ * counted in slot->lost. Of another thread's stack all is read by the kernel's copy, and neither labels nor goroutines are
+ * looked up: only the thread itself can. Signal-safe; with every signal blocked, so that nothing nests over a claimed entry.
+ */
+ONSTACK_INTERNAL void onstack_record(onstack_slot *slot, const onstack_event *event);
 
-typedef struct onstack_rule {
-  uint8_t cfa;        /* ONSTACK_CFA_* */
-  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
-  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
-  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
-  int16_t bx;         /* saved RBX */
-  int32_t cfa_offset; /* bytes; for PLT the threshold */
-} onstack_rule;
+/* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
+   room on the signal stack. */
+ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                          ucontext_t *context);
 
-typedef struct onstack_rule_row {
-  uint16_t offset; /* the low 16 bits */
-  uint16_t rule;
-} onstack_rule_row;
+/* From before a source's call of onstack_record in an ordinary thread until after it. */
+typedef struct onstack_source_visit {
+  onstack_slot *slot;
+  onstack_thread *inside; /* whose `busy` is raised */
+  uint64_t mask;          /* the thread's, of before */
+} onstack_source_visit;
 
-#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
-
-typedef struct onstack_rule_table {
-  uint32_t chunk_count;
-  uint32_t row_count;
-  uint32_t rule_count;
-  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
-  const uint32_t *first_row; /* chunk_count + 1 */
-  const onstack_rule_row *rows;
-  const onstack_rule *rules;
-} onstack_rule_table;
-
-/* What is loaded where. */
-typedef struct onstack_module {
-  uint64_t low; /* executable part of the object */
-  uint64_t high;
-  uint64_t base;                   /* what offsets in the table are relative to */
-  const onstack_rule_table *table; /* NULL: no rules (yet) */
-  uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
-  uint16_t pending;                /* its rules have not been derived yet */
-  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
-} onstack_module;
-
-#define ONSTACK_MODULES 1024u
-
-typedef struct onstack_module_map {
-  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
-  uint32_t count;
-  uint32_t gone;                           /* the last sequence number without some that had been there */
-  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
-} onstack_module_map;
-
-ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
-
-typedef enum onstack_modules_status {
-  ONSTACK_MODULE_NONE,
-  ONSTACK_MODULE_HERE,
-  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
-} onstack_modules_status;
-
-/* Finds the module that holds an address; *last as below. Signal-safe. */
-ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
-
-/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
-
-/* The rule of an offset in a table; NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+/*
+ * Blocks every signal and keeps the session from ending; false: it is over (or not the one that the generation names), and
+ * nothing is left to do. `own` is the calling thread's record, or NULL. For sources that are no signals.
+ */
+ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
+                                           onstack_thread *own);
+ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
 
 #endif
 
 #include <sys/prctl.h>
-#include <time.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
@@ -2475,14 +2460,6 @@ static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info
   return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
 }
 
-static ONSTACK_HANDLER uint64_t entry_now_ns(const onstack_slot *slot) {
-  struct onstack_timespec now = {0, 0};
-  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
-  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
-    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-}
-
 /*
  * On an alternate stack the room is known: the kernel's frame holds the stack's bounds. On a thread without one we run
  * on the interrupted stack, whose end nobody tells us; the kernel has just written its own frame of several KiB there.
@@ -2493,80 +2470,6 @@ static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucont
   uint64_t size = context->uc_stack.ss_size;
   if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
   return here - low >= slot->stack_bytes;
-}
-
-static ONSTACK_HANDLER void entry_wake_drain(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
-}
-
-static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstack_thread *record, ucontext_t *context,
-                                                      onstack_ring_entry *entry) {
-  onstack_registers registers;
-  onstack_memory memory;
-  onstack_registers_from(&registers, context);
-  memory.reader = slot->reader;
-  memory.thread = record;
-  memory.asked = false;
-  memory.copy_works = slot->copy_works;
-  memory.page_low = memory.page_high = memory.other_low = memory.other_high = 0;
-  memory.low = memory.high = 0;
-  onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
-  if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
-  onstack_walk walk = {
-      &registers, context, &memory, slot->custom, entry->frames, slot->ring.depth, onstack_ring_found(&slot->ring, entry)};
-  onstack_walk_result result = slot->unwinder->run(&walk);
-  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
-  if (memory.asked) {
-    onstack_store_relaxed(&slot->bounds_requested, 1u);
-    entry_wake_drain(slot);
-  }
-  return result;
-}
-
-/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
-static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  onstack_memory memory;
-  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  memory.copy_works = slot->copy_works;
-  for (uint32_t i = 0; i < runtimes && entry->label_bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
-    entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
-    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-  }
-  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + entry->label_bytes,
-                                        slot->ring.label_room - entry->label_bytes);
-  entry->label_bytes += result & ~ONSTACK_LABELS_CUT;
-  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-}
-
-/* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
-static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context) {
-  onstack_counters *counters = &slot->counters;
-  uint64_t position;
-  onstack_ring_entry *entry;
-  if (!(entry = onstack_ring_claim(&slot->ring, &position))) {
-    onstack_add_relaxed(&counters->dropped_ring_full, (uint64_t)weight);
-    entry_wake_drain(slot);
-    return;
-  }
-  entry->time_ns = entry_now_ns(slot);
-  entry->tid = (int32_t)tid;
-  entry->weight = weight;
-  entry->flags = 0;
-  /* Before the walk reads any of it; odd: of the one before. */
-  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
-  onstack_walk_result result = entry_walk(slot, record, context, entry);
-  entry->frame_count = result.frame_count;
-  entry->truncation = (uint16_t)result.truncation;
-  onstack_ring_settle(&slot->ring, entry);
-  if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
-  if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
-    onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
-  }
-  onstack_ring_publish(&slot->ring, entry, position);
-  if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
 }
 
 static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {
@@ -2595,7 +2498,7 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
   if (entry_has_room(slot, context))
-    entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+    onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
   else
     onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
 }
@@ -2666,7 +2569,7 @@ static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint3
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
-  entry_record(slot, record, tid, weight, context);
+  onstack_record_tick(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
   return NULL;
 }
@@ -2844,7 +2747,7 @@ static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
   }
 }
 
-ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere) {
   for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
     uint32_t expected = 0;
     onstack_kept *kept = &pool[i];
@@ -2858,7 +2761,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
       onstack_kept_release(kept);
       return 0;
     }
-    kept_copy_goroutine(kept);
+    if (!elsewhere) kept_copy_goroutine(kept);
     return i + 1;
   }
   return 0;
@@ -3041,11 +2944,333 @@ ONSTACK_HANDLER_APART void onstack_process_keep_apart(onstack_process_clock *clo
   process_move(clock, period_ns, first_ns < period_ns / 2 ? first_ns + period_ns : first_ns);
 }
 
+/* ---- core/src/handler/tick/record.c ---- */
+
+/* ---- core/src/handler/unwind/rules/rules.h ---- */
+/*
+ * Unwind rules: for each instruction of a module, how to get from a frame to its caller. Derived slowly from .eh_frame
+ * in ordinary threads (control/rule_*.c), executed quickly here.
+ *
+ * A table is position independent (offsets from the module's lowest address) and compact: four bytes a row. The text is
+ * cut into chunks of 2 KiB; a row holds the low 16 bits of its offset and the number of a rule; `first_row[chunk]` is
+ * where a chunk's rows begin. A row holds until the next one, across chunks too. Whole libraries have a few hundred to a
+ * thousand distinct rules. 16 bits would allow chunks of 64 KiB; the finer index takes 3 % more memory and a quarter of
+ * the time off a look-up (tests/bench/tables).
+ *
+ * Tables are immutable once published and are unmapped only after no handler can still be reading them
+ * (control/unwind/modules.c).
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_RULES_RULES_H
+#define ONSTACK_HANDLER_UNWIND_RULES_RULES_H
+
+/* How the canonical frame address (the caller's SP) is found. */
+#define ONSTACK_CFA_NONE 0u     /* no rule here: fall back to frame pointers */
+#define ONSTACK_CFA_SP 1u       /* SP + offset */
+#define ONSTACK_CFA_FP 2u       /* FP + offset */
+#define ONSTACK_CFA_BX 3u       /* RBX + offset (x86_64: the lazy resolver) */
+#define ONSTACK_CFA_DEREF_FP 4u /* the word at FP + offset (x86_64: a realigned stack) */
+#define ONSTACK_CFA_PLT 5u      /* x86_64 .plt: SP + 8, or + 16 when PC mod 16 >= offset */
+#define ONSTACK_CFA_SIGNAL 6u   /* the signal trampoline: registers are in the kernel's frame at SP */
+#define ONSTACK_CFA_ROOT 7u     /* return address undefined: the stack ends here */
+#define ONSTACK_CFA_DEREF_SP 8u /* the word at SP + offset, plus `after` words (x86_64: OpenSSL's assembly and its kin) */
+/* described, but not in words that we have: the walk ends. Frame pointers would guess: code that is described is free
+   to use the register for anything */
+#define ONSTACK_CFA_LOST 9u
+
+/* the register of the DWARF number `after` + offset: known for the first frame only (x86_64: OpenSSL's RSA, gcc's
+   realigning prologues; aarch64: alike) */
+#define ONSTACK_CFA_REGISTER 10u
+
+/* Where a register of the caller is. Anything else than these is not representable: no rule. */
+#define ONSTACK_AT_SAME INT16_MIN /* unchanged */
+#define ONSTACK_AT_FP INT16_MAX   /* where the frame pointer points; only for the frame pointer itself */
+/* otherwise: at CFA + 8 * value */
+
+typedef struct onstack_rule {
+  uint8_t cfa;        /* ONSTACK_CFA_* */
+  uint8_t after;      /* DEREF_SP: words; REGISTER: its number */
+  int16_t fp;         /* saved frame pointer: ONSTACK_AT_SAME or words from the CFA */
+  int16_t ra;         /* return address: words from the CFA; SAME: in the link register (aarch64) */
+  int16_t bx;         /* saved RBX */
+  int32_t cfa_offset; /* bytes; for PLT the threshold */
+} onstack_rule;
+
+typedef struct onstack_rule_row {
+  uint16_t offset; /* the low 16 bits */
+  uint16_t rule;
+} onstack_rule_row;
+
+#define ONSTACK_RULE_CHUNK_BITS 11u /* at most 16, the bits of a row's offset */
+
+typedef struct onstack_rule_table {
+  uint32_t chunk_count;
+  uint32_t row_count;
+  uint32_t rule_count;
+  uint32_t bytes;            /* of the whole mapping, for statistics and for the end */
+  const uint32_t *first_row; /* chunk_count + 1 */
+  const onstack_rule_row *rows;
+  const onstack_rule *rules;
+} onstack_rule_table;
+
+/* What is loaded where. */
+typedef struct onstack_module {
+  uint64_t low; /* executable part of the object */
+  uint64_t high;
+  uint64_t base;                   /* what offsets in the table are relative to */
+  const onstack_rule_table *table; /* NULL: no rules (yet) */
+  uint16_t number;                 /* of its path (control/unwind/modules.h), from 1 on; 0: not known */
+  uint16_t pending;                /* its rules have not been derived yet */
+  uint32_t since;                  /* the sequence number of the map from which on it has been here, and nothing else */
+} onstack_module;
+
+#define ONSTACK_MODULES 1024u
+
+typedef struct onstack_module_map {
+  onstack_seqlock lock; /* its writer holds the modules' lock; its sequence number tells one state of the map from others */
+  uint32_t count;
+  uint32_t gone;                           /* the last sequence number without some that had been there */
+  onstack_module modules[ONSTACK_MODULES]; /* sorted by address, disjoint */
+} onstack_module_map;
+
+ONSTACK_INTERNAL_DATA onstack_module_map onstack_modules;
+
+typedef enum onstack_modules_status {
+  ONSTACK_MODULE_NONE,
+  ONSTACK_MODULE_HERE,
+  ONSTACK_MODULES_CHANGING, /* the map is being written at this moment: nobody can tell */
+} onstack_modules_status;
+
+/* Finds the module that holds an address; *last as below. Signal-safe. */
+ONSTACK_INTERNAL onstack_modules_status onstack_modules_find(uint64_t address, onstack_module *last);
+
+/* The rule at an address; NULL: none. *last keeps the module of the last hit (start it as zeros). Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_find(uint64_t address, onstack_module *last);
+
+/* The rule of an offset in a table; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_table *table, uint64_t offset);
+
+#endif
+
+/* ---- core/src/handler/unwind/walk.h ---- */
+/*
+ * What all walks share, whoever asks for one: a sample (handler/tick/record.c), a stack that was kept (drain/again.c), a
+ * traceback on demand (traceback_walk.c). First the view of memory, then the walk, later the call-site check.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_WALK_H
+#define ONSTACK_HANDLER_UNWIND_WALK_H
+
+/* ---- core/src/handler/unwind/call_site_check.h ---- */
+/*
+ * The check that a return address follows a call, once for each new one. A walk marks the frames whose return address
+ * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
+ * it in the handler made a sample with twenty new callers cost four times as much.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
+#define ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
+
+/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
+#define ONSTACK_BY_UNPROVEN 0x80u
+
+/*
+ * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
+ * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
+ * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * stack; it never lengthens one. Signal-safe; any thread.
+ */
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count);
+
+#endif
+
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `thread` is asked for
+   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
+static inline __attribute__((always_inline, unused)) void
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_thread *thread) {
+  memory->reader = reader;
+  memory->thread = thread;
+  memory->asked = false;
+  memory->elsewhere = false;
+  memory->copy_works = copy_works;
+  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->low = memory->high = 0;
+}
+
+static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) onstack_walk_result
+onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
+  if (unwinder->reads_stack) onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+  return unwinder->run(walk);
+}
+
+/* Cuts a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void onstack_walk_check(bool copy_works, const uint64_t *frames,
+                                                                              uint8_t *found, onstack_walk_result *result) {
+  if (!copy_works) return;
+  const uint32_t believed = onstack_call_sites_check(frames, found, result->frame_count);
+  if (believed == result->frame_count) return;
+  *result = (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
+}
+
+#endif
+
+#include <signal.h>
+#include <time.h>
+
+/*
+ * The signal stack is short: what is needed before or after the walk only is in functions of its own, and the walk is part of
+ * both functions that take an event.
+ */
+#define RECORD_INLINE inline __attribute__((always_inline)) ONSTACK_HANDLER
+
+static ONSTACK_HANDLER uint64_t record_now_ns(const onstack_slot *slot) {
+  struct onstack_timespec now = {0, 0};
+  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
+  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
+}
+
+static ONSTACK_HANDLER void record_lose(onstack_sum *lost, uint32_t weight, uint64_t value) {
+  onstack_add_relaxed(&lost->weight, (uint64_t)weight);
+  onstack_add_relaxed(&lost->value, value);
+}
+
+/* The thread's name, and what is known of its stacks. */
+static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_memory *memory, uint64_t name[2]) {
+  if (event->thread) {
+    onstack_thread_snapshot(event->thread, name, memory->ranges);
+  } else {
+    name[0] = name[1] = 0;
+    onstack_walk_forget_ranges(memory);
+  }
+  if (!event->elsewhere) return;
+  /* A stack may be unmapped while another thread walks it: with no bounds nothing is loaded, the kernel copies. */
+  memory->elsewhere = true;
+  memory->thread = NULL;
+  onstack_walk_forget_ranges(memory);
+}
+
+static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
+                                                     onstack_ring_entry *entry) {
+  onstack_memory memory;
+  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread);
+  record_look_up(event, &memory, entry->thread_name);
+  const onstack_walk walk = {event->registers,
+                             event->ucontext,
+                             &memory,
+                             slot->custom,
+                             entry->frames,
+                             slot->ring.depth,
+                             onstack_ring_found(&slot->ring, entry)};
+  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING)
+    entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers, event->elsewhere);
+  if (memory.asked) {
+    onstack_store_relaxed(&slot->bounds_requested, 1u);
+    record_wake_consumer(slot);
+  }
+  return result;
+}
+
+/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
+static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_memory memory;
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  uint32_t bytes = 0;
+  memory.copy_works = slot->copy_works;
+  for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
+    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    bytes = result & ~ONSTACK_GO_LABELS_CUT;
+    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  }
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->ring.label_room - bytes);
+  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  entry->label_bytes = (uint16_t)(bytes + (result & ~ONSTACK_LABELS_CUT));
+}
+
+/* An entry with all but the stack; NULL: the ring is full, which is counted. */
+static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot, onstack_kind kind, uint32_t tid,
+                                                              uint32_t weight, uint64_t value, uint64_t *position) {
+  onstack_ring_entry *entry = onstack_ring_claim(&slot->ring, position);
+  if (!entry) {
+    record_lose(&slot->lost[kind].ring_full, weight, value);
+    record_wake_consumer(slot);
+    return NULL;
+  }
+  entry->time_ns = record_now_ns(slot);
+  entry->value = value;
+  entry->weight = weight;
+  entry->kind = (uint8_t)kind;
+  entry->tid = (int32_t)tid;
+  entry->flags = 0;
+  /* Before the walk reads any of it; odd: of the one before. */
+  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
+  return entry;
+}
+
+static RECORD_INLINE void record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
+                                       uint64_t position) {
+  const onstack_walk_result result = record_walk(slot, event, entry);
+  entry->frame_count = (uint16_t)result.frame_count;
+  entry->truncation = (uint8_t)result.truncation;
+  onstack_ring_settle(&slot->ring, entry);
+  if (slot->ring.label_room > 0 && !event->elsewhere) record_copy_labels(slot, entry);
+  /* The entry is claimed and must be handed on; the drain skips it. */
+  if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
+  onstack_ring_publish(&slot->ring, entry, position);
+  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
+ONSTACK_HANDLER_APART void onstack_record(onstack_slot *slot, const onstack_event *event) {
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
+  if (entry) record_stack(slot, event, entry, position);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context) {
+  onstack_registers registers;
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (!entry) return;
+  onstack_registers_from(&registers, context);
+  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
+  record_stack(slot, &event, entry, position);
+}
+
+ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
+                                          onstack_thread *own) {
+  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
+  visit->slot = slot;
+  visit->inside = own ? own : slot->threads.process;
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask);
+  onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
+  onstack_source_leave(visit);
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
+  onstack_dekker_sub(&visit->inside->busy, 1u);
+  onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
+}
+
 /* ---- core/src/handler/tick/ring.c ---- */
 
 #include <time.h>
 
 _Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
+_Static_assert((ONSTACK_MAX_DEPTH * 9 + ONSTACK_MAX_LABEL_BYTES) / ONSTACK_RING_GRANULE + 2 < ONSTACK_RING_GAP,
+               "the largest entry, and so a gap, is no more granules than an entry can say");
 
 static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
   return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
@@ -3107,7 +3332,7 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
   }
   if (gap > 0) {
     onstack_ring_entry *skipped = ring_entry_at(ring, tail);
-    skipped->granules = (uint32_t)gap | ONSTACK_RING_GAP;
+    skipped->granules = (uint16_t)(gap | ONSTACK_RING_GAP);
     ring_mark(ring, skipped, tail);
   }
   onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
@@ -3130,7 +3355,7 @@ ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry
   uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
   uint64_t end = position + ring->most;
   /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
-  entry->granules = onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most;
+  entry->granules = (uint16_t)(onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most);
   ring_mark(ring, entry, position);
 }
 
@@ -3417,27 +3642,6 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
 }
 
 /* ---- core/src/handler/unwind/call_site_check.c ---- */
-/* ---- core/src/handler/unwind/call_site_check.h ---- */
-/*
- * The check that a return address follows a call, once for each new one. A walk marks the frames whose return address
- * the PC cache does not know as proven; the code in front of them is read later, where a sample leaves the ring. Reading
- * it in the handler made a sample with twenty new callers cost four times as much.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
-#define ONSTACK_HANDLER_UNWIND_CALL_SITE_CHECK_H
-
-/* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
-#define ONSTACK_BY_UNPROVEN 0x80u
-
-/*
- * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
- * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
- * stack; it never lengthens one. Signal-safe; any thread.
- */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count);
-
-#endif
 
 /* ---- core/src/handler/unwind/arch.h ---- */
 /*
@@ -3855,7 +4059,7 @@ static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, ui
 static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, sp;
-  if (!layout->known || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!layout->known || memory->elsewhere || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
   if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
   return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
 }
@@ -4032,13 +4236,17 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
   return true;
 }
 
+/* The g of the thread whose stack it is. */
+static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_layout *layout, uint64_t *g) {
+  return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
+}
+
 /* *waits: the goroutine's g, 0 for none. */
 static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
                                             onstack_go_point *at) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, curg, curg_m, stack[2];
-  if (!layout->known) return false;
-  if (!go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return false;
+  if (!go_read_g(memory, layout, &g)) return false;
   if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
   if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
   *at = (onstack_go_point){0, 0, 0};
@@ -4082,7 +4290,7 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
     memory->high = memory->ranges[i].high;
     return;
   }
-  if (onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
+  if (memory->thread && onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
 }
 
 static bool reader_none_test(const void *good, const void *bad) {
@@ -4525,9 +4733,6 @@ void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceba
 /* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
 #define TRACEBACK_DEPTH 64u
 
-/* Asked for bounds where none are known; nobody answers, and the walk reads by copy there. */
-static onstack_thread traceback_nobody;
-
 static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
   uint64_t top = onstack_thread_pointer();
   uint64_t last = onstack_traceback.main_stack_high;
@@ -4536,16 +4741,19 @@ static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
   return (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), top};
 }
 
-static ONSTACK_HANDLER void traceback_memory(onstack_memory *memory, uint64_t sp) {
-  memory->reader = onstack_traceback.reader;
-  memory->thread = &traceback_nobody;
-  memory->asked = false;
-  memory->copy_works = onstack_traceback.copy_works;
-  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
-  memory->low = memory->high = 0;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
-  memory->ranges[0] = traceback_bounds(sp);
-  onstack_memory_enter_stack(memory, sp);
+/* Shortens the stack to what can be believed. */
+static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
+                                                          uint32_t capacity) {
+  onstack_memory memory;
+  uint8_t found[TRACEBACK_DEPTH];
+  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  memory.ranges[0] = traceback_bounds(from->sp);
+  const onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
+  onstack_walk_check(memory.copy_works, frames, found, &result);
+  return result;
 }
 
 /* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
@@ -4558,20 +4766,13 @@ static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count)
 }
 
 ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
-  onstack_memory memory;
   uint32_t taken = 0;
   if (capacity == 0) return 0;
   onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
-    traceback_memory(&memory, from->sp);
-    uint8_t found[TRACEBACK_DEPTH];
-    if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
-    onstack_walk_result result = onstack_unwinder_rules.run(&walk);
-    uint32_t believed = memory.copy_works ? onstack_call_sites_check(frames, found, result.frame_count) : result.frame_count;
-    taken = traceback_take(frames, believed);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
-      onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    const onstack_walk_result result = traceback_walk(from, frames, capacity);
+    taken = traceback_take(frames, result.frame_count);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
   }
   onstack_traceback_leave();
   return taken;
@@ -5918,7 +6119,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->pc = registers->pc;
   cursor->sp = registers->sp;
   cursor->fp = registers->fp;
-  cursor->bx = registers->bx;
+  cursor->bx = registers->reserved[ONSTACK_REGISTER_RBX];
   cursor->lr = onstack_address_strip(registers->lr);
   cursor->exact = true;
   cursor->low = registers->sp;
@@ -6016,9 +6217,10 @@ ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onst
 #define ONSTACK_CONTROL_TICK_CLOCK_H
 
 typedef struct onstack_clock_ops {
-  const char *name; /* in statistics */
-  uint32_t number;  /* ONSTACK_CLOCK_*: said in samples */
-  bool filters;     /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+  const char *name;  /* in statistics */
+  uint32_t number;   /* ONSTACK_CLOCK_* */
+  onstack_kind kind; /* of the samples that its ticks make */
+  bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
@@ -6195,6 +6397,9 @@ const char *onstack_strerror(int code) {
     return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
            "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
            "wall clock, /proc must show this PID namespace: mount it again";
+  case ONSTACK_E_KINDS:
+    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
+           "kind, or write pprof";
   default:
     return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
   }
@@ -7757,6 +7962,7 @@ static void clock_cpu_after_fork(void) {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .name = "cpu",
     .number = ONSTACK_CLOCK_CPU,
+    .kind = ONSTACK_KIND_CPU,
     .probe = clock_cpu_probe,
     .scan_age = clock_cpu_scan_age,
     .join = clock_cpu_join,
@@ -7944,6 +8150,7 @@ static bool ticker_read(uint32_t tid, uint64_t *ns) {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .name = "cpu-ticker",
     .number = ONSTACK_CLOCK_CPU,
+    .kind = ONSTACK_KIND_CPU,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -7959,6 +8166,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
     .name = "wall-ticker",
     .number = ONSTACK_CLOCK_WALL,
+    .kind = ONSTACK_KIND_WALL,
     .filters = true,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
@@ -8022,6 +8230,7 @@ static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .name = "wall",
     .number = ONSTACK_CLOCK_WALL,
+    .kind = ONSTACK_KIND_WALL,
     .filters = true,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,
@@ -8281,7 +8490,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
-  slot->clock_number = clock->number;
+  slot->kind = clock->kind;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
@@ -8295,6 +8504,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->wake = slot->bounds_requested = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
+  memset(slot->lost, 0, sizeof(slot->lost));
+  memset(slot->periods, 0, sizeof(slot->periods));
+  slot->periods[slot->kind] = settings->period_ns;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
   const slot_memory *memory = &slot_memories[index];
@@ -8670,7 +8882,10 @@ void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_each(slot, threads_stop_timer);
 }
 
-void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
+void onstack_threads_wait_idle(onstack_slot *slot) {
+  threads_each(slot, threads_wait);
+  threads_wait(slot, slot->threads.process, 0); /* sources that are no signals (handler/tick/record.h) */
+}
 
 bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();
@@ -11689,8 +11904,6 @@ typedef struct again_memory {
   const onstack_kept *kept;
 } again_memory;
 
-static onstack_thread again_nobody; /* asked for bounds; nobody answers */
-
 static bool again_self_test(const void *good, const void *bad) {
   (void)good;
   (void)bad;
@@ -11704,11 +11917,11 @@ static bool again_read_pair(onstack_memory *memory, uint64_t address, uint64_t w
 static const onstack_reader again_reader = {"kept", again_self_test, again_read_pair};
 
 static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *kept) {
-  again_memory view = {.memory = {.reader = &again_reader, .thread = &again_nobody, .copy_works = slot->copy_works},
-                       .kept = kept};
+  again_memory view = {.kept = kept};
+  onstack_walk_prepare(&view.memory, &again_reader, slot->copy_works, NULL);
+  view.memory.elsewhere = true;
   view.memory.ranges[0] = (onstack_stack_range){kept->native.low, kept->native.high};
   view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
-  onstack_memory_enter_stack(&view.memory, kept->registers.sp);
   const onstack_walk walk = {.registers = &kept->registers,
                              .memory = &view.memory,
                              .frames = kept->frames,
@@ -11716,7 +11929,7 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
                              .found = kept->found};
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
   onstack_dekker_add(&onstack_traceback.inside, 1u);
-  const onstack_walk_result result = slot->unwinder->run(&walk);
+  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
   onstack_dekker_sub(&onstack_traceback.inside, 1u);
   return result;
 }
@@ -11742,8 +11955,9 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
 #ifndef ONSTACK_DRAIN_DELIVER_H
 #define ONSTACK_DRAIN_DELIVER_H
 
+/* Of the samples of one kind. */
 typedef struct onstack_deliver_counters {
-  uint64_t recorded; /* ticks */
+  onstack_sum recorded;
   uint64_t samples;
   uint64_t delivered;
   uint64_t refused;
@@ -11759,8 +11973,9 @@ typedef struct onstack_delivery {
   onstack_derive derive; /* for stacks that were kept */
 } onstack_delivery;
 
-/* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+/* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
+   Returns their number. */
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
                                           onstack_module_statistics *statistics);
 
 #endif
@@ -11775,9 +11990,12 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
   name[sizeof(entry->thread_name)] = 0;
   onstack_sample sample = {
       .size = sizeof(sample),
-      .weight = entry->weight,
+      .kind = entry->kind,
       .time_ns = entry->time_ns,
-      .period_ns = slot->period_ns,
+      .value = entry->value,
+      .period = slot->periods[entry->kind],
+      .unit = onstack_kind_unit(entry->kind),
+      .weight = entry->weight,
       .tid = entry->tid,
       .truncation = stack->truncation,
       .thread_name = name,
@@ -11786,18 +12004,16 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
-      .clock = slot->clock_number,
   };
   return to->sink(to->data, &sample) == 0;
 }
 
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
 static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
-  if (!slot->copy_works) return;
-  uint32_t believed = onstack_call_sites_check(stack->frames, stack->found, stack->count);
-  if (believed == stack->count) return;
-  stack->count = believed;
-  stack->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
+  onstack_walk_result result = {stack->count, stack->truncation};
+  onstack_walk_check(slot->copy_works, stack->frames, stack->found, &result);
+  stack->count = result.frame_count;
+  stack->truncation = result.truncation;
 }
 
 /* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
@@ -11829,14 +12045,16 @@ static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack
 }
 
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
-  onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
+  onstack_add_relaxed(&counters->recorded.weight, (uint64_t)entry->weight);
+  onstack_add_relaxed(&counters->recorded.value, entry->value);
   onstack_add_relaxed(&counters->samples, (uint64_t)1);
   onstack_add_relaxed(&counters->truncated_by[stack->truncation], (uint64_t)1);
 }
 
 /* Hands over one sample; false: the sink forked, and this is the child. */
 static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const onstack_delivery *to,
-                          onstack_deliver_counters *counters, onstack_module_statistics *statistics) {
+                          onstack_deliver_counters *by_kind, onstack_module_statistics *statistics) {
+  onstack_deliver_counters *counters = &by_kind[entry->kind];
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
@@ -11855,7 +12073,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   return true;
 }
 
-uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
                          onstack_module_statistics *statistics) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
@@ -11863,7 +12081,7 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
   while ((to->max == 0 || handed < to->max) && (entry = onstack_ring_front(&slot->ring)) &&
          onstack_ring_position(&slot->ring, entry) < to->end) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
-      if (!deliver_entry(slot, entry, to, counters, statistics)) return handed;
+      if (!deliver_entry(slot, entry, to, by_kind, statistics)) return handed;
       handed++;
     }
     onstack_ring_release(&slot->ring, entry);
@@ -13820,14 +14038,15 @@ typedef struct onstack_profile_stack {
   const uint64_t *frames;
   uint32_t frame_count;
   onstack_truncation truncation;
-  uint64_t period_ns;
+  onstack_kind kind;
+  uint64_t period;
   int32_t tid;                                   /* 0 where threads are not told apart */
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
   const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
   uint32_t label_bytes;
   uint64_t samples;
-  uint64_t ticks;
-  uint64_t time_ns;
+  uint64_t weight;
+  uint64_t value;
 } onstack_profile_stack;
 
 typedef struct onstack_profile_stacks {
@@ -13837,8 +14056,8 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack *items;
   size_t count;
   size_t capacity;
-  bool cpu;                       /* not all samples are from the wall clock */
-  onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
+  /* All that came when `count` had reached its limit, by kind; without frames. */
+  onstack_profile_stack overflow[ONSTACK_KINDS];
 } onstack_profile_stacks;
 
 /* Returns an empty store with one reference, NULL when memory is out. */
@@ -13860,17 +14079,17 @@ ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks
 typedef struct onstack_profile_view {
   onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
   size_t count;
-  onstack_profile_stack overflow;
+  onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */
   bool thread_names;
-  bool wall; /* all samples are from the wall clock */
+  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
   int64_t start_unix_ns;
   int64_t duration_ns; /* since then */
 } onstack_profile_view;
 
-/* Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view);
+/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view);
 ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif
@@ -13887,6 +14106,7 @@ typedef struct onstack_profile_report {
   int64_t duration_ns;
   const char *comments; /* the caller's */
   uint64_t period_ns;   /* where there are no samples */
+  onstack_kind kind;    /* the only one that was asked for; 0: all */
 } onstack_profile_report;
 
 /*
@@ -13922,7 +14142,7 @@ ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncatio
 typedef struct folded_line {
   uint32_t *frames; /* first numbers of `names`, later ranks; root first */
   size_t count;
-  uint64_t ticks;
+  uint64_t number;
 } folded_line;
 
 typedef struct folded_report {
@@ -13977,6 +14197,12 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
   return count;
 }
 
+/* Of time the ticks, which other tools count too; of anything else what it is measured in. */
+static uint64_t folded_number(const onstack_profile_stack *stack) {
+  const bool ticks = stack->kind == ONSTACK_KIND_CPU || stack->kind == ONSTACK_KIND_WALL;
+  return ticks ? stack->weight : stack->value;
+}
+
 static int folded_add_stack(folded_report *folded, const onstack_profile_stack *stack) {
   uint32_t head[2], head_count = 0;
   int error = 0;
@@ -13988,7 +14214,7 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
   if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
   if (error != 0) return error;
   folded_line *line = &folded->lines[folded->count];
-  line->ticks = stack->ticks;
+  line->number = folded_number(stack);
   line->count = head_count + folded_put_functions(folded, stack, NULL);
   line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
   if (!line->frames) return -ENOMEM;
@@ -13998,11 +14224,10 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
   return 0;
 }
 
-static int folded_add_overflow(folded_report *folded) {
-  const onstack_profile_stack *overflow = &folded->report->view.overflow;
+static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
   if (overflow->samples == 0) return 0;
   folded_line *line = &folded->lines[folded->count];
-  *line = (folded_line){.count = 1, .ticks = overflow->ticks};
+  *line = (folded_line){.count = 1, .number = folded_number(overflow)};
   line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
   if (!line->frames) return -ENOMEM;
   folded->count++;
@@ -14060,11 +14285,11 @@ static int folded_compare_lines(const void *a, const void *b) {
 
 static int folded_build(folded_report *folded) {
   const onstack_profile_view *view = &folded->report->view;
-  folded->lines = malloc((view->count + 1) * sizeof(*folded->lines));
+  folded->lines = malloc((view->count + ONSTACK_KINDS) * sizeof(*folded->lines));
   if (!folded->lines) return -ENOMEM;
   int error = folded_add_names(folded);
   for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
-  if (error == 0) error = folded_add_overflow(folded);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) error = folded_add_overflow(folded, &view->overflow[i]);
   if (error == 0) error = folded_rank(folded);
   if (error == 0) qsort(folded->lines, folded->count, sizeof(*folded->lines), folded_compare_lines);
   return error;
@@ -14074,9 +14299,9 @@ static int folded_write_lines(const folded_report *folded, onstack_profile_outpu
   int error = 0;
   for (size_t i = 0, next; error == 0 && i < folded->count; i = next) {
     const folded_line *line = &folded->lines[i];
-    uint64_t ticks = 0;
+    uint64_t sum = 0;
     for (next = i; next < folded->count && folded_compare_lines(line, &folded->lines[next]) == 0; next++) {
-      ticks += folded->lines[next].ticks;
+      sum += folded->lines[next].number;
     }
     for (size_t frame = 0; frame < line->count; frame++) {
       const onstack_profile_string *name = &folded->names.items[folded->order[line->frames[frame]]];
@@ -14084,7 +14309,7 @@ static int folded_write_lines(const folded_report *folded, onstack_profile_outpu
       onstack_profile_output_put(output, name->text, name->length);
     }
     char number[24];
-    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", ticks);
+    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", sum);
     error = onstack_profile_output_put(output, number, (size_t)length);
   }
   return error;
@@ -14100,6 +14325,7 @@ static void folded_release(folded_report *folded) {
 
 static int folded_write(const onstack_profile_report *report, onstack_profile_output *output) {
   folded_report folded = {.report = report};
+  if (report->view.kinds & (report->view.kinds - 1)) return ONSTACK_E_KINDS;
   int error = onstack_profile_strings_init(&folded.names);
   if (error == 0) error = folded_build(&folded);
   if (error == 0) error = folded_write_lines(&folded, output);
@@ -14960,6 +15186,33 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
 #ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 #define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 
+/* ---- core/src/profile/pprof/pprof_columns.h ---- */
+/* The sample types of a pprof profile: which values its samples have, by the kinds that it holds. */
+#ifndef ONSTACK_PROFILE_PPROF_PPROF_COLUMNS_H
+#define ONSTACK_PROFILE_PPROF_PPROF_COLUMNS_H
+
+/* Each kind has its value, and most have a count. */
+#define ONSTACK_PPROF_COLUMNS (2 * (ONSTACK_KINDS - 1))
+#define ONSTACK_PPROF_NO_COLUMN UINT8_MAX
+
+typedef struct onstack_pprof_column {
+  const char *type;
+  const char *unit;
+} onstack_pprof_column;
+
+typedef struct onstack_pprof_columns {
+  onstack_pprof_column items[ONSTACK_PPROF_COLUMNS];
+  uint32_t count;
+  onstack_kind first;            /* whose value is shown first, and whose period the profile has */
+  uint8_t weight[ONSTACK_KINDS]; /* the column of a kind's weight; ONSTACK_PPROF_NO_COLUMN: none */
+  uint8_t value[ONSTACK_KINDS];  /* of its value */
+} onstack_pprof_columns;
+
+/* `kinds`: a bit each, 1 << ONSTACK_KIND_*, at least one. */
+ONSTACK_INTERNAL onstack_pprof_columns onstack_pprof_columns_of(uint32_t kinds);
+
+#endif
+
 /* ---- core/src/profile/pprof/pprof_message.h ---- */
 /* Encoding of one protobuf message into memory that is used again for the next. */
 #ifndef ONSTACK_PROFILE_PPROF_PPROF_MESSAGE_H
@@ -15012,6 +15265,7 @@ typedef struct onstack_pprof_mapping {
 typedef struct onstack_pprof_writer {
   onstack_profile_report *report; /* its strings become the string table */
   onstack_profile_output *output;
+  onstack_pprof_columns columns;
   onstack_pprof_message message;
   onstack_pprof_message part;
   onstack_pprof_mapping *mappings; /* beside report->view.maps->items */
@@ -15052,7 +15306,8 @@ enum {
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
   pprof_profile_period = 12,
-  pprof_profile_comment = 13
+  pprof_profile_comment = 13,
+  pprof_profile_default_sample_type = 14
 };
 
 enum { pprof_value_type_type = 1, pprof_value_type_unit = 2 };
@@ -15104,43 +15359,57 @@ int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   return error;
 }
 
-static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const char *type, const char *unit) {
+static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const onstack_pprof_column *column) {
   uint32_t type_number, unit_number;
-  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, type, &type_number);
-  if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, unit, &unit_number);
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &type_number);
+  if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->unit, &unit_number);
   if (error != 0) return error;
   onstack_pprof_add_number(&writer->message, pprof_value_type_type, type_number);
   onstack_pprof_add_number(&writer->message, pprof_value_type_unit, unit_number);
   return onstack_pprof_send(writer, field);
 }
 
-/* The period under which most of the time was sampled; the samples' times are exact in any case. */
-static uint64_t pprof_main_period(const onstack_profile_view *view) {
-  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, times[ONSTACK_PPROF_PERIODS] = {0};
+/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
+static uint64_t pprof_main_period(const onstack_profile_view *view, onstack_kind kind) {
+  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, values[ONSTACK_PPROF_PERIODS] = {0};
   size_t known = 0, best = 0;
   for (size_t i = 0; i < view->count; i++) {
     size_t at = 0;
-    while (at < known && periods[at] != view->items[i].period_ns) at++;
+    if (view->items[i].kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].period) at++;
     if (at == ONSTACK_PPROF_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].period_ns;
-    times[at] += view->items[i].time_ns;
-    if (times[at] > times[best]) best = at;
+    if (at == known) periods[known++] = view->items[i].period;
+    values[at] += view->items[i].value;
+    if (values[at] > values[best]) best = at;
   }
   return periods[best];
 }
 
+/* Of several kinds the last would be shown by default. */
+static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pprof_column *column) {
+  const uint32_t kinds = writer->report->view.kinds;
+  uint32_t number;
+  if (!(kinds & (kinds - 1))) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &number);
+  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_default_sample_type, number);
+  return error;
+}
+
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
-  const char *clock = report->view.wall ? "wall" : "cpu";
-  int error = pprof_write_value_type(writer, pprof_profile_sample_type, "samples", "count");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, clock, "nanoseconds");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, clock, "nanoseconds");
+  const onstack_pprof_columns *columns = &writer->columns;
+  const onstack_pprof_column *first = &columns->items[columns->value[columns->first]];
+  int error = 0;
+  for (uint32_t i = 0; error == 0 && i < columns->count; i++)
+    error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, first);
+  if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;
   onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
   onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
   onstack_pprof_add_number(part, pprof_profile_period,
-                           report->view.count > 0 ? pprof_main_period(&report->view) : report->period_ns);
+                           report->view.count > 0 ? pprof_main_period(&report->view, columns->first) : report->period_ns);
   if (part->failed) return -ENOMEM;
   error = onstack_profile_output_put(writer->output, part->bytes, part->used);
   part->used = 0;
@@ -15196,12 +15465,22 @@ static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_
   return error;
 }
 
+/* In the columns of its kind; 0 in the others. */
+static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  const onstack_pprof_columns *columns = &writer->columns;
+  for (uint32_t i = 0; i < columns->count; i++) {
+    /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+    const uint64_t value = i == columns->value[stack->kind]    ? stack->value
+                           : i == columns->weight[stack->kind] ? stack->weight
+                                                               : 0;
+    onstack_pprof_add_varint(&writer->part, value);
+  }
+  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
+}
+
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   pprof_add_locations(writer, stack);
-  /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-  onstack_pprof_add_varint(&writer->part, stack->ticks);
-  onstack_pprof_add_varint(&writer->part, stack->time_ns);
-  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
+  pprof_add_values(writer, stack);
   int error = 0;
   writer->key_count = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
@@ -15214,7 +15493,9 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   const onstack_profile_view *view = &writer->report->view;
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
-  if (error == 0 && view->overflow.samples > 0) error = pprof_write_sample(writer, &view->overflow);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].samples > 0) error = pprof_write_sample(writer, &view->overflow[i]);
+  }
   return error;
 }
 
@@ -15251,6 +15532,8 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
 
 static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
   onstack_pprof_writer writer = {.report = report, .output = output};
+  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
+  writer.columns = onstack_pprof_columns_of(report->view.kinds != 0 ? report->view.kinds : 1u << empty);
   int error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
@@ -15275,6 +15558,45 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
   if (error == 0) error = onstack_profile_output_close(&output, pprof_write_all(&report, &output));
   onstack_profile_report_close(&report);
   return error;
+}
+
+/* ---- core/src/profile/pprof/pprof_columns.c ---- */
+
+#include <string.h>
+
+/* As Go's profiles of the same things have them, where there are such. */
+static const struct {
+  const char *weight, *value;
+} pprof_types[ONSTACK_KINDS] = {
+    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
+    [ONSTACK_KIND_WALL] = {"samples", "wall"},
+    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
+    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
+    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
+};
+
+static const char *pprof_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
+/* Readers choose a column by its type: there is one of each. */
+static uint8_t pprof_column(onstack_pprof_columns *columns, const char *type, onstack_unit unit) {
+  uint32_t i = 0;
+  if (!type) return ONSTACK_PPROF_NO_COLUMN;
+  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
+  if (i == columns->count) columns->items[columns->count++] = (onstack_pprof_column){type, pprof_unit_name(unit)};
+  return (uint8_t)i;
+}
+
+onstack_pprof_columns onstack_pprof_columns_of(uint32_t kinds) {
+  onstack_pprof_columns columns = {.count = 0};
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    if (!(kinds & 1u << kind)) continue;
+    if (columns.first == 0) columns.first = kind;
+    columns.weight[kind] = pprof_column(&columns, pprof_types[kind].weight, ONSTACK_UNIT_COUNT);
+    columns.value[kind] = pprof_column(&columns, pprof_types[kind].value, onstack_kind_unit(kind));
+  }
+  return columns;
 }
 
 /* ---- core/src/profile/pprof/pprof_message.c ---- */
@@ -15546,6 +15868,10 @@ int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
 /* Code that no mapping explains (generated code, wild addresses) asks for new mappings with each new stack. */
 #define ONSTACK_PROFILE_MAPS_PAUSE_NS ((uint64_t)250 * 1000 * 1000)
 
+typedef struct profile_sums {
+  uint64_t samples, weight, value;
+} profile_sums;
+
 struct onstack_profile {
   bool thread_names; /* these three never change */
   bool thread_ids;
@@ -15557,9 +15883,7 @@ struct onstack_profile {
   uint64_t maps_read_ns; /* monotonic */
   uint64_t start_ns;     /* monotonic */
   int64_t start_unix_ns;
-  uint64_t samples;
-  uint64_t ticks;
-  uint64_t time_ns;
+  profile_sums sums[ONSTACK_KINDS];
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
 };
 
@@ -15630,7 +15954,8 @@ static bool profile_labels_are_sound(const onstack_sample *sample) {
 
 static bool profile_sample_is_sound(const onstack_sample *sample) {
   return sample && sample->size >= sizeof(*sample) && sample->frames && sample->frame_count > 0 &&
-         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
+         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 &&
+         sample->unit == onstack_kind_unit(sample->kind) && profile_labels_are_sound(sample);
 }
 
 /* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
@@ -15644,7 +15969,7 @@ static void profile_take_frames(onstack_profile *profile, const onstack_sample *
 
 /* What tells this sample's stack from others, besides its frames. */
 static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
-  onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
+  onstack_profile_stack key = {.truncation = sample->truncation, .kind = sample->kind, .period = sample->period};
   if (profile->thread_ids) key.tid = sample->tid;
   if (sample->label_bytes > 0) {
     key.labels = sample->labels;
@@ -15676,10 +16001,10 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   if (!profile->stacks) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
-  profile->stacks->cpu |= sample->clock != ONSTACK_CLOCK_WALL;
-  profile->samples++;
-  profile->ticks += sample->weight;
-  profile->time_ns += sample->weight * sample->period_ns;
+  profile_sums *sums = &profile->sums[sample->kind];
+  sums->samples++;
+  sums->weight += sample->weight;
+  sums->value += sample->value;
   if (added && !profile->maps_stale) {
     profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
@@ -15713,16 +16038,14 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
   to->start_unix_ns = from->start_unix_ns;
-  to->samples = from->samples;
-  to->ticks = from->ticks;
-  to->time_ns = from->time_ns;
+  memcpy(to->sums, from->sums, sizeof(to->sums));
   from->stacks = NULL;
   from->sight = sight;
   from->maps_stale = maps_stale;
   from->maps_read_ns = maps_read_ns;
   from->start_ns = start_ns;
   from->start_unix_ns = start_unix_ns;
-  from->samples = from->ticks = from->time_ns = 0;
+  memset(from->sums, 0, sizeof(from->sums));
 }
 
 ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
@@ -15747,7 +16070,7 @@ ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
   onstack_profile_stacks *stacks = profile->stacks;
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
   profile->stacks = NULL;
-  profile->samples = profile->ticks = profile->time_ns = 0;
+  memset(profile->sums, 0, sizeof(profile->sums));
   profile_restart_clock(profile);
   onstack_profile_maps *old = profile_reread_maps(profile, false); /* no sample is left that needs what is gone */
   pthread_mutex_unlock(&profile->lock);
@@ -15765,49 +16088,52 @@ ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   if (!sound) onstack_profile_sight_after_fork(&profile->sight);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
-  profile->samples = profile->ticks = profile->time_ns = 0;
+  memset(profile->sums, 0, sizeof(profile->sums));
   profile->maps_stale = true;
   profile->maps_read_ns = 0;
   profile_restart_clock(profile);
   if (stacks) onstack_profile_stacks_free(stacks);
 }
 
-ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
-                                        uint64_t *time_ns) {
-  uint64_t none = 0, *wanted[3] = {samples, ticks, time_ns};
-  const uint64_t *held[3] = {&none, &none, &none};
-  pthread_mutex_t *lock = NULL;
-  if (profile) {
-    lock = (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is not part of the value */
-    held[0] = &profile->samples, held[1] = &profile->ticks, held[2] = &profile->time_ns;
+ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_kind kind, uint64_t *samples,
+                                        uint64_t *weight, uint64_t *value) {
+  profile_sums sums = {0};
+  if (profile && kind < ONSTACK_KINDS) {
+    pthread_mutex_t *lock =
+        (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is no part of the value */
     pthread_mutex_lock(lock);
+    sums = profile->sums[kind];
+    pthread_mutex_unlock(lock);
   }
-  for (int i = 0; i < 3; i++) {
-    if (wanted[i]) *wanted[i] = *held[i];
-  }
-  if (lock) pthread_mutex_unlock(lock);
+  if (samples) *samples = sums.samples;
+  if (weight) *weight = sums.weight;
+  if (value) *value = sums.value;
 }
 
 /* With the lock held. */
-static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_view *view) {
-  if (!profile->stacks || profile->stacks->count == 0) return 0;
-  size_t bytes = profile->stacks->count * sizeof(*view->items);
-  view->items = malloc(bytes);
+static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+  const onstack_profile_stacks *stacks = profile->stacks;
+  if (!stacks || stacks->count == 0) return 0;
+  view->items = malloc(stacks->count * sizeof(*view->items));
   if (!view->items) return -ENOMEM;
-  memcpy(view->items, profile->stacks->items, bytes);
-  view->count = profile->stacks->count;
-  view->overflow = profile->stacks->overflow;
+  for (size_t i = 0; i < stacks->count; i++) {
+    if (only == 0 || stacks->items[i].kind == only) view->items[view->count++] = stacks->items[i];
+  }
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
+    view->kinds |= 1u << kind;
+    view->overflow[kind] = stacks->overflow[kind];
+  }
   view->stacks = profile->stacks;
-  view->wall = !profile->stacks->cpu;
   onstack_retain(&view->stacks->references);
   return 0;
 }
 
-int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view) {
+int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
   *view = (onstack_profile_view){.thread_names = profile->thread_names};
   pthread_mutex_lock(&profile->lock);
   onstack_profile_maps *old = profile_reread_maps(profile, true);
-  int error = profile_copy_stacks(profile, view);
+  int error = profile_copy_stacks(profile, only, view);
   if (error == 0) {
     view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);
@@ -15841,6 +16167,7 @@ static int report_read_options(const onstack_write_options *given, onstack_write
   for (size_t i = 0; i < sizeof(options->reserved0); i++) {
     if (options->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   }
+  if (options->reserved1 != 0 || (options->kind != 0 && onstack_kind_unit(options->kind) == 0)) return ONSTACK_E_OPTIONS;
   return onstack_switch_read(options->symbolize, symbolize);
 }
 
@@ -15893,7 +16220,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, &report->view);
+  error = onstack_profile_view_take(profile, options.kind, &report->view);
   if (error != 0) {
     onstack_profile_symbols_release(&report->symbols);
     return error;
@@ -15902,6 +16229,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
   report->comments = options.comments;
   report->period_ns = options.period_ns;
+  report->kind = options.kind;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
   return error;
@@ -15934,7 +16262,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
 }
 
 static uint32_t stacks_hash(const onstack_profile_stack *stack) {
-  uint64_t hash = onstack_profile_hash_word(stack->period_ns, (uint64_t)(uint32_t)stack->tid);
+  uint64_t hash = onstack_profile_hash_word(stack->period, (uint64_t)stack->kind << 32 | (uint32_t)stack->tid);
   hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | stack->frame_count);
   hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
   if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
@@ -15945,8 +16273,8 @@ static uint32_t stacks_hash(const onstack_profile_stack *stack) {
 static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   const onstack_profile_stack *have = &((const onstack_profile_stacks *)owner)->items[item];
   const onstack_profile_stack *want = key;
-  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
-      have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
+  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period != want->period ||
+      have->kind != want->kind || have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
       (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
       memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
     return false;
@@ -15982,15 +16310,16 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
   if (!stack && stacks->count >= limit) {
-    stack = &stacks->overflow;
+    stack = &stacks->overflow[key->kind];
+    stack->kind = key->kind;
   } else if (!stack) {
     stack = stacks_add(stacks, key, hash);
     if (!stack) return -ENOMEM;
     *added = true;
   }
   stack->samples++;
-  stack->ticks += sample->weight;
-  stack->time_ns += sample->weight * sample->period_ns;
+  stack->weight += sample->weight;
+  stack->value += sample->value;
   return 0;
 }
 
@@ -16151,15 +16480,15 @@ struct onstack_session {
   onstack_drain_thread clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
-  onstack_deliver_counters delivered;          /* written by the consumer */
-  onstack_module_statistics module_statistics; /* under the consumer lock */
-  uint64_t tended_ns, refreshed_ns;            /* consumer only */
-  uint64_t look_ns;                            /* what the last look at all mappings took; consumer only */
-  uint64_t process_cpu_ns, checked_ns;         /* at the last check whether the process works; consumer only */
-  bool needs_rules;                            /* some tables are missing yet; consumer only */
-  uint64_t scan_age_ns;                        /* of the clock (control/tick/clock.h) */
-  uint64_t next_scan_ns;                       /* consumer only */
-  uint64_t scanned_cpu_ns;                     /* the process's CPU time at the last scan; consumer only */
+  onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
+  onstack_module_statistics module_statistics;       /* under the consumer lock */
+  uint64_t tended_ns, refreshed_ns;                  /* consumer only */
+  uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
+  uint64_t process_cpu_ns, checked_ns;               /* at the last check whether the process works; consumer only */
+  bool needs_rules;                                  /* some tables are missing yet; consumer only */
+  uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
+  uint64_t next_scan_ns;                             /* consumer only */
+  uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
   uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;  /* `last` is valid (publish / observe) */
   onstack_stats last; /* what stop saw */
@@ -16301,7 +16630,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
-  return onstack_deliver(session->slot, &to, &session->delivered, &session->module_statistics);
+  return onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
@@ -16510,7 +16839,7 @@ static int session_begin(onstack_session *session) {
 static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   session->module_statistics = (onstack_module_statistics){0};
-  session->delivered = (onstack_deliver_counters){0};
+  memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
   if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
     onstack_profile_after_fork(session->settings.sink_data);
@@ -16639,20 +16968,22 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
+  const onstack_lost *lost = &slot->lost[slot->kind];
+  const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
   const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period_ns;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
-  stats->recorded = onstack_load_relaxed(&session->delivered.recorded);
-  stats->samples = onstack_load_relaxed(&session->delivered.samples);
-  stats->delivered = onstack_load_relaxed(&session->delivered.delivered);
+  stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
+  stats->samples = onstack_load_relaxed(&delivered->samples);
+  stats->delivered = onstack_load_relaxed(&delivered->delivered);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
-  stats->dropped_ring_full = onstack_load_relaxed(&counters->dropped_ring_full);
+  stats->dropped_ring_full = onstack_load_relaxed(&lost->ring_full.weight);
   stats->dropped_no_stack = onstack_load_relaxed(&counters->dropped_no_stack);
-  stats->dropped_unwinder = onstack_load_relaxed(&counters->dropped_unwinder);
+  stats->dropped_unwinder = onstack_load_relaxed(&lost->unwinder.weight);
   stats->dropped_stopping = onstack_load_relaxed(&counters->dropped_stopping);
-  stats->dropped_sink = onstack_load_relaxed(&session->delivered.refused);
+  stats->dropped_sink = onstack_load_relaxed(&delivered->refused);
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    stats->truncated_by[i] = onstack_load_relaxed(&session->delivered.truncated_by[i]);
+    stats->truncated_by[i] = onstack_load_relaxed(&delivered->truncated_by[i]);
     if (i != ONSTACK_TRUNCATED_NOT) stats->truncated += stats->truncated_by[i];
   }
   stats->threads_seen = onstack_load_relaxed(&counters->threads_seen);
@@ -16927,10 +17258,9 @@ ONSTACK_HANDLER void onstack_traceback_interrupted(const void *ucontext, onstack
 
 ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t climb, onstack_registers *out) {
   const uint64_t *record = __builtin_frame_address(0);
-  out->pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  out->sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa();
-  out->fp = record[0];
-  out->lr = out->bx = 0;
+  *out = (onstack_registers){.pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1,
+                             .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(),
+                             .fp = record[0]};
   for (uint32_t i = 0; i < climb; i++)
     if (!onstack_traceback_climb(out)) return ONSTACK_E_UNSUPPORTED;
   return 0;

@@ -141,9 +141,10 @@ static int sampling_write_file(const onstack_settings_of_preload *settings, bool
 }
 
 static uint64_t sampling_count(void) {
-  uint64_t samples = 0;
-  onstack_profile_totals(sampling.profile, &samples, NULL, NULL);
-  return samples;
+  uint64_t cpu, wall; /* of one of them, as the clock is */
+  onstack_profile_totals(sampling.profile, ONSTACK_KIND_CPU, &cpu, NULL, NULL);
+  onstack_profile_totals(sampling.profile, ONSTACK_KIND_WALL, &wall, NULL, NULL);
+  return cpu + wall;
 }
 
 bool onstack_sampling_save(const onstack_settings_of_preload *settings) {

@@ -36,7 +36,7 @@ bool is_emulated(void) { return getenv("ONSTACK_TEST_EMULATED") != NULL; }
 int keep(void *unused, const onstack_sample *sample) {
   (void)unused;
   kept_weight += sample->weight;
-  kept_period_ns = sample->period_ns;
+  kept_period_ns = sample->period;
   if (kept_count == KEPT_SAMPLES) return 0;
   kept_sample *to = &kept[kept_count++];
   *to = (kept_sample){

@@ -33,8 +33,9 @@ static int count_sample(void *data, const onstack_sample *sample) {
   seen *all = data;
   all->samples++;
   int sound = sample->size >= offsetof(onstack_sample, frame_count) + sizeof(sample->frame_count) && sample->weight >= 1 &&
-              sample->tid > 0 && sample->period_ns > 0 && sample->frame_count >= 1 && sample->frames[0] != 0 &&
-              sample->thread_name[0] != 0;
+              sample->tid > 0 && sample->kind == ONSTACK_KIND_CPU && sample->unit == ONSTACK_UNIT_NANOSECONDS &&
+              sample->period > 0 && sample->value == sample->weight * sample->period && sample->frame_count >= 1 &&
+              sample->frames[0] != 0 && sample->thread_name[0] != 0;
 #ifdef GROWN
   if (sample->size >= sizeof(onstack_sample)) sound = 0; /* today's library cannot have `grown` */
 #endif

@@ -77,7 +77,7 @@ judge() { # what, 0 or 1, sed expression
 judge "a member that moves is found" 1 's/^  uint32_t frequency;/  uint32_t before;\n  uint32_t frequency;/'
 judge "a member of another type is found" 1 's/^  int32_t signal;/  uint32_t signal;/'
 judge "a member that is gone is found" 1 '/^  void \*sink_data;/d'
-judge "a structure without a size that grows is found" 1 's/^(  uint64_t bx;.*)/\1\n  uint64_t more;/'
+judge "a structure without a size that grows is found" 1 's/^(  uint64_t lr;.*)/\1\n  uint64_t more;/'
 judge "an error code of another number is found" 1 's/(define ONSTACK_E_STOPPED) \(-4101\)/\1 (-4100)/'
 judge "a parameter more is found" 1 's/(onstack_session_stop\(onstack_session \*session)/\1, int how/'
 judge "a function that is gone is found" 1 's/^ONSTACK_API (int onstack_session_free)/\1/'

@@ -80,7 +80,7 @@ t_collector *t_collector_new(void) {
 int t_collect(void *data, const onstack_sample *sample) {
   t_collector *collector = data;
   pthread_mutex_lock(&collector->lock);
-  collector->period_ns = sample->period_ns;
+  collector->period_ns = sample->period;
   collector->weight += sample->weight;
   if (collector->count == COLLECTOR_SAMPLES) {
     collector->lost++;

@@ -106,16 +106,16 @@ Test(fork_follow, the_childs_profile_begins_empty) {
     t_burn(0.1);
     STEP(1, onstack_session_stop(session) == 0);
     STEP(2, onstack_session_stats(session, &stats) == 0);
-    onstack_profile_totals(profile, NULL, &ticks, NULL);
+    onstack_profile_totals(profile, ONSTACK_KIND_CPU, NULL, &ticks, NULL);
     STEP(3, ticks == stats.recorded && ticks > 20 && ticks < 100);
     onstack_profile_free(profile);
     _exit(0);
   }
   int status = t_wait(child);
   cr_assert_eq(status, 0, "the child failed at step %d", status);
-  onstack_profile_totals(profile, NULL, &before, NULL);
+  onstack_profile_totals(profile, ONSTACK_KIND_CPU, NULL, &before, NULL);
   onstack_stats stats = t_finish(session);
-  onstack_profile_totals(profile, NULL, &ticks, NULL);
+  onstack_profile_totals(profile, ONSTACK_KIND_CPU, NULL, &ticks, NULL);
   cr_assert(before > 100 && ticks == stats.recorded, "the parent's keeps its own: %lu, %lu", before, ticks);
   onstack_profile_free(profile);
 }
@@ -239,7 +239,7 @@ Test(fork_follow, while_samples_come_and_sessions_come_and_go) {
       STEP(1, onstack_session_stop(session) == 0);
       STEP(2, onstack_session_stats(session, &stats) == 0 && stats.recorded > 10);
       uint64_t ticks = 0;
-      onstack_profile_totals(profile, NULL, &ticks, NULL);
+      onstack_profile_totals(profile, ONSTACK_KIND_CPU, NULL, &ticks, NULL);
       STEP(3, ticks >= stats.recorded); /* the other session may follow as well, into the same profile */
       STEP(4, onstack_session_free(session) == 0);
       _exit(0);

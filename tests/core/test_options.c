@@ -222,12 +222,13 @@ Test(options, every_code_has_a_text_of_its_own) {
                               ONSTACK_E_VERSION,
                               ONSTACK_E_CONTEXT,
                               ONSTACK_E_CLOCK,
+                              ONSTACK_E_KINDS,
                               -1,
                               12345};
   for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
     for (size_t j = 0; j < i; j++)
       cr_expect_str_neq(onstack_strerror(codes[i]), onstack_strerror(codes[j]), "%d and %d", codes[i], codes[j]);
   cr_expect_str_eq(onstack_strerror(-1), onstack_strerror(-4095));
-  cr_expect_str_eq(onstack_strerror(-4107), onstack_strerror(99));
+  cr_expect_str_eq(onstack_strerror(-4108), onstack_strerror(99));
   cr_expect_str_eq(onstack_version(), "0.1.0");
 }

@@ -9,7 +9,7 @@ static const uint64_t frames_b[] = {0x11000, 0x12001};
 
 static void check_totals(const onstack_profile *profile, uint64_t samples, uint64_t ticks, uint64_t time_ns) {
   uint64_t have[3];
-  onstack_profile_totals(profile, &have[0], &have[1], &have[2]);
+  onstack_profile_totals(profile, ONSTACK_KIND_CPU, &have[0], &have[1], &have[2]);
   cr_assert_eq(have[0], samples, "samples %lu", (unsigned long)have[0]);
   cr_assert_eq(have[1], ticks, "ticks %lu", (unsigned long)have[1]);
   cr_assert_eq(have[2], time_ns, "time %lu", (unsigned long)have[2]);
@@ -19,7 +19,7 @@ Test(profile_aggregate, equal_stacks_are_counted_together_with_their_weight) {
   onstack_profile *profile = profile_of(NULL);
   onstack_sample sample = sample_of(frames_a, 3);
   cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
-  sample.weight = 4;
+  weigh(&sample, 4);
   cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
   feed(profile, frames_b, 2);
   check_totals(profile, 3, 6, 6ull * PERIOD_NS);
@@ -109,7 +109,7 @@ Test(profile_aggregate, folded_merges_threads_of_one_name) {
   for (int32_t tid = 1; tid <= 3; tid++) {
     onstack_sample sample = sample_of(frames_b, 2);
     sample.tid = tid;
-    sample.weight = 2;
+    weigh(&sample, 2);
     sample.thread_name = tid == 3 ? "" : "x;y\n";
     cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
   }
@@ -183,7 +183,7 @@ Test(profile_aggregate, periods_add_up_to_the_right_time) {
   onstack_profile *profile = profile_of(NULL);
   onstack_sample sample = sample_of(frames_a, 3);
   cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
-  sample.period_ns = 1000;
+  sample.period = sample.value = 1000;
   cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
   check_totals(profile, 2, 2, PERIOD_NS + 1000);
   decoded *out = write_and_decode(profile, NULL);
@@ -219,6 +219,12 @@ Test(profile_aggregate, what_is_no_sample_is_refused_and_not_counted) {
   bad = good, bad.frame_count = ONSTACK_MAX_DEPTH + 1;
   cr_assert_eq(onstack_profile_sink(profile, &bad), ONSTACK_E_OPTIONS);
   bad = good, bad.frames = NULL;
+  cr_assert_eq(onstack_profile_sink(profile, &bad), ONSTACK_E_OPTIONS);
+  bad = good, bad.kind = 0;
+  cr_assert_eq(onstack_profile_sink(profile, &bad), ONSTACK_E_OPTIONS);
+  bad = good, bad.kind = UINT32_MAX;
+  cr_assert_eq(onstack_profile_sink(profile, &bad), ONSTACK_E_OPTIONS);
+  bad = good, bad.unit = ONSTACK_UNIT_BYTES; /* not of CPU time */
   cr_assert_eq(onstack_profile_sink(profile, &bad), ONSTACK_E_OPTIONS);
   bad = good, bad.weight = 0;
   cr_assert_eq(onstack_profile_sink(profile, &bad), ONSTACK_E_OPTIONS);

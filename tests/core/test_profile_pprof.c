@@ -268,7 +268,7 @@ static int meddling_write(void *data, const void *bytes, size_t length) {
   (void)bytes, (void)length;
   feed(profile, frames, 3);
   onstack_profile_clear(profile);
-  onstack_profile_totals(profile, NULL, NULL, NULL);
+  onstack_profile_totals(profile, ONSTACK_KIND_CPU, NULL, NULL, NULL);
   return 0;
 }
 

@@ -20,12 +20,20 @@
 
 static UNUSED onstack_sample sample_of(const uint64_t *frames, uint32_t count) {
   return (onstack_sample){.size = sizeof(onstack_sample),
+                          .kind = ONSTACK_KIND_CPU,
+                          .value = PERIOD_NS,
+                          .period = PERIOD_NS,
+                          .unit = ONSTACK_UNIT_NANOSECONDS,
                           .weight = 1,
-                          .period_ns = PERIOD_NS,
                           .tid = 100,
                           .thread_name = "worker",
                           .frames = frames,
                           .frame_count = count};
+}
+
+static UNUSED void weigh(onstack_sample *sample, uint32_t weight) {
+  sample->weight = weight;
+  sample->value = weight * sample->period;
 }
 
 static UNUSED onstack_profile *profile_of(const onstack_profile_options *options) {
@@ -98,7 +106,7 @@ typedef struct d_mapping {
 typedef struct d_sample {
   uint64_t locations[DEEP];
   size_t location_count;
-  uint64_t values[4];
+  uint64_t values[8];
   size_t value_count;
   const char *thread; /* NULL: no label */
   int64_t thread_id;
@@ -111,7 +119,8 @@ typedef struct decoded {
   d_location locations[MANY];
   d_function functions[MANY];
   d_mapping mappings[MANY];
-  uint64_t types[8]; /* sample types and units in turn */
+  uint64_t types[16]; /* sample types and units in turn */
+  uint64_t default_type;
   uint64_t period_type[2];
   uint64_t comments[8];
   size_t comment_count;
@@ -199,6 +208,7 @@ static UNUSED void d_read_field(decoded *out, uint32_t field, uint64_t number, c
   if (field == 9) out->time_ns = (int64_t)number;
   if (field == 10) out->duration_ns = (int64_t)number;
   if (field == 12) out->period = (int64_t)number;
+  if (field == 14) out->default_type = number;
   if (field == 13) out->comments[out->comment_count++] = number;
   if (field == 1) {
     uint64_t *slots[] = {&out->types[out->type_count], &out->types[out->type_count + 1]};
@@ -294,7 +304,7 @@ static UNUSED decoded *decode(const memory *from) {
   cr_assert_str_eq(out->texts[0], "");
   for (size_t i = 0; i < out->sample_count; i++) {
     d_sample *sample = &out->samples[i];
-    cr_assert_eq(sample->value_count, 2);
+    cr_assert_eq(sample->value_count, out->type_count / 2);
     if (sample->thread != NULL) sample->thread = d_text(out, (uint64_t)(uintptr_t)sample->thread);
   }
   d_check_tables(out);

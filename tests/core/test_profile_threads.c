@@ -44,7 +44,7 @@ static uint64_t take_until_done(shared *all) {
   do {
     last = atomic_load(&all->sinks_left) == 0;
     cr_assert_eq(onstack_profile_take(all->profile, &taken), 0);
-    onstack_profile_totals(taken, &samples, &ticks, NULL);
+    onstack_profile_totals(taken, ONSTACK_KIND_CPU, &samples, &ticks, NULL);
     char *text = folded_text(taken, NULL);
     cr_assert_eq(folded_ticks(text), ticks);
     free(text);
@@ -69,7 +69,7 @@ Test(profile_threads, what_is_taken_adds_up) {
   for (int i = 0; i < SINKS; i++) pthread_join(threads[i], NULL);
   pthread_join(writer, NULL);
   uint64_t left;
-  onstack_profile_totals(all.profile, &left, NULL, NULL);
+  onstack_profile_totals(all.profile, ONSTACK_KIND_CPU, &left, NULL, NULL);
   cr_assert_eq(left, 0);
   onstack_profile_free(all.profile);
 }
@@ -93,7 +93,7 @@ static void run(bool clear, uint64_t expected) {
   for (int i = 0; i < SINKS; i++) pthread_join(threads[i], NULL);
   if (clear) onstack_profile_clear(all.profile);
   uint64_t samples, ticks;
-  onstack_profile_totals(all.profile, &samples, &ticks, NULL);
+  onstack_profile_totals(all.profile, ONSTACK_KIND_CPU, &samples, &ticks, NULL);
   cr_assert_eq(samples, expected);
   char *text = folded_text(all.profile, NULL);
   cr_assert_eq(folded_ticks(text), ticks);

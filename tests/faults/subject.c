@@ -75,7 +75,7 @@ static int subject_takes(void *data, const void *bytes, size_t length) {
 
 static void check_named(const char *what, int result) {
   const char *text = onstack_strerror(result);
-  bool named = (result < 0 && result > -4096) || (result <= ONSTACK_E_FREQUENCY && result >= ONSTACK_E_CLOCK);
+  bool named = (result < 0 && result > -4096) || (result <= ONSTACK_E_FREQUENCY && result >= ONSTACK_E_KINDS);
   if (!named || !text || strlen(text) < 10) complain(what, result, "is no named error");
 }
 

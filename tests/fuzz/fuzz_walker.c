@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   registers.sp = world_number(&input);
   registers.fp = world_number(&input);
   registers.lr = world_number(&input);
-  registers.bx = world_number(&input);
+  registers.reserved[ONSTACK_REGISTER_RBX] = world_number(&input);
   world_fill_stack(&input);
   onstack_pc_epoch++;                     /* nothing is remembered of the world before */
   for (int again = 0; again < 2; again++) /* then from the cache */

@@ -119,11 +119,18 @@ static uint32_t take_labels(const samples_world *world, fuzz_input *input, char 
   return used;
 }
 
+static onstack_unit unit_of(onstack_kind kind) {
+  return kind == ONSTACK_KIND_ALLOCATION ? ONSTACK_UNIT_BYTES
+         : kind == ONSTACK_KIND_DUMP     ? ONSTACK_UNIT_COUNT
+                                         : ONSTACK_UNIT_NANOSECONDS;
+}
+
 static bool is_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == 0;
   bool labels = sample->label_bytes == 0 || (strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == 0);
-  return sample->weight > 0 && sample->frame_count > 0 && sample->size >= sizeof(*sample) && labels;
+  return sample->weight > 0 && sample->kind > 0 && sample->kind < SAMPLES_KINDS && sample->unit == unit_of(sample->kind) &&
+         sample->frame_count > 0 && sample->size >= sizeof(*sample) && labels;
 }
 
 static void feed_one(samples_world *world, fuzz_input *input) {
@@ -134,10 +141,12 @@ static void feed_one(samples_world *world, fuzz_input *input) {
   onstack_sample sample = {.size = sizeof(sample) - (bits >> 14 == 3 ? 8u : 0u), .frames = frames};
   sample.frame_count = (uint32_t)count;
   sample.weight = bits & 0x100 ? (uint32_t)take_number(input) : 1;
-  sample.period_ns = bits & 0x200 ? take_number(input) : 10000000;
+  sample.period = bits & 0x200 ? take_number(input) : 10000000;
+  sample.value = sample.weight * sample.period;
   sample.tid = bits & 0x400 ? (int32_t)take_number(input) : 7;
   sample.truncation = bits & 0x800 ? (uint32_t)take_number(input) : 0;
-  sample.clock = (uint32_t)(bits >> 12 & 3);
+  sample.kind = (bits >> 12 & 3) == 3 ? (uint32_t)fuzz_take(input, 1) % 8 : (bits >> 12 & 3) == 2 ? 2 : 1;
+  sample.unit = sample.kind == 7 ? (uint32_t)take_number(input) : unit_of(sample.kind);
   sample.thread_name = pick_string(world, fuzz_take(input, 1));
   sample.label_bytes = take_labels(world, input, labels, sizeof(labels));
   sample.labels = sample.label_bytes ? (char *)fuzz_copy((uint8_t *)labels, sample.label_bytes) : NULL;
@@ -145,9 +154,9 @@ static void feed_one(samples_world *world, fuzz_input *input) {
   int result = onstack_profile_sink(world->profile, &sample);
   fuzz_check(result == (is_sound(&sample) ? 0 : ONSTACK_E_OPTIONS));
   if (result == 0) {
-    world->samples++;
-    world->ticks += sample.weight;
-    world->time_ns += sample.weight * sample.period_ns;
+    world->sums[sample.kind].samples++;
+    world->sums[sample.kind].weight += sample.weight;
+    world->sums[sample.kind].value += sample.value;
   }
   world->refused += result != 0;
   free((char *)sample.labels);

@@ -16,12 +16,18 @@
 #define SAMPLES_STRINGS 8u
 #define SAMPLES_MOST 48u
 
+#define SAMPLES_KINDS 6u /* ONSTACK_KIND_*, and 0, which is none */
+
+typedef struct samples_sum {
+  uint64_t samples, weight, value;
+} samples_sum;
+
 typedef struct samples_world {
   onstack_profile *profile;
   onstack_write_options write;
   char strings[SAMPLES_STRINGS][32]; /* NUL-terminated */
   uint64_t seed;
-  uint64_t samples, ticks, time_ns; /* accepted */
+  samples_sum sums[SAMPLES_KINDS];  /* accepted, by kind */
   uint32_t refused;                 /* as unsound */
   bool with_names, with_ids, fails; /* fails: the symbolizer says so when it is asked */
   bool asked;                       /* it was */

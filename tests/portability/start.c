@@ -37,7 +37,7 @@ static int sample_this_program(onstack_session *session, onstack_profile *profil
   uint64_t samples = 0;
   for (int i = 0; i < 200 && samples < 20; i++) {
     burn_visibly(CLOCKS_PER_SEC / 10);
-    onstack_profile_totals(profile, &samples, NULL, NULL);
+    onstack_profile_totals(profile, ONSTACK_KIND_CPU, &samples, NULL, NULL);
   }
   int error = onstack_session_free(session);
   if (error < 0 || samples < 20) return fail("fewer than 20 samples", error);
@@ -55,8 +55,11 @@ static int profile_a_sample_from_elsewhere(void) {
   if (error < 0) return fail("profile_new", error);
   memset(&sample, 0, sizeof(sample));
   sample.size = sizeof(sample);
+  sample.kind = ONSTACK_KIND_CPU;
+  sample.unit = ONSTACK_UNIT_NANOSECONDS;
   sample.weight = 3;
-  sample.period_ns = 1000;
+  sample.period = 1000;
+  sample.value = 3000;
   sample.tid = 7;
   sample.thread_name = "elsewhere";
   sample.frames = frames;

@@ -81,7 +81,7 @@ static void take_and_write(void) {
   size_t bytes = 0;
   expect(onstack_profile_take(shared, &mine), "take");
   if (!mine) return;
-  onstack_profile_totals(mine, NULL, &ticks, NULL);
+  onstack_profile_totals(mine, ONSTACK_KIND_CPU, NULL, &ticks, NULL);
   taken += ticks;
   expect(onstack_profile_write_pprof(mine, NULL, count, &bytes), "pprof");
   expect(onstack_profile_write_folded(shared, NULL, count, &bytes), "folded");

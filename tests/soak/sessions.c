@@ -172,8 +172,9 @@ static const char *sessions_run(const soak_core *core, onstack_options *options,
   if ((*result = core->stop(session)) != ONSTACK_E_STOPPED) return "a second stop";
   if ((*result = core->release(session)) != 0) return "free";
   if (!wrong && profile) {
+    const onstack_kind kind = options->clock == ONSTACK_CLOCK_WALL ? ONSTACK_KIND_WALL : ONSTACK_KIND_CPU;
     uint64_t samples, ticks;
-    onstack_profile_totals(profile, &samples, &ticks, NULL);
+    onstack_profile_totals(profile, kind, &samples, &ticks, NULL);
     if (ticks != stats.recorded || samples != stats.samples) return "the profile holds something else";
   }
   return wrong;

@@ -131,7 +131,7 @@ static void tracer_compare(tracer *tracer, tracer_thread *thread, const struct u
     tracer->tally->overwritten++;
     return;
   }
-  onstack_registers registers = {.pc = now->rip, .sp = now->rsp, .fp = now->rbp, .bx = now->rbx, .lr = 0};
+  onstack_registers registers = {.pc = now->rip, .sp = now->rsp, .fp = now->rbp, .reserved[ONSTACK_REGISTER_RBX] = now->rbx};
   size_t count = truth_shadow_list(&thread->shadow, now->rip, truth, TRACER_FRAMES);
   ucontext_t context;
   tracer_fill_context(&context, now);

@@ -67,8 +67,14 @@ static int verdict_take(void *data, const void *bytes, size_t length) {
 /* The library's own symbolizer, by its public face: a profile of one sample with one frame. */
 static void verdict_symbol(uint64_t pc, verdict_name *name) {
   onstack_profile_options options = {.size = sizeof(options), .thread_names = ONSTACK_OFF};
-  onstack_sample sample = {
-      .size = sizeof(sample), .weight = 1, .period_ns = 1, .thread_name = "", .frames = &pc, .frame_count = 1};
+  onstack_sample sample = {.size = sizeof(sample),
+                           .kind = ONSTACK_KIND_DUMP,
+                           .value = 1,
+                           .unit = ONSTACK_UNIT_COUNT,
+                           .weight = 1,
+                           .thread_name = "",
+                           .frames = &pc,
+                           .frame_count = 1};
   onstack_profile *profile;
   memset(name, 0, sizeof(*name));
   if (pc == 0 || onstack_profile_new(&options, &profile) != 0) return;

@@ -39,6 +39,9 @@ const char *onstack_strerror(int code) {
     return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
            "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
            "wall clock, /proc must show this PID namespace: mount it again";
+  case ONSTACK_E_KINDS:
+    return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
+           "kind, or write pprof";
   default:
     return code < 0 && code > -4096 ? "a system call failed (the code is a negative errno)" : "unknown onstack error";
   }

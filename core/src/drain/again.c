@@ -2,6 +2,7 @@
 #include "drain/again.h"
 
 #include "handler/unwind/traceback_walk.h"
+#include "handler/unwind/walk.h"
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
@@ -11,8 +12,6 @@ typedef struct again_memory {
   onstack_memory memory;
   const onstack_kept *kept;
 } again_memory;
-
-static onstack_thread again_nobody; /* asked for bounds; nobody answers */
 
 static bool again_self_test(const void *good, const void *bad) {
   (void)good;
@@ -27,11 +26,11 @@ static bool again_read_pair(onstack_memory *memory, uint64_t address, uint64_t w
 static const onstack_reader again_reader = {"kept", again_self_test, again_read_pair};
 
 static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *kept) {
-  again_memory view = {.memory = {.reader = &again_reader, .thread = &again_nobody, .copy_works = slot->copy_works},
-                       .kept = kept};
+  again_memory view = {.kept = kept};
+  onstack_walk_prepare(&view.memory, &again_reader, slot->copy_works, NULL);
+  view.memory.elsewhere = true;
   view.memory.ranges[0] = (onstack_stack_range){kept->native.low, kept->native.high};
   view.memory.ranges[1] = (onstack_stack_range){kept->go.low, kept->go.high};
-  onstack_memory_enter_stack(&view.memory, kept->registers.sp);
   const onstack_walk walk = {.registers = &kept->registers,
                              .memory = &view.memory,
                              .frames = kept->frames,
@@ -39,7 +38,7 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
                              .found = kept->found};
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
   onstack_dekker_add(&onstack_traceback.inside, 1u);
-  const onstack_walk_result result = slot->unwinder->run(&walk);
+  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
   onstack_dekker_sub(&onstack_traceback.inside, 1u);
   return result;
 }

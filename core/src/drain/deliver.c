@@ -3,8 +3,8 @@
 
 #include "base/exceptions.h"
 #include "base/sys.h"
-#include "handler/unwind/call_site_check.h"
 #include "handler/unwind/rules/rules.h"
+#include "handler/unwind/walk.h"
 
 #include <string.h>
 
@@ -16,9 +16,12 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
   name[sizeof(entry->thread_name)] = 0;
   onstack_sample sample = {
       .size = sizeof(sample),
-      .weight = entry->weight,
+      .kind = entry->kind,
       .time_ns = entry->time_ns,
-      .period_ns = slot->period_ns,
+      .value = entry->value,
+      .period = slot->periods[entry->kind],
+      .unit = onstack_kind_unit(entry->kind),
+      .weight = entry->weight,
       .tid = entry->tid,
       .truncation = stack->truncation,
       .thread_name = name,
@@ -27,18 +30,16 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
-      .clock = slot->clock_number,
   };
   return to->sink(to->data, &sample) == 0;
 }
 
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
 static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
-  if (!slot->copy_works) return;
-  uint32_t believed = onstack_call_sites_check(stack->frames, stack->found, stack->count);
-  if (believed == stack->count) return;
-  stack->count = believed;
-  stack->truncation = ONSTACK_TRUNCATED_BAD_RETURN;
+  onstack_walk_result result = {stack->count, stack->truncation};
+  onstack_walk_check(slot->copy_works, stack->frames, stack->found, &result);
+  stack->count = result.frame_count;
+  stack->truncation = result.truncation;
 }
 
 /* The frames up to the first whose code may not be what it was when the stack was walked: its caller is not known. */
@@ -70,14 +71,16 @@ static void deliver_compare(const onstack_slot *slot, uint32_t sequence, onstack
 }
 
 static void deliver_count(onstack_deliver_counters *counters, const onstack_ring_entry *entry, const onstack_walked *stack) {
-  onstack_add_relaxed(&counters->recorded, (uint64_t)entry->weight);
+  onstack_add_relaxed(&counters->recorded.weight, (uint64_t)entry->weight);
+  onstack_add_relaxed(&counters->recorded.value, entry->value);
   onstack_add_relaxed(&counters->samples, (uint64_t)1);
   onstack_add_relaxed(&counters->truncated_by[stack->truncation], (uint64_t)1);
 }
 
 /* Hands over one sample; false: the sink forked, and this is the child. */
 static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const onstack_delivery *to,
-                          onstack_deliver_counters *counters, onstack_module_statistics *statistics) {
+                          onstack_deliver_counters *by_kind, onstack_module_statistics *statistics) {
+  onstack_deliver_counters *counters = &by_kind[entry->kind];
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
   onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
@@ -96,7 +99,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   return true;
 }
 
-uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
                          onstack_module_statistics *statistics) {
   uint32_t handed = 0;
   onstack_ring_entry *entry;
@@ -104,7 +107,7 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
   while ((to->max == 0 || handed < to->max) && (entry = onstack_ring_front(&slot->ring)) &&
          onstack_ring_position(&slot->ring, entry) < to->end) {
     if (entry->frame_count > 0) { /* 0: the unwinder refused; counted in the handler */
-      if (!deliver_entry(slot, entry, to, counters, statistics)) return handed;
+      if (!deliver_entry(slot, entry, to, by_kind, statistics)) return handed;
       handed++;
     }
     onstack_ring_release(&slot->ring, entry);

@@ -7,8 +7,9 @@
 #include "drain/module_statistics.h"
 #include "handler/tick/slot.h"
 
+/* Of the samples of one kind. */
 typedef struct onstack_deliver_counters {
-  uint64_t recorded; /* ticks */
+  onstack_sum recorded;
   uint64_t samples;
   uint64_t delivered;
   uint64_t refused;
@@ -24,8 +25,9 @@ typedef struct onstack_delivery {
   onstack_derive derive; /* for stacks that were kept */
 } onstack_delivery;
 
-/* Hands waiting samples over. While the sink runs, slot->sink_tid is the calling thread. Returns their number. */
-ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *counters,
+/* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
+   Returns their number. */
+ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack_deliver_counters *by_kind,
                                           onstack_module_statistics *statistics);
 
 #endif

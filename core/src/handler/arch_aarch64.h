@@ -15,7 +15,7 @@ static inline __attribute__((always_inline, unused)) void onstack_registers_from
   out->sp = context->uc_mcontext.sp;
   out->fp = context->uc_mcontext.regs[29];
   out->lr = context->uc_mcontext.regs[30];
-  out->bx = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
 }
 
 static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {

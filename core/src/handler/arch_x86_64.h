@@ -15,8 +15,9 @@ static inline __attribute__((always_inline, unused)) void onstack_registers_from
   out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
   out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
   out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->bx = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
   out->lr = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
 }
 
 static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {

@@ -19,7 +19,7 @@
 typedef struct folded_line {
   uint32_t *frames; /* first numbers of `names`, later ranks; root first */
   size_t count;
-  uint64_t ticks;
+  uint64_t number;
 } folded_line;
 
 typedef struct folded_report {
@@ -74,6 +74,12 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
   return count;
 }
 
+/* Of time the ticks, which other tools count too; of anything else what it is measured in. */
+static uint64_t folded_number(const onstack_profile_stack *stack) {
+  const bool ticks = stack->kind == ONSTACK_KIND_CPU || stack->kind == ONSTACK_KIND_WALL;
+  return ticks ? stack->weight : stack->value;
+}
+
 static int folded_add_stack(folded_report *folded, const onstack_profile_stack *stack) {
   uint32_t head[2], head_count = 0;
   int error = 0;
@@ -85,7 +91,7 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
   if (error == 0 && cut) error = folded_add_name(folded, cut, strlen(cut), &head[head_count++]);
   if (error != 0) return error;
   folded_line *line = &folded->lines[folded->count];
-  line->ticks = stack->ticks;
+  line->number = folded_number(stack);
   line->count = head_count + folded_put_functions(folded, stack, NULL);
   line->frames = onstack_profile_arena_take(&folded->arena, line->count * sizeof(*line->frames));
   if (!line->frames) return -ENOMEM;
@@ -95,11 +101,10 @@ static int folded_add_stack(folded_report *folded, const onstack_profile_stack *
   return 0;
 }
 
-static int folded_add_overflow(folded_report *folded) {
-  const onstack_profile_stack *overflow = &folded->report->view.overflow;
+static int folded_add_overflow(folded_report *folded, const onstack_profile_stack *overflow) {
   if (overflow->samples == 0) return 0;
   folded_line *line = &folded->lines[folded->count];
-  *line = (folded_line){.count = 1, .ticks = overflow->ticks};
+  *line = (folded_line){.count = 1, .number = folded_number(overflow)};
   line->frames = onstack_profile_arena_take(&folded->arena, sizeof(*line->frames));
   if (!line->frames) return -ENOMEM;
   folded->count++;
@@ -157,11 +162,11 @@ static int folded_compare_lines(const void *a, const void *b) {
 
 static int folded_build(folded_report *folded) {
   const onstack_profile_view *view = &folded->report->view;
-  folded->lines = malloc((view->count + 1) * sizeof(*folded->lines));
+  folded->lines = malloc((view->count + ONSTACK_KINDS) * sizeof(*folded->lines));
   if (!folded->lines) return -ENOMEM;
   int error = folded_add_names(folded);
   for (size_t i = 0; error == 0 && i < view->count; i++) error = folded_add_stack(folded, &view->items[i]);
-  if (error == 0) error = folded_add_overflow(folded);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) error = folded_add_overflow(folded, &view->overflow[i]);
   if (error == 0) error = folded_rank(folded);
   if (error == 0) qsort(folded->lines, folded->count, sizeof(*folded->lines), folded_compare_lines);
   return error;
@@ -171,9 +176,9 @@ static int folded_write_lines(const folded_report *folded, onstack_profile_outpu
   int error = 0;
   for (size_t i = 0, next; error == 0 && i < folded->count; i = next) {
     const folded_line *line = &folded->lines[i];
-    uint64_t ticks = 0;
+    uint64_t sum = 0;
     for (next = i; next < folded->count && folded_compare_lines(line, &folded->lines[next]) == 0; next++) {
-      ticks += folded->lines[next].ticks;
+      sum += folded->lines[next].number;
     }
     for (size_t frame = 0; frame < line->count; frame++) {
       const onstack_profile_string *name = &folded->names.items[folded->order[line->frames[frame]]];
@@ -181,7 +186,7 @@ static int folded_write_lines(const folded_report *folded, onstack_profile_outpu
       onstack_profile_output_put(output, name->text, name->length);
     }
     char number[24];
-    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", ticks);
+    int length = snprintf(number, sizeof(number), " %" PRIu64 "\n", sum);
     error = onstack_profile_output_put(output, number, (size_t)length);
   }
   return error;
@@ -197,6 +202,7 @@ static void folded_release(folded_report *folded) {
 
 static int folded_write(const onstack_profile_report *report, onstack_profile_output *output) {
   folded_report folded = {.report = report};
+  if (report->view.kinds & (report->view.kinds - 1)) return ONSTACK_E_KINDS;
   int error = onstack_profile_strings_init(&folded.names);
   if (error == 0) error = folded_build(&folded);
   if (error == 0) error = folded_write_lines(&folded, output);

@@ -16,6 +16,10 @@
 /* Code that no mapping explains (generated code, wild addresses) asks for new mappings with each new stack. */
 #define ONSTACK_PROFILE_MAPS_PAUSE_NS ((uint64_t)250 * 1000 * 1000)
 
+typedef struct profile_sums {
+  uint64_t samples, weight, value;
+} profile_sums;
+
 struct onstack_profile {
   bool thread_names; /* these three never change */
   bool thread_ids;
@@ -27,9 +31,7 @@ struct onstack_profile {
   uint64_t maps_read_ns; /* monotonic */
   uint64_t start_ns;     /* monotonic */
   int64_t start_unix_ns;
-  uint64_t samples;
-  uint64_t ticks;
-  uint64_t time_ns;
+  profile_sums sums[ONSTACK_KINDS];
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
 };
 
@@ -100,7 +102,8 @@ static bool profile_labels_are_sound(const onstack_sample *sample) {
 
 static bool profile_sample_is_sound(const onstack_sample *sample) {
   return sample && sample->size >= sizeof(*sample) && sample->frames && sample->frame_count > 0 &&
-         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && profile_labels_are_sound(sample);
+         sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 &&
+         sample->unit == onstack_kind_unit(sample->kind) && profile_labels_are_sound(sample);
 }
 
 /* Look-up addresses: inside the call for a return address. One of 0 cannot be: it stays, and gets no name. */
@@ -114,7 +117,7 @@ static void profile_take_frames(onstack_profile *profile, const onstack_sample *
 
 /* What tells this sample's stack from others, besides its frames. */
 static onstack_profile_stack profile_key(const onstack_profile *profile, const onstack_sample *sample) {
-  onstack_profile_stack key = {.truncation = sample->truncation, .period_ns = sample->period_ns};
+  onstack_profile_stack key = {.truncation = sample->truncation, .kind = sample->kind, .period = sample->period};
   if (profile->thread_ids) key.tid = sample->tid;
   if (sample->label_bytes > 0) {
     key.labels = sample->labels;
@@ -146,10 +149,10 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   if (!profile->stacks) return -ENOMEM;
   int error = onstack_profile_stacks_count(profile->stacks, key, sample, profile->max_stacks, &added);
   if (error != 0) return error;
-  profile->stacks->cpu |= sample->clock != ONSTACK_CLOCK_WALL;
-  profile->samples++;
-  profile->ticks += sample->weight;
-  profile->time_ns += sample->weight * sample->period_ns;
+  profile_sums *sums = &profile->sums[sample->kind];
+  sums->samples++;
+  sums->weight += sample->weight;
+  sums->value += sample->value;
   if (added && !profile->maps_stale) {
     profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
@@ -183,16 +186,14 @@ static void profile_move(onstack_profile *from, onstack_profile *to) {
   to->maps_read_ns = from->maps_read_ns;
   to->start_ns = from->start_ns;
   to->start_unix_ns = from->start_unix_ns;
-  to->samples = from->samples;
-  to->ticks = from->ticks;
-  to->time_ns = from->time_ns;
+  memcpy(to->sums, from->sums, sizeof(to->sums));
   from->stacks = NULL;
   from->sight = sight;
   from->maps_stale = maps_stale;
   from->maps_read_ns = maps_read_ns;
   from->start_ns = start_ns;
   from->start_unix_ns = start_unix_ns;
-  from->samples = from->ticks = from->time_ns = 0;
+  memset(from->sums, 0, sizeof(from->sums));
 }
 
 ONSTACK_API int onstack_profile_take(onstack_profile *profile, onstack_profile **out) {
@@ -217,7 +218,7 @@ ONSTACK_API void onstack_profile_clear(onstack_profile *profile) {
   onstack_profile_stacks *stacks = profile->stacks;
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL; /* a writer still reads it */
   profile->stacks = NULL;
-  profile->samples = profile->ticks = profile->time_ns = 0;
+  memset(profile->sums, 0, sizeof(profile->sums));
   profile_restart_clock(profile);
   onstack_profile_maps *old = profile_reread_maps(profile, false); /* no sample is left that needs what is gone */
   pthread_mutex_unlock(&profile->lock);
@@ -235,49 +236,52 @@ ONSTACK_API void onstack_profile_after_fork(onstack_profile *profile) {
   if (!sound) onstack_profile_sight_after_fork(&profile->sight);
   if (stacks && !onstack_profile_stacks_drop(stacks)) stacks = NULL;
   profile->stacks = NULL;
-  profile->samples = profile->ticks = profile->time_ns = 0;
+  memset(profile->sums, 0, sizeof(profile->sums));
   profile->maps_stale = true;
   profile->maps_read_ns = 0;
   profile_restart_clock(profile);
   if (stacks) onstack_profile_stacks_free(stacks);
 }
 
-ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, uint64_t *samples, uint64_t *ticks,
-                                        uint64_t *time_ns) {
-  uint64_t none = 0, *wanted[3] = {samples, ticks, time_ns};
-  const uint64_t *held[3] = {&none, &none, &none};
-  pthread_mutex_t *lock = NULL;
-  if (profile) {
-    lock = (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is not part of the value */
-    held[0] = &profile->samples, held[1] = &profile->ticks, held[2] = &profile->time_ns;
+ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_kind kind, uint64_t *samples,
+                                        uint64_t *weight, uint64_t *value) {
+  profile_sums sums = {0};
+  if (profile && kind < ONSTACK_KINDS) {
+    pthread_mutex_t *lock =
+        (pthread_mutex_t *)&profile->lock; /* const is the caller's view; a lock is no part of the value */
     pthread_mutex_lock(lock);
+    sums = profile->sums[kind];
+    pthread_mutex_unlock(lock);
   }
-  for (int i = 0; i < 3; i++) {
-    if (wanted[i]) *wanted[i] = *held[i];
-  }
-  if (lock) pthread_mutex_unlock(lock);
+  if (samples) *samples = sums.samples;
+  if (weight) *weight = sums.weight;
+  if (value) *value = sums.value;
 }
 
 /* With the lock held. */
-static int profile_copy_stacks(const onstack_profile *profile, onstack_profile_view *view) {
-  if (!profile->stacks || profile->stacks->count == 0) return 0;
-  size_t bytes = profile->stacks->count * sizeof(*view->items);
-  view->items = malloc(bytes);
+static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+  const onstack_profile_stacks *stacks = profile->stacks;
+  if (!stacks || stacks->count == 0) return 0;
+  view->items = malloc(stacks->count * sizeof(*view->items));
   if (!view->items) return -ENOMEM;
-  memcpy(view->items, profile->stacks->items, bytes);
-  view->count = profile->stacks->count;
-  view->overflow = profile->stacks->overflow;
+  for (size_t i = 0; i < stacks->count; i++) {
+    if (only == 0 || stacks->items[i].kind == only) view->items[view->count++] = stacks->items[i];
+  }
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
+    view->kinds |= 1u << kind;
+    view->overflow[kind] = stacks->overflow[kind];
+  }
   view->stacks = profile->stacks;
-  view->wall = !profile->stacks->cpu;
   onstack_retain(&view->stacks->references);
   return 0;
 }
 
-int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view) {
+int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
   *view = (onstack_profile_view){.thread_names = profile->thread_names};
   pthread_mutex_lock(&profile->lock);
   onstack_profile_maps *old = profile_reread_maps(profile, true);
-  int error = profile_copy_stacks(profile, view);
+  int error = profile_copy_stacks(profile, only, view);
   if (error == 0) {
     view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);

@@ -18,17 +18,17 @@
 typedef struct onstack_profile_view {
   onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
   size_t count;
-  onstack_profile_stack overflow;
+  onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */
   bool thread_names;
-  bool wall; /* all samples are from the wall clock */
+  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
   int64_t start_unix_ns;
   int64_t duration_ns; /* since then */
 } onstack_profile_view;
 
-/* Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_profile_view *view);
+/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view);
 ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif

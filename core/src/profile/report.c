@@ -14,6 +14,7 @@ static int report_read_options(const onstack_write_options *given, onstack_write
   for (size_t i = 0; i < sizeof(options->reserved0); i++) {
     if (options->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
   }
+  if (options->reserved1 != 0 || (options->kind != 0 && onstack_kind_unit(options->kind) == 0)) return ONSTACK_E_OPTIONS;
   return onstack_switch_read(options->symbolize, symbolize);
 }
 
@@ -66,7 +67,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, &report->view);
+  error = onstack_profile_view_take(profile, options.kind, &report->view);
   if (error != 0) {
     onstack_profile_symbols_release(&report->symbols);
     return error;
@@ -75,6 +76,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   report->duration_ns = options.duration_ns != 0 ? options.duration_ns : report->view.duration_ns;
   report->comments = options.comments;
   report->period_ns = options.period_ns;
+  report->kind = options.kind;
   error = report_fill(report, &options, always_names);
   if (error != 0) onstack_profile_report_close(report);
   return error;

@@ -23,7 +23,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
 }
 
 static uint32_t stacks_hash(const onstack_profile_stack *stack) {
-  uint64_t hash = onstack_profile_hash_word(stack->period_ns, (uint64_t)(uint32_t)stack->tid);
+  uint64_t hash = onstack_profile_hash_word(stack->period, (uint64_t)stack->kind << 32 | (uint32_t)stack->tid);
   hash = onstack_profile_hash_word(hash, (uint64_t)stack->truncation << 32 | stack->frame_count);
   hash = onstack_profile_hash_bytes(hash, stack->thread_name, sizeof(stack->thread_name));
   if (stack->label_bytes > 0) hash = onstack_profile_hash_bytes(hash, stack->labels, stack->label_bytes);
@@ -34,8 +34,8 @@ static uint32_t stacks_hash(const onstack_profile_stack *stack) {
 static bool stacks_equal(const void *owner, uint32_t item, const void *key) {
   const onstack_profile_stack *have = &((const onstack_profile_stacks *)owner)->items[item];
   const onstack_profile_stack *want = key;
-  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period_ns != want->period_ns ||
-      have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
+  if (have->frame_count != want->frame_count || have->tid != want->tid || have->period != want->period ||
+      have->kind != want->kind || have->truncation != want->truncation || have->label_bytes != want->label_bytes ||
       (want->label_bytes > 0 && memcmp(have->labels, want->labels, want->label_bytes) != 0) ||
       memcmp(have->thread_name, want->thread_name, sizeof(have->thread_name)) != 0) {
     return false;
@@ -71,14 +71,15 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
   if (!stack && stacks->count >= limit) {
-    stack = &stacks->overflow;
+    stack = &stacks->overflow[key->kind];
+    stack->kind = key->kind;
   } else if (!stack) {
     stack = stacks_add(stacks, key, hash);
     if (!stack) return -ENOMEM;
     *added = true;
   }
   stack->samples++;
-  stack->ticks += sample->weight;
-  stack->time_ns += sample->weight * sample->period_ns;
+  stack->weight += sample->weight;
+  stack->value += sample->value;
   return 0;
 }

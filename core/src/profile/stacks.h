@@ -8,7 +8,7 @@
 #ifndef ONSTACK_PROFILE_STACKS_H
 #define ONSTACK_PROFILE_STACKS_H
 
-#include "base/defs.h"
+#include "base/kinds.h"
 #include "profile/arena.h"
 #include "profile/hash_index.h"
 
@@ -21,14 +21,15 @@ typedef struct onstack_profile_stack {
   const uint64_t *frames;
   uint32_t frame_count;
   onstack_truncation truncation;
-  uint64_t period_ns;
+  onstack_kind kind;
+  uint64_t period;
   int32_t tid;                                   /* 0 where threads are not told apart */
   char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
   const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
   uint32_t label_bytes;
   uint64_t samples;
-  uint64_t ticks;
-  uint64_t time_ns;
+  uint64_t weight;
+  uint64_t value;
 } onstack_profile_stack;
 
 typedef struct onstack_profile_stacks {
@@ -38,8 +39,8 @@ typedef struct onstack_profile_stacks {
   onstack_profile_stack *items;
   size_t count;
   size_t capacity;
-  bool cpu;                       /* not all samples are from the wall clock */
-  onstack_profile_stack overflow; /* all that came when `count` had reached its limit; it has no frames */
+  /* All that came when `count` had reached its limit, by kind; without frames. */
+  onstack_profile_stack overflow[ONSTACK_KINDS];
 } onstack_profile_stacks;
 
 /* Returns an empty store with one reference, NULL when memory is out. */

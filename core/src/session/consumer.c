@@ -129,7 +129,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
-  return onstack_deliver(session->slot, &to, &session->delivered, &session->module_statistics);
+  return onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {

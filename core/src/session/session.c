@@ -110,7 +110,7 @@ static int session_begin(onstack_session *session) {
 static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   session->module_statistics = (onstack_module_statistics){0};
-  session->delivered = (onstack_deliver_counters){0};
+  memset(session->delivered, 0, sizeof(session->delivered));
   session->settings.resumed = session->child_is_new = true;
   if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
     onstack_profile_after_fork(session->settings.sink_data);

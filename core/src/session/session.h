@@ -31,15 +31,15 @@ struct onstack_session {
   onstack_drain_thread clock_thread; /* where the clock needs one */
   uint32_t clock_wake;
   pthread_mutex_t consumer_lock;
-  onstack_deliver_counters delivered;          /* written by the consumer */
-  onstack_module_statistics module_statistics; /* under the consumer lock */
-  uint64_t tended_ns, refreshed_ns;            /* consumer only */
-  uint64_t look_ns;                            /* what the last look at all mappings took; consumer only */
-  uint64_t process_cpu_ns, checked_ns;         /* at the last check whether the process works; consumer only */
-  bool needs_rules;                            /* some tables are missing yet; consumer only */
-  uint64_t scan_age_ns;                        /* of the clock (control/tick/clock.h) */
-  uint64_t next_scan_ns;                       /* consumer only */
-  uint64_t scanned_cpu_ns;                     /* the process's CPU time at the last scan; consumer only */
+  onstack_deliver_counters delivered[ONSTACK_KINDS]; /* written by the consumer */
+  onstack_module_statistics module_statistics;       /* under the consumer lock */
+  uint64_t tended_ns, refreshed_ns;                  /* consumer only */
+  uint64_t look_ns;                                  /* what the last look at all mappings took; consumer only */
+  uint64_t process_cpu_ns, checked_ns;               /* at the last check whether the process works; consumer only */
+  bool needs_rules;                                  /* some tables are missing yet; consumer only */
+  uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
+  uint64_t next_scan_ns;                             /* consumer only */
+  uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
   uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
   uint32_t finished;  /* `last` is valid (publish / observe) */
   onstack_stats last; /* what stop saw */

@@ -17,20 +17,22 @@
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
+  const onstack_lost *lost = &slot->lost[slot->kind];
+  const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
   const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period_ns;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
-  stats->recorded = onstack_load_relaxed(&session->delivered.recorded);
-  stats->samples = onstack_load_relaxed(&session->delivered.samples);
-  stats->delivered = onstack_load_relaxed(&session->delivered.delivered);
+  stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
+  stats->samples = onstack_load_relaxed(&delivered->samples);
+  stats->delivered = onstack_load_relaxed(&delivered->delivered);
   stats->unattributed = onstack_load_relaxed(&counters->unattributed);
-  stats->dropped_ring_full = onstack_load_relaxed(&counters->dropped_ring_full);
+  stats->dropped_ring_full = onstack_load_relaxed(&lost->ring_full.weight);
   stats->dropped_no_stack = onstack_load_relaxed(&counters->dropped_no_stack);
-  stats->dropped_unwinder = onstack_load_relaxed(&counters->dropped_unwinder);
+  stats->dropped_unwinder = onstack_load_relaxed(&lost->unwinder.weight);
   stats->dropped_stopping = onstack_load_relaxed(&counters->dropped_stopping);
-  stats->dropped_sink = onstack_load_relaxed(&session->delivered.refused);
+  stats->dropped_sink = onstack_load_relaxed(&delivered->refused);
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
-    stats->truncated_by[i] = onstack_load_relaxed(&session->delivered.truncated_by[i]);
+    stats->truncated_by[i] = onstack_load_relaxed(&delivered->truncated_by[i]);
     if (i != ONSTACK_TRUNCATED_NOT) stats->truncated += stats->truncated_by[i];
   }
   stats->threads_seen = onstack_load_relaxed(&counters->threads_seen);

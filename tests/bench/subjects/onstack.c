@@ -38,7 +38,7 @@ static int sink(void *data, const onstack_sample *sample) {
   (void)data;
   run.samples++;
   run.frames += sample->frame_count;
-  run.time_ns += sample->weight * sample->period_ns;
+  run.time_ns += sample->value;
   if (run.times && run.time_count < MAX_TIMES) run.times[run.time_count++] = sample->time_ns;
   if (run.log) keep_stack(sample);
   return onstack_profile_sink(run.profile, sample);

@@ -6,7 +6,7 @@
 //
 //	judge FILE
 //
-// FILE has, for each profile, four numbers of 64 bits (bytes, ticks, nanoseconds, samples), and the bytes.
+// FILE has, for each profile, ten numbers of 64 bits (bytes, samples, and the sums of its value types), and the bytes.
 //
 //	judge -
 //
@@ -31,8 +31,18 @@ import (
 // mostBytes of one profile: the fuzzer's inputs are small.
 const mostBytes = 64 << 20
 
+// columns are the value types that a profile may have, in the order that it has them in.
+var columns = [...]profile.ValueType{
+	{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}, {Type: "wall", Unit: "nanoseconds"},
+	{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"},
+	{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}, {Type: "threads", Unit: "count"},
+}
+
 // head stands before each profile.
-type head struct{ Bytes, Ticks, Nanoseconds, Samples uint64 }
+type head struct {
+	Bytes, Samples uint64
+	Sums           [len(columns)]uint64
+}
 
 func main() {
 	if len(os.Args) != 2 {
@@ -92,25 +102,42 @@ func judgeFile(path string) (count int, err error) {
 	}
 }
 
+// placesOf finds the columns of value types, which come in their order, each once.
+func placesOf(types []*profile.ValueType) (places []int, err error) {
+	next := 0
+	for _, have := range types {
+		for next < len(columns) && (columns[next].Type != have.Type || columns[next].Unit != have.Unit) {
+			next++
+		}
+		if next == len(columns) {
+			return nil, fmt.Errorf("sample types %v", types)
+		}
+		places = append(places, next)
+		next++
+	}
+	return places, nil
+}
+
 func judge(raw []byte, h head) error {
 	p, err := pprofcheck.Parse(raw)
 	if err != nil {
 		return err
 	}
-	if len(p.SampleType) != 2 || p.SampleType[0].Type != "samples" || p.SampleType[1].Unit != "nanoseconds" {
-		return fmt.Errorf("sample types %v", p.SampleType)
+	places, err := placesOf(p.SampleType)
+	if err != nil {
+		return err
 	}
-	var ticks, nanoseconds uint64
+	var sums [len(columns)]uint64
 	for _, sample := range p.Sample {
-		ticks += uint64(sample.Value[0])
-		nanoseconds += uint64(sample.Value[1])
+		for i, value := range sample.Value {
+			sums[places[i]] += uint64(value)
+		}
 		if err := judgeSample(sample); err != nil {
 			return err
 		}
 	}
-	if ticks != h.Ticks || nanoseconds != h.Nanoseconds || uint64(len(p.Sample)) > h.Samples {
-		return fmt.Errorf("%d ticks, %d ns in %d stacks; put in were %d, %d in %d samples", ticks, nanoseconds,
-			len(p.Sample), h.Ticks, h.Nanoseconds, h.Samples)
+	if sums != h.Sums || uint64(len(p.Sample)) > h.Samples {
+		return fmt.Errorf("%v in %d stacks; put in were %v in %d samples", sums, len(p.Sample), h.Sums, h.Samples)
 	}
 	if err := judgePlaces(p); err != nil {
 		return err

@@ -21,6 +21,7 @@ pub const ONSTACK_E_UNSUPPORTED: i32 = -4103;
 pub const ONSTACK_E_VERSION: i32 = -4104;
 pub const ONSTACK_E_CONTEXT: i32 = -4105;
 pub const ONSTACK_E_CLOCK: i32 = -4106;
+pub const ONSTACK_E_KINDS: i32 = -4107;
 pub const ONSTACK_TRUNCATED_NOT: u32 = 0;
 pub const ONSTACK_TRUNCATED_DEPTH: u32 = 1;
 pub const ONSTACK_TRUNCATED_UNREADABLE: u32 = 2;
@@ -33,7 +34,16 @@ pub const ONSTACK_TRUNCATED_UNWINDER: u32 = 8;
 pub const ONSTACK_TRUNCATED_NO_RULE: u32 = 9;
 pub const ONSTACK_TRUNCATED_PENDING: u32 = 10;
 pub const ONSTACK_TRUNCATION_COUNT: u32 = 11;
+pub const ONSTACK_KIND_CPU: u32 = 1;
+pub const ONSTACK_KIND_WALL: u32 = 2;
+pub const ONSTACK_KIND_ALLOCATION: u32 = 3;
+pub const ONSTACK_KIND_WAIT: u32 = 4;
+pub const ONSTACK_KIND_DUMP: u32 = 5;
+pub const ONSTACK_UNIT_COUNT: u32 = 1;
+pub const ONSTACK_UNIT_NANOSECONDS: u32 = 2;
+pub const ONSTACK_UNIT_BYTES: u32 = 3;
 pub const ONSTACK_SAMPLE_LABELS_CUT: u32 = 1;
+pub const ONSTACK_REGISTER_RBX: u32 = 0;
 pub const ONSTACK_DEFAULT: u32 = 0;
 pub const ONSTACK_ON: u32 = 1;
 pub const ONSTACK_OFF: u32 = 2;
@@ -50,13 +60,18 @@ extern "C" {
     pub fn onstack_version() -> *const ::core::ffi::c_char;
 }
 pub type onstack_truncation = u32;
+pub type onstack_kind = u32;
+pub type onstack_unit = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct onstack_sample {
     pub size: u32,
-    pub weight: u32,
+    pub kind: onstack_kind,
     pub time_ns: u64,
-    pub period_ns: u64,
+    pub value: u64,
+    pub period: u64,
+    pub unit: onstack_unit,
+    pub weight: u32,
     pub tid: i32,
     pub truncation: onstack_truncation,
     pub thread_name: *const ::core::ffi::c_char,
@@ -65,7 +80,7 @@ pub struct onstack_sample {
     pub label_bytes: u32,
     pub labels: *const ::core::ffi::c_char,
     pub flags: u32,
-    pub clock: u32,
+    pub reserved: u32,
 }
 pub type onstack_sink = ::core::option::Option<
     unsafe extern "C" fn(
@@ -80,7 +95,7 @@ pub struct onstack_registers {
     pub sp: u64,
     pub fp: u64,
     pub lr: u64,
-    pub bx: u64,
+    pub reserved: [u64; 2usize],
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -288,9 +303,10 @@ extern "C" {
 extern "C" {
     pub fn onstack_profile_totals(
         profile: *const onstack_profile,
+        kind: onstack_kind,
         samples: *mut u64,
-        ticks: *mut u64,
-        time_ns: *mut u64,
+        weight: *mut u64,
+        value: *mut u64,
     );
 }
 #[repr(C)]
@@ -353,6 +369,8 @@ pub struct onstack_write_options {
     pub demangler: onstack_demangler,
     pub demangler_data: *mut ::core::ffi::c_void,
     pub period_ns: u64,
+    pub kind: onstack_kind,
+    pub reserved1: u32,
 }
 extern "C" {
     pub fn onstack_profile_write_pprof(

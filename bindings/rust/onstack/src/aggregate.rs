@@ -105,9 +105,12 @@ mod tests {
         // SAFETY: all fields are integers and pointers that may be zero or null.
         let mut sample: sys::onstack_sample = unsafe { std::mem::zeroed() };
         sample.size = size_of::<sys::onstack_sample>() as u32;
+        sample.kind = sys::ONSTACK_KIND_CPU;
+        sample.unit = sys::ONSTACK_UNIT_NANOSECONDS;
         sample.weight = weight;
         sample.time_ns = 1;
-        sample.period_ns = 5_000_000;
+        sample.period = 5_000_000;
+        sample.value = u64::from(weight) * sample.period;
         sample.tid = 7;
         sample.truncation = truncation;
         sample.thread_name = thread.as_ptr();

@@ -35,6 +35,8 @@ pub enum Error {
     Context,
     /// Nothing here can tick: timers are refused, and signals of a thread of ours do not arrive either.
     Clock,
+    /// The profile holds several kinds of samples, and folded stacks have one number.
+    Kinds,
     /// A system call failed.
     Os(io::Error),
     /// The profile holds no samples, so there is nothing to draw.
@@ -63,6 +65,7 @@ impl Error {
             sys::ONSTACK_E_VERSION => Error::Version,
             sys::ONSTACK_E_CONTEXT => Error::Context,
             sys::ONSTACK_E_CLOCK => Error::Clock,
+            sys::ONSTACK_E_KINDS => Error::Kinds,
             -4095..=-1 => Error::Os(io::Error::from_raw_os_error(-code)),
             other => Error::Unknown(other),
         }
@@ -82,6 +85,7 @@ impl Error {
             Error::Version => sys::ONSTACK_E_VERSION,
             Error::Context => sys::ONSTACK_E_CONTEXT,
             Error::Clock => sys::ONSTACK_E_CLOCK,
+            Error::Kinds => sys::ONSTACK_E_KINDS,
             Error::Unknown(code) => *code,
             Error::Os(_) | Error::Empty | Error::Input(_) | Error::TooLarge => return None,
         })
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn every_code_of_the_core_has_a_word_and_comes_back() {
-        for code in sys::ONSTACK_E_CLOCK..=sys::ONSTACK_E_FREQUENCY {
+        for code in sys::ONSTACK_E_KINDS..=sys::ONSTACK_E_FREQUENCY {
             let error = Error::from_code(code);
             assert!(!matches!(error, Error::Unknown(_)), "{code}");
             assert_eq!(error.code(), Some(code));

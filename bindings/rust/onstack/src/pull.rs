@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sample::{Sample, Truncation};
+use crate::sample::{Kind, Sample, Truncation, Unit};
 use crate::session::Session;
 use crate::stats::Stats;
 
@@ -16,6 +16,12 @@ use crate::stats::Stats;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct OwnedSample {
+    /// See [`Sample::kind`].
+    pub kind: Kind,
+    /// See [`Sample::value`].
+    pub value: u64,
+    /// See [`Sample::unit`].
+    pub unit: Unit,
     /// See [`Sample::weight`].
     pub weight: u32,
     /// See [`Sample::time`].
@@ -35,6 +41,9 @@ pub struct OwnedSample {
 impl From<&Sample<'_>> for OwnedSample {
     fn from(sample: &Sample<'_>) -> Self {
         Self {
+            kind: sample.kind(),
+            value: sample.value(),
+            unit: sample.unit(),
             weight: sample.weight(),
             time: sample.time(),
             period: sample.period(),

@@ -66,6 +66,62 @@ impl Truncation {
     }
 }
 
+/// What a sample tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// CPU time, from the ticks of [`Clock::Cpu`](crate::Clock::Cpu).
+    Cpu,
+    /// Real time, from the ticks of [`Clock::Wall`](crate::Clock::Wall).
+    Wall,
+    /// Memory, where it was allocated.
+    Allocation,
+    /// Time that a thread waited.
+    Wait,
+    /// A thread's stack at the moment of a question.
+    Dump,
+    /// A kind that this version of the crate does not know.
+    Other(u32),
+}
+
+impl Kind {
+    fn from_code(code: u32) -> Self {
+        match code {
+            sys::ONSTACK_KIND_CPU => Kind::Cpu,
+            sys::ONSTACK_KIND_WALL => Kind::Wall,
+            sys::ONSTACK_KIND_ALLOCATION => Kind::Allocation,
+            sys::ONSTACK_KIND_WAIT => Kind::Wait,
+            sys::ONSTACK_KIND_DUMP => Kind::Dump,
+            other => Kind::Other(other),
+        }
+    }
+}
+
+/// What a sample's value is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Time.
+    Nanoseconds,
+    /// Memory.
+    Bytes,
+    /// A unit that this version of the crate does not know.
+    Other(u32),
+}
+
+impl Unit {
+    fn from_code(code: u32) -> Self {
+        match code {
+            sys::ONSTACK_UNIT_COUNT => Unit::Count,
+            sys::ONSTACK_UNIT_NANOSECONDS => Unit::Nanoseconds,
+            sys::ONSTACK_UNIT_BYTES => Unit::Bytes,
+            other => Unit::Other(other),
+        }
+    }
+}
+
 /// One sample, borrowed for the call of the sink that receives it.
 pub struct Sample<'a> {
     raw: &'a sys::onstack_sample,
@@ -80,19 +136,37 @@ impl<'a> Sample<'a> {
         Self { raw, _not_send: PhantomData }
     }
 
-    /// Ticks that this sample stands for: 1 and the overruns. `weight x period` is time.
+    /// What it tells of. A session's samples are of one kind, as its clock is.
+    pub fn kind(&self) -> Kind {
+        Kind::from_code(self.raw.kind)
+    }
+
+    /// What it stands for, in its [`unit`](Self::unit): `weight x period` of CPU and real time.
+    pub fn value(&self) -> u64 {
+        self.raw.value
+    }
+
+    /// What the value is counted in; each kind has one.
+    pub fn unit(&self) -> Unit {
+        Unit::from_code(self.raw.unit)
+    }
+
+    /// Events that this sample stands for; of ticks 1 and the overruns.
     pub fn weight(&self) -> u32 {
         self.raw.weight
     }
 
-    /// When the tick was handled, as time of `CLOCK_MONOTONIC`.
+    /// When it was taken, as time of `CLOCK_MONOTONIC`.
     pub fn time(&self) -> Duration {
         Duration::from_nanos(self.raw.time_ns)
     }
 
-    /// Time of the session's clock between two ticks.
+    /// Time of the session's clock between two ticks; zero where the value is no time.
     pub fn period(&self) -> Duration {
-        Duration::from_nanos(self.raw.period_ns)
+        match self.unit() {
+            Unit::Nanoseconds => Duration::from_nanos(self.raw.period),
+            _ => Duration::ZERO,
+        }
     }
 
     /// The kernel's number of the thread.
@@ -142,6 +216,8 @@ impl<'a> Sample<'a> {
 impl fmt::Debug for Sample<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sample")
+            .field("kind", &self.kind())
+            .field("value", &self.value())
             .field("weight", &self.weight())
             .field("thread_id", &self.thread_id())
             .field("thread_name", &String::from_utf8_lossy(self.thread_name()))
@@ -154,6 +230,17 @@ impl fmt::Debug for Sample<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_and_units_have_words() {
+        for code in sys::ONSTACK_KIND_CPU..=sys::ONSTACK_KIND_DUMP {
+            assert!(!matches!(Kind::from_code(code), Kind::Other(_)), "{code}");
+        }
+        for code in sys::ONSTACK_UNIT_COUNT..=sys::ONSTACK_UNIT_BYTES {
+            assert!(!matches!(Unit::from_code(code), Unit::Other(_)), "{code}");
+        }
+        assert_eq!((Kind::from_code(77), Unit::from_code(77)), (Kind::Other(77), Unit::Other(77)));
+    }
 
     #[test]
     fn truncations_come_back_from_their_codes() {

@@ -11,9 +11,10 @@
 #include "handler/tick/slot.h"
 
 typedef struct onstack_clock_ops {
-  const char *name; /* in statistics */
-  uint32_t number;  /* ONSTACK_CLOCK_*: said in samples */
-  bool filters;     /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+  const char *name;  /* in statistics */
+  uint32_t number;   /* ONSTACK_CLOCK_* */
+  onstack_kind kind; /* of the samples that its ticks make */
+  bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);

@@ -138,6 +138,7 @@ static bool ticker_read(uint32_t tid, uint64_t *ns) {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .name = "cpu-ticker",
     .number = ONSTACK_CLOCK_CPU,
+    .kind = ONSTACK_KIND_CPU,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -153,6 +154,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
     .name = "wall-ticker",
     .number = ONSTACK_CLOCK_WALL,
+    .kind = ONSTACK_KIND_WALL,
     .filters = true,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,

@@ -30,6 +30,7 @@ static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .name = "wall",
     .number = ONSTACK_CLOCK_WALL,
+    .kind = ONSTACK_KIND_WALL,
     .filters = true,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,

@@ -103,7 +103,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
-  slot->clock_number = clock->number;
+  slot->kind = clock->kind;
   slot->weight_max = settings->weight_max;
   slot->stack_bytes = settings->stack_bytes;
   slot->unwinder = settings->unwinder;
@@ -117,6 +117,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->wake = slot->bounds_requested = slot->scanning = 0;
   onstack_store_relaxed(&slot->sink_tid, 0); /* other threads ask each slot whether they are in a sink */
   memset(&slot->counters, 0, sizeof(slot->counters));
+  memset(slot->lost, 0, sizeof(slot->lost));
+  memset(slot->periods, 0, sizeof(slot->periods));
+  slot->periods[slot->kind] = settings->period_ns;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
   const slot_memory *memory = &slot_memories[index];

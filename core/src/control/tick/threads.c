@@ -169,7 +169,10 @@ void onstack_threads_disarm_all(onstack_slot *slot) {
   threads_each(slot, threads_stop_timer);
 }
 
-void onstack_threads_wait_idle(onstack_slot *slot) { threads_each(slot, threads_wait); }
+void onstack_threads_wait_idle(onstack_slot *slot) {
+  threads_each(slot, threads_wait);
+  threads_wait(slot, slot->threads.process, 0); /* sources that are no signals (handler/tick/record.h) */
+}
 
 bool onstack_threads_all_idle(void) {
   onstack_fence_dekker();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The signal handler: recognizes a tick, records it, or passes the signal on.
+ * The signal handler: recognizes a tick and has it recorded (record.h), or passes the signal on.
  *
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
@@ -10,17 +10,14 @@
 #include "handler/signal/forward.h"
 #include "handler/tick/arm.h"
 #include "handler/signal/copy.h"
-#include "handler/labels/go_labels.h"
-#include "handler/labels/labels.h"
 #include "handler/signal/nesting.h"
 #include "handler/tick/own_threads.h"
 #include "handler/arch.h"
 #include "handler/tick/process_tick.h"
-#include "handler/unwind/rules/rules.h"
+#include "handler/tick/record.h"
 #include "handler/tick/slot.h"
 
 #include <sys/prctl.h>
-#include <time.h>
 
 ONSTACK_INTERNAL_DEFINE onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];
 
@@ -33,14 +30,6 @@ static ONSTACK_HANDLER onstack_thread_tick entry_recognize(const siginfo_t *info
   return onstack_thread_from_cookie((uint64_t)(uintptr_t)info->si_value.sival_ptr);
 }
 
-static ONSTACK_HANDLER uint64_t entry_now_ns(const onstack_slot *slot) {
-  struct onstack_timespec now = {0, 0};
-  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
-  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
-    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
-  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
-}
-
 /*
  * On an alternate stack the room is known: the kernel's frame holds the stack's bounds. On a thread without one we run
  * on the interrupted stack, whose end nobody tells us; the kernel has just written its own frame of several KiB there.
@@ -51,80 +40,6 @@ static ONSTACK_HANDLER bool entry_has_room(const onstack_slot *slot, const ucont
   uint64_t size = context->uc_stack.ss_size;
   if (here - low >= size) return true; /* SS_DISABLE leaves size 0 */
   return here - low >= slot->stack_bytes;
-}
-
-static ONSTACK_HANDLER void entry_wake_drain(onstack_slot *slot) {
-  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
-}
-
-static ONSTACK_HANDLER onstack_walk_result entry_walk(onstack_slot *slot, onstack_thread *record, ucontext_t *context,
-                                                      onstack_ring_entry *entry) {
-  onstack_registers registers;
-  onstack_memory memory;
-  onstack_registers_from(&registers, context);
-  memory.reader = slot->reader;
-  memory.thread = record;
-  memory.asked = false;
-  memory.copy_works = slot->copy_works;
-  memory.page_low = memory.page_high = memory.other_low = memory.other_high = 0;
-  memory.low = memory.high = 0;
-  onstack_thread_snapshot(record, entry->thread_name, memory.ranges);
-  if (slot->unwinder->reads_stack) onstack_memory_enter_stack(&memory, registers.sp);
-  onstack_walk walk = {
-      &registers, context, &memory, slot->custom, entry->frames, slot->ring.depth, onstack_ring_found(&slot->ring, entry)};
-  onstack_walk_result result = slot->unwinder->run(&walk);
-  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint16_t)onstack_keep(slot->kept, &registers);
-  if (memory.asked) {
-    onstack_store_relaxed(&slot->bounds_requested, 1u);
-    entry_wake_drain(slot);
-  }
-  return result;
-}
-
-/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
-static ONSTACK_HANDLER_APART void entry_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  onstack_memory memory;
-  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
-  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
-  memory.copy_works = slot->copy_works;
-  for (uint32_t i = 0; i < runtimes && entry->label_bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
-    entry->label_bytes = result & ~ONSTACK_GO_LABELS_CUT;
-    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-  }
-  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + entry->label_bytes,
-                                        slot->ring.label_room - entry->label_bytes);
-  entry->label_bytes += result & ~ONSTACK_LABELS_CUT;
-  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-}
-
-/* Records `weight` ticks with the interrupted stack. The caller has checked the room for it. */
-static ONSTACK_HANDLER_APART void entry_record(onstack_slot *slot, onstack_thread *record, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context) {
-  onstack_counters *counters = &slot->counters;
-  uint64_t position;
-  onstack_ring_entry *entry;
-  if (!(entry = onstack_ring_claim(&slot->ring, &position))) {
-    onstack_add_relaxed(&counters->dropped_ring_full, (uint64_t)weight);
-    entry_wake_drain(slot);
-    return;
-  }
-  entry->time_ns = entry_now_ns(slot);
-  entry->tid = (int32_t)tid;
-  entry->weight = weight;
-  entry->flags = 0;
-  /* Before the walk reads any of it; odd: of the one before. */
-  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
-  onstack_walk_result result = entry_walk(slot, record, context, entry);
-  entry->frame_count = result.frame_count;
-  entry->truncation = (uint16_t)result.truncation;
-  onstack_ring_settle(&slot->ring, entry);
-  if (slot->ring.label_room > 0) entry_copy_labels(slot, entry);
-  if (result.frame_count == 0) { /* the entry is claimed and must be handed on; the drain skips it */
-    onstack_add_relaxed(&counters->dropped_unwinder, (uint64_t)weight);
-  }
-  onstack_ring_publish(&slot->ring, entry, position);
-  if (onstack_ring_is_half_full(&slot->ring)) entry_wake_drain(slot);
 }
 
 static ONSTACK_HANDLER uint64_t entry_ticks_of(const siginfo_t *info) {
@@ -153,7 +68,7 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
   if (entry_has_room(slot, context))
-    entry_record(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
+    onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
   else
     onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
 }
@@ -224,7 +139,7 @@ static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint3
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
-  entry_record(slot, record, tid, weight, context);
+  onstack_record_tick(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
   return NULL;
 }

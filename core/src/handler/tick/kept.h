@@ -34,9 +34,11 @@ typedef struct onstack_kept {
   uint8_t found[ONSTACK_MAX_DEPTH];
 } onstack_kept;
 
-/* Keeps the stack of these registers, which is the calling thread's. Returns its number in the pool, from 1 on; 0: the pool
+_Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
+
+/* Keeps the stack of these registers; `elsewhere`: it is not the calling thread's, whose goroutine is another one. Returns its number in the pool, from 1 on; 0: the pool
    (which may be NULL) has none, or nothing could be copied. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere);
 
 /* Gives one back. Consumer only. */
 ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);

@@ -2,10 +2,13 @@
 #include "handler/tick/ring.h"
 
 #include "base/sys.h"
+#include "onstack/onstack.h"
 
 #include <time.h>
 
 _Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
+_Static_assert((ONSTACK_MAX_DEPTH * 9 + ONSTACK_MAX_LABEL_BYTES) / ONSTACK_RING_GRANULE + 2 < ONSTACK_RING_GAP,
+               "the largest entry, and so a gap, is no more granules than an entry can say");
 
 static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
   return (onstack_ring_entry *)(void *)(ring->memory + (size_t)(position & ring->mask) * ONSTACK_RING_GRANULE);
@@ -67,7 +70,7 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
   }
   if (gap > 0) {
     onstack_ring_entry *skipped = ring_entry_at(ring, tail);
-    skipped->granules = (uint32_t)gap | ONSTACK_RING_GAP;
+    skipped->granules = (uint16_t)(gap | ONSTACK_RING_GAP);
     ring_mark(ring, skipped, tail);
   }
   onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
@@ -90,7 +93,7 @@ ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry
   uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
   uint64_t end = position + ring->most;
   /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
-  entry->granules = onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most;
+  entry->granules = (uint16_t)(onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most);
   ring_mark(ring, entry, position);
 }
 

@@ -20,24 +20,26 @@
 #include "base/atomics.h"
 #include "base/defs.h"
 
-#define ONSTACK_RING_GRANULE 64u     /* bytes; the unit of positions, and of where entries begin */
-#define ONSTACK_RING_GAP 0x80000000u /* in `granules`: no entry, to be skipped */
+#define ONSTACK_RING_GRANULE 64u /* bytes; the unit of positions, and of where entries begin */
+#define ONSTACK_RING_GAP 0x8000u /* in `granules`: no entry, to be skipped */
 
 typedef struct onstack_ring_entry {
   uint64_t mark; /* the position under the key: filled; anything else: not yet */
   uint64_t time_ns;
   uint64_t thread_name[2]; /* 16 bytes, NUL-padded */
-  int32_t tid;
+  uint64_t value;
   uint32_t weight;
-  uint16_t truncation;
-  uint16_t flags;        /* ONSTACK_SAMPLE_* */
+  int32_t tid;
   uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
-  uint32_t frame_count;
-  uint32_t label_bytes; /* used */
+  uint16_t frame_count;
+  uint16_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */
-  uint16_t kept;        /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
-  uint32_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
-  uint64_t frames[];    /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
+  uint16_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
+  uint8_t kind;         /* ONSTACK_KIND_* */
+  uint8_t truncation;
+  uint8_t flags;     /* ONSTACK_SAMPLE_* */
+  uint8_t kept;      /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
+  uint64_t frames[]; /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {

@@ -10,6 +10,7 @@
 #ifndef ONSTACK_HANDLER_TICK_SLOT_H
 #define ONSTACK_HANDLER_TICK_SLOT_H
 
+#include "base/kinds.h"
 #include "base/sys.h"
 #include "handler/tick/kept.h"
 #include "handler/unwind/memory.h"
@@ -22,10 +23,20 @@
 #define ONSTACK_SLOT_RUNNING 2u
 #define ONSTACK_SLOT_STOPPING 3u
 
+/* Events, and what they stand for in their kind's unit (ticks: nanoseconds). */
+typedef struct onstack_sum {
+  uint64_t weight, value;
+} onstack_sum;
+
+/* What record.c could not take. */
+typedef struct onstack_lost {
+  onstack_sum ring_full, unwinder;
+} onstack_lost;
+
 /* What the drain can tell from the entries is counted there: each count here is a locked instruction a tick. */
 typedef struct onstack_counters {
   uint64_t ticks, unattributed;
-  uint64_t dropped_ring_full, dropped_no_stack, dropped_unwinder, dropped_stopping;
+  uint64_t dropped_no_stack, dropped_stopping;
   uint64_t blocked; /* of dropped_stopping */
   uint64_t threads_seen, threads_unarmed, process_ticks;
 } onstack_counters;
@@ -42,7 +53,7 @@ typedef struct onstack_slot {
   int32_t signal;
   uint64_t period_ns;
   const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
-  uint32_t clock_number;                 /* ONSTACK_CLOCK_*: what its samples say */
+  onstack_kind kind;                     /* of its ticks */
   uint32_t weight_max;                   /* ticks that 250 ms hold, at least 1 */
   uint32_t stack_bytes;                  /* the unwinder's need plus ours */
   uint32_t wake;                         /* futex word: the drain waits on 0, the handler sets 1 */
@@ -61,7 +72,9 @@ typedef struct onstack_slot {
   onstack_thread_table threads;
   onstack_ring ring;
   onstack_counters counters;
-  onstack_kept *kept; /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
+  onstack_lost lost[ONSTACK_KINDS];
+  uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
+  onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
 } onstack_slot;
 
 ONSTACK_INTERNAL_DATA onstack_slot onstack_slots[ONSTACK_MAX_SESSIONS];

@@ -18,7 +18,7 @@ static ONSTACK_HANDLER bool fp_read(onstack_memory *memory, uint64_t address, ui
 static ONSTACK_HANDLER uint64_t fp_system_sp(onstack_memory *memory, const onstack_go_runtime *go) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, sp;
-  if (!layout->known || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
+  if (!layout->known || memory->elsewhere || !fp_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return 0;
   if (!fp_read(memory, g + layout->g_m, &m) || !fp_read(memory, m, &g0)) return 0;
   return fp_read(memory, g0 + layout->sched_sp, &sp) ? sp : 0;
 }

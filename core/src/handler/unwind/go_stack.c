@@ -91,13 +91,17 @@ static ONSTACK_HANDLER bool go_read(onstack_memory *memory, uint64_t address, ui
   return true;
 }
 
+/* The g of the thread whose stack it is. */
+static ONSTACK_HANDLER bool go_read_g(onstack_memory *memory, const onstack_go_layout *layout, uint64_t *g) {
+  return layout->known && !memory->elsewhere && go_read(memory, onstack_thread_pointer() + layout->tls_g, g);
+}
+
 /* *waits: the goroutine's g, 0 for none. */
 static ONSTACK_HANDLER bool go_find_waiting(onstack_memory *memory, const onstack_go_runtime *go, uint64_t *waits,
                                             onstack_go_point *at) {
   const onstack_go_layout *layout = &go->layout;
   uint64_t g, m, g0, curg, curg_m, stack[2];
-  if (!layout->known) return false;
-  if (!go_read(memory, onstack_thread_pointer() + layout->tls_g, &g)) return false;
+  if (!go_read_g(memory, layout, &g)) return false;
   if (!go_read(memory, g + layout->g_m, &m) || !go_read(memory, m, &g0) || g0 != g) return false;
   if (!go_read(memory, m + layout->m_curg, &curg) || curg == g) return false;
   *at = (onstack_go_point){0, 0, 0};

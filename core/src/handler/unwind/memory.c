@@ -23,7 +23,7 @@ ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t
     memory->high = memory->ranges[i].high;
     return;
   }
-  if (onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
+  if (memory->thread && onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
 }
 
 static bool reader_none_test(const void *good, const void *bad) {

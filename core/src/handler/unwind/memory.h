@@ -35,8 +35,9 @@ typedef struct onstack_reader {
 /* One walk's view of memory; lives on the signal stack. */
 typedef struct onstack_memory {
   const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing */
+  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
   bool asked;             /* bounds were asked for: wake housekeeping */
+  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
   bool copy_works;
   uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
   uint64_t high;

@@ -4,9 +4,8 @@
 #include "base/address.h"
 #include "handler/unwind/arch.h"
 #include "handler/unwind/code_map.h"
-#include "handler/unwind/call_site_check.h"
 #include "handler/unwind/rules/rules.h"
-#include "handler/unwind/unwinder.h"
+#include "handler/unwind/walk.h"
 
 ONSTACK_INTERNAL_DEFINE onstack_traceback_state onstack_traceback;
 
@@ -27,9 +26,6 @@ void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceba
 /* Deeper walks are cut: Go asks for 32 frames (runtime/symtab.go, cgoTraceback's buffer). */
 #define TRACEBACK_DEPTH 64u
 
-/* Asked for bounds where none are known; nobody answers, and the walk reads by copy there. */
-static onstack_thread traceback_nobody;
-
 static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
   uint64_t top = onstack_thread_pointer();
   uint64_t last = onstack_traceback.main_stack_high;
@@ -38,16 +34,19 @@ static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
   return (onstack_stack_range){sp & ~(ONSTACK_PAGE - 1), top};
 }
 
-static ONSTACK_HANDLER void traceback_memory(onstack_memory *memory, uint64_t sp) {
-  memory->reader = onstack_traceback.reader;
-  memory->thread = &traceback_nobody;
-  memory->asked = false;
-  memory->copy_works = onstack_traceback.copy_works;
-  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
-  memory->low = memory->high = 0;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
-  memory->ranges[0] = traceback_bounds(sp);
-  onstack_memory_enter_stack(memory, sp);
+/* Shortens the stack to what can be believed. */
+static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
+                                                          uint32_t capacity) {
+  onstack_memory memory;
+  uint8_t found[TRACEBACK_DEPTH];
+  if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
+  onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  memory.ranges[0] = traceback_bounds(from->sp);
+  const onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+  onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
+  onstack_walk_check(memory.copy_works, frames, found, &result);
+  return result;
 }
 
 /* Return addresses become look-up addresses, in place. Returns how many come before Go's. */
@@ -60,20 +59,13 @@ static ONSTACK_HANDLER uint32_t traceback_take(uint64_t *frames, uint32_t count)
 }
 
 ONSTACK_HANDLER uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity) {
-  onstack_memory memory;
   uint32_t taken = 0;
   if (capacity == 0) return 0;
   onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
-    traceback_memory(&memory, from->sp);
-    uint8_t found[TRACEBACK_DEPTH];
-    if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
-    onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
-    onstack_walk_result result = onstack_unwinder_rules.run(&walk);
-    uint32_t believed = memory.copy_works ? onstack_call_sites_check(frames, found, result.frame_count) : result.frame_count;
-    taken = traceback_take(frames, believed);
-    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN || believed < result.frame_count)
-      onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    const onstack_walk_result result = traceback_walk(from, frames, capacity);
+    taken = traceback_take(frames, result.frame_count);
+    if (result.truncation == ONSTACK_TRUNCATED_BAD_RETURN) onstack_store_relaxed(&onstack_traceback.stale, 1u);
   }
   onstack_traceback_leave();
   return taken;

@@ -98,7 +98,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->pc = registers->pc;
   cursor->sp = registers->sp;
   cursor->fp = registers->fp;
-  cursor->bx = registers->bx;
+  cursor->bx = registers->reserved[ONSTACK_REGISTER_RBX];
   cursor->lr = onstack_address_strip(registers->lr);
   cursor->exact = true;
   cursor->low = registers->sp;

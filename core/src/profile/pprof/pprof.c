@@ -20,43 +20,57 @@ int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   return error;
 }
 
-static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const char *type, const char *unit) {
+static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const onstack_pprof_column *column) {
   uint32_t type_number, unit_number;
-  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, type, &type_number);
-  if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, unit, &unit_number);
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &type_number);
+  if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->unit, &unit_number);
   if (error != 0) return error;
   onstack_pprof_add_number(&writer->message, pprof_value_type_type, type_number);
   onstack_pprof_add_number(&writer->message, pprof_value_type_unit, unit_number);
   return onstack_pprof_send(writer, field);
 }
 
-/* The period under which most of the time was sampled; the samples' times are exact in any case. */
-static uint64_t pprof_main_period(const onstack_profile_view *view) {
-  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, times[ONSTACK_PPROF_PERIODS] = {0};
+/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
+static uint64_t pprof_main_period(const onstack_profile_view *view, onstack_kind kind) {
+  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, values[ONSTACK_PPROF_PERIODS] = {0};
   size_t known = 0, best = 0;
   for (size_t i = 0; i < view->count; i++) {
     size_t at = 0;
-    while (at < known && periods[at] != view->items[i].period_ns) at++;
+    if (view->items[i].kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].period) at++;
     if (at == ONSTACK_PPROF_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].period_ns;
-    times[at] += view->items[i].time_ns;
-    if (times[at] > times[best]) best = at;
+    if (at == known) periods[known++] = view->items[i].period;
+    values[at] += view->items[i].value;
+    if (values[at] > values[best]) best = at;
   }
   return periods[best];
 }
 
+/* Of several kinds the last would be shown by default. */
+static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pprof_column *column) {
+  const uint32_t kinds = writer->report->view.kinds;
+  uint32_t number;
+  if (!(kinds & (kinds - 1))) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &number);
+  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_default_sample_type, number);
+  return error;
+}
+
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
-  const char *clock = report->view.wall ? "wall" : "cpu";
-  int error = pprof_write_value_type(writer, pprof_profile_sample_type, "samples", "count");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_sample_type, clock, "nanoseconds");
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, clock, "nanoseconds");
+  const onstack_pprof_columns *columns = &writer->columns;
+  const onstack_pprof_column *first = &columns->items[columns->value[columns->first]];
+  int error = 0;
+  for (uint32_t i = 0; error == 0 && i < columns->count; i++)
+    error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, first);
+  if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;
   onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
   onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
   onstack_pprof_add_number(part, pprof_profile_period,
-                           report->view.count > 0 ? pprof_main_period(&report->view) : report->period_ns);
+                           report->view.count > 0 ? pprof_main_period(&report->view, columns->first) : report->period_ns);
   if (part->failed) return -ENOMEM;
   error = onstack_profile_output_put(writer->output, part->bytes, part->used);
   part->used = 0;
@@ -112,12 +126,22 @@ static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_
   return error;
 }
 
+/* In the columns of its kind; 0 in the others. */
+static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
+  const onstack_pprof_columns *columns = &writer->columns;
+  for (uint32_t i = 0; i < columns->count; i++) {
+    /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+    const uint64_t value = i == columns->value[stack->kind]    ? stack->value
+                           : i == columns->weight[stack->kind] ? stack->weight
+                                                               : 0;
+    onstack_pprof_add_varint(&writer->part, value);
+  }
+  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
+}
+
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   pprof_add_locations(writer, stack);
-  /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-  onstack_pprof_add_varint(&writer->part, stack->ticks);
-  onstack_pprof_add_varint(&writer->part, stack->time_ns);
-  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
+  pprof_add_values(writer, stack);
   int error = 0;
   writer->key_count = 0;
   if (stack->thread_name[0] != '\0') error = pprof_add_label(writer, "thread", stack->thread_name, 0);
@@ -130,7 +154,9 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   const onstack_profile_view *view = &writer->report->view;
   int error = 0;
   for (size_t i = 0; error == 0 && i < view->count; i++) error = pprof_write_sample(writer, &view->items[i]);
-  if (error == 0 && view->overflow.samples > 0) error = pprof_write_sample(writer, &view->overflow);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].samples > 0) error = pprof_write_sample(writer, &view->overflow[i]);
+  }
   return error;
 }
 
@@ -167,6 +193,8 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
 
 static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
   onstack_pprof_writer writer = {.report = report, .output = output};
+  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
+  writer.columns = onstack_pprof_columns_of(report->view.kinds != 0 ? report->view.kinds : 1u << empty);
   int error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);

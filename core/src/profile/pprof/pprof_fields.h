@@ -14,7 +14,8 @@ enum {
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
   pprof_profile_period = 12,
-  pprof_profile_comment = 13
+  pprof_profile_comment = 13,
+  pprof_profile_default_sample_type = 14
 };
 
 enum { pprof_value_type_type = 1, pprof_value_type_unit = 2 };

@@ -11,6 +11,7 @@
 #define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 
 #include "profile/output.h"
+#include "profile/pprof/pprof_columns.h"
 #include "profile/pprof/pprof_message.h"
 #include "profile/report.h"
 
@@ -39,6 +40,7 @@ typedef struct onstack_pprof_mapping {
 typedef struct onstack_pprof_writer {
   onstack_profile_report *report; /* its strings become the string table */
   onstack_profile_output *output;
+  onstack_pprof_columns columns;
   onstack_pprof_message message;
   onstack_pprof_message part;
   onstack_pprof_mapping *mappings; /* beside report->view.maps->items */

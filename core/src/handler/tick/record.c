@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/tick/record.h"
+
+#include "handler/labels/go_labels.h"
+#include "handler/labels/labels.h"
+#include "handler/unwind/code_map.h"
+#include "handler/arch.h"
+#include "handler/unwind/rules/rules.h"
+#include "handler/unwind/walk.h"
+
+#include <signal.h>
+#include <time.h>
+
+/*
+ * The signal stack is short: what is needed before or after the walk only is in functions of its own, and the walk is part of
+ * both functions that take an event.
+ */
+#define RECORD_INLINE inline __attribute__((always_inline)) ONSTACK_HANDLER
+
+static ONSTACK_HANDLER uint64_t record_now_ns(const onstack_slot *slot) {
+  struct onstack_timespec now = {0, 0};
+  /* The vDSO's function takes no lock and touches no errno; it falls back to the system call by itself. */
+  if (!slot->clock_gettime || slot->clock_gettime(CLOCK_MONOTONIC, &now) != 0)
+    onstack_sys_call2(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now);
+  return (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+}
+
+static ONSTACK_HANDLER void record_wake_consumer(onstack_slot *slot) {
+  if (onstack_load_relaxed(&slot->wake) == 0 && onstack_exchange(&slot->wake, 1u) == 0) onstack_sys_futex_wake(&slot->wake);
+}
+
+static ONSTACK_HANDLER void record_lose(onstack_sum *lost, uint32_t weight, uint64_t value) {
+  onstack_add_relaxed(&lost->weight, (uint64_t)weight);
+  onstack_add_relaxed(&lost->value, value);
+}
+
+/* The thread's name, and what is known of its stacks. */
+static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_memory *memory, uint64_t name[2]) {
+  if (event->thread) {
+    onstack_thread_snapshot(event->thread, name, memory->ranges);
+  } else {
+    name[0] = name[1] = 0;
+    onstack_walk_forget_ranges(memory);
+  }
+  if (!event->elsewhere) return;
+  /* A stack may be unmapped while another thread walks it: with no bounds nothing is loaded, the kernel copies. */
+  memory->elsewhere = true;
+  memory->thread = NULL;
+  onstack_walk_forget_ranges(memory);
+}
+
+static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
+                                                     onstack_ring_entry *entry) {
+  onstack_memory memory;
+  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, event->thread);
+  record_look_up(event, &memory, entry->thread_name);
+  const onstack_walk walk = {event->registers,
+                             event->ucontext,
+                             &memory,
+                             slot->custom,
+                             entry->frames,
+                             slot->ring.depth,
+                             onstack_ring_found(&slot->ring, entry)};
+  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING)
+    entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers, event->elsewhere);
+  if (memory.asked) {
+    onstack_store_relaxed(&slot->bounds_requested, 1u);
+    record_wake_consumer(slot);
+  }
+  return result;
+}
+
+/* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
+static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_memory memory;
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
+  uint32_t bytes = 0;
+  memory.copy_works = slot->copy_works;
+  for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
+    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    bytes = result & ~ONSTACK_GO_LABELS_CUT;
+    if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  }
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->ring.label_room - bytes);
+  if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+  entry->label_bytes = (uint16_t)(bytes + (result & ~ONSTACK_LABELS_CUT));
+}
+
+/* An entry with all but the stack; NULL: the ring is full, which is counted. */
+static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot, onstack_kind kind, uint32_t tid,
+                                                              uint32_t weight, uint64_t value, uint64_t *position) {
+  onstack_ring_entry *entry = onstack_ring_claim(&slot->ring, position);
+  if (!entry) {
+    record_lose(&slot->lost[kind].ring_full, weight, value);
+    record_wake_consumer(slot);
+    return NULL;
+  }
+  entry->time_ns = record_now_ns(slot);
+  entry->value = value;
+  entry->weight = weight;
+  entry->kind = (uint8_t)kind;
+  entry->tid = (int32_t)tid;
+  entry->flags = 0;
+  /* Before the walk reads any of it; odd: of the one before. */
+  entry->map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
+  return entry;
+}
+
+static RECORD_INLINE void record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
+                                       uint64_t position) {
+  const onstack_walk_result result = record_walk(slot, event, entry);
+  entry->frame_count = (uint16_t)result.frame_count;
+  entry->truncation = (uint8_t)result.truncation;
+  onstack_ring_settle(&slot->ring, entry);
+  if (slot->ring.label_room > 0 && !event->elsewhere) record_copy_labels(slot, entry);
+  /* The entry is claimed and must be handed on; the drain skips it. */
+  if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
+  onstack_ring_publish(&slot->ring, entry, position);
+  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
+ONSTACK_HANDLER_APART void onstack_record(onstack_slot *slot, const onstack_event *event) {
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
+  if (entry) record_stack(slot, event, entry, position);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context) {
+  onstack_registers registers;
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (!entry) return;
+  onstack_registers_from(&registers, context);
+  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
+  record_stack(slot, &event, entry, position);
+}
+
+ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
+                                          onstack_thread *own) {
+  const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
+  if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
+  visit->slot = slot;
+  visit->inside = own ? own : slot->threads.process;
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask);
+  onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
+  onstack_source_leave(visit);
+  return false;
+}
+
+ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
+  onstack_dekker_sub(&visit->inside->busy, 1u);
+  onstack_sys_sigprocmask(SIG_SETMASK, &visit->mask, NULL);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
+ * allocation in the thread itself, or a wait that another thread sees.
+ *
+ * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
+ * (slot.h), any other source by onstack_source_enter.
+ */
+#ifndef ONSTACK_HANDLER_TICK_RECORD_H
+#define ONSTACK_HANDLER_TICK_RECORD_H
+
+#include "base/kinds.h"
+#include "handler/tick/slot.h"
+
+#include <ucontext.h>
+
+/* What a source has seen. */
+typedef struct onstack_event {
+  onstack_thread *thread; /* the record of the thread whose stack it is; NULL: it has none, so no name, and no bounds */
+  uint32_t tid;           /* of that thread */
+  onstack_kind kind;
+  uint64_t value;                     /* in the kind's unit */
+  uint32_t weight;                    /* events that it stands for, at least 1 */
+  bool elsewhere;                     /* the stack of another thread than the calling one; it may go on meanwhile */
+  const onstack_registers *registers; /* of a blocked thread pc and sp are enough, the others 0 */
+  void *ucontext;                     /* of a signal; NULL: there is none */
+} onstack_event;
+
+/*
+ * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
+ * counted in slot->lost. Of another thread's stack all is read by the kernel's copy, and neither labels nor goroutines are
+ * looked up: only the thread itself can. Signal-safe; with every signal blocked, so that nothing nests over a claimed entry.
+ */
+ONSTACK_INTERNAL void onstack_record(onstack_slot *slot, const onstack_event *event);
+
+/* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
+   room on the signal stack. */
+ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                          ucontext_t *context);
+
+/* From before a source's call of onstack_record in an ordinary thread until after it. */
+typedef struct onstack_source_visit {
+  onstack_slot *slot;
+  onstack_thread *inside; /* whose `busy` is raised */
+  uint64_t mask;          /* the thread's, of before */
+} onstack_source_visit;
+
+/*
+ * Blocks every signal and keeps the session from ending; false: it is over (or not the one that the generation names), and
+ * nothing is left to do. `own` is the calling thread's record, or NULL. For sources that are no signals.
+ */
+ONSTACK_INTERNAL bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
+                                           onstack_thread *own);
+ONSTACK_INTERNAL void onstack_source_leave(const onstack_source_visit *visit);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What all walks share, whoever asks for one: a sample (handler/tick/record.c), a stack that was kept (drain/again.c), a
+ * traceback on demand (traceback_walk.c). First the view of memory, then the walk, later the call-site check.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_WALK_H
+#define ONSTACK_HANDLER_UNWIND_WALK_H
+
+#include "handler/unwind/call_site_check.h"
+#include "handler/unwind/unwinder.h"
+
+/* A view of memory without bounds of any stack: what the caller knows of them goes into `ranges`. `thread` is asked for
+   those that are missing; NULL: nobody is, and the kernel copies. Signal-safe. */
+static inline __attribute__((always_inline, unused)) void
+onstack_walk_prepare(onstack_memory *memory, const onstack_reader *reader, bool copy_works, onstack_thread *thread) {
+  memory->reader = reader;
+  memory->thread = thread;
+  memory->asked = false;
+  memory->elsewhere = false;
+  memory->copy_works = copy_works;
+  memory->page_low = memory->page_high = memory->other_low = memory->other_high = 0;
+  memory->low = memory->high = 0;
+}
+
+static inline __attribute__((always_inline, unused)) void onstack_walk_forget_ranges(onstack_memory *memory) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) memory->ranges[i].low = memory->ranges[i].high = 0;
+}
+
+/* Signal-safe. */
+static inline __attribute__((always_inline, unused)) onstack_walk_result
+onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk) {
+  if (unwinder->reads_stack) onstack_memory_enter_stack(walk->memory, walk->registers->sp);
+  return unwinder->run(walk);
+}
+
+/* Cuts a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
+static inline __attribute__((unused)) ONSTACK_HANDLER void onstack_walk_check(bool copy_works, const uint64_t *frames,
+                                                                              uint8_t *found, onstack_walk_result *result) {
+  if (!copy_works) return;
+  const uint32_t believed = onstack_call_sites_check(frames, found, result->frame_count);
+  if (believed == result->frame_count) return;
+  *result = (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
+}
+
+#endif
