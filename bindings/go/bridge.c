@@ -44,6 +44,10 @@ int onstackgo_write(onstack_profile *profile, int folded, const onstack_write_op
   return onstack_profile_write_pprof(profile, options, onstackgo_on_bytes, (void *)handle);
 }
 
+int onstackgo_stats_text(onstack_session *session, uintptr_t handle) {
+  return onstack_session_stats_text(session, onstackgo_on_bytes, (void *)handle);
+}
+
 static int onstackgo_on_module(void *handle, const onstack_module_stats *module) {
   onstackgoModule((uintptr_t)handle, (onstack_module_stats *)module);
   return 0;

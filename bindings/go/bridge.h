@@ -23,6 +23,9 @@ int onstackgo_write(onstack_profile *profile, int folded, const onstack_write_op
 int onstackgo_on_addresses(void *nothing, const uint64_t *addresses, size_t count, onstack_symbol_table *table);
 size_t onstackgo_on_name(void *nothing, const char *system_name, char *out, size_t capacity);
 
+/* The session's statistics as lines, which go where onstackgo_write's bytes go. */
+int onstackgo_stats_text(onstack_session *session, uintptr_t handle);
+
 /* Calls onstackgoModule with `handle` for each module that samples of the session were in. */
 int onstackgo_modules(onstack_session *session, uintptr_t handle);
 

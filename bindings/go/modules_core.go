@@ -4,12 +4,16 @@
 
 package onstack
 
-// #include "bridge.h"
+/*
+#include <stdlib.h>
+#include "bridge.h"
+*/
 import "C"
 
 import (
 	"runtime"
 	"runtime/cgo"
+	"unsafe"
 )
 
 // Modules tells for each program and library that samples were in how its frames led to their callers, those that lost
@@ -36,6 +40,16 @@ func (s *session) coreModules() []ModuleStats {
 	C.onstackgo_modules(s.handle, C.uintptr_t(handle))
 	byLoss(modules)
 	return modules
+}
+
+// advice is the core's, "" where it has none.
+func advice(key string) string {
+	cKey := C.CString(key)
+	defer C.free(unsafe.Pointer(cKey))
+	if text := C.onstack_advice(cKey); text != nil {
+		return optionNames.Replace(C.GoString(text))
+	}
+	return ""
 }
 
 //export onstackgoModule

@@ -3,7 +3,6 @@
 package onstack
 
 import (
-	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -37,28 +36,6 @@ func FuzzDemangle(f *testing.F) {
 		}
 		if (people == "") != (name == "") {
 			t.Fatalf("%q became %q", name, people)
-		}
-	})
-}
-
-// Comments stand in the profile one behind the other: a path must not make two of one.
-func FuzzComments(f *testing.F) {
-	f.Add("/lib/a.so", uint64(3), uint64(2))
-	f.Add("a\nonstack.stats ticks=9", uint64(1), uint64(0))
-	f.Fuzz(func(t *testing.T, path string, lost, reason uint64) {
-		m := ModuleStats{Path: path, Lost: lost}
-		m.LostBy[reason%uint64(truncationCount)] = lost
-		lines := comments(Stats{}, []ModuleStats{m})
-		if want := 1 + int(min(lost, 1)); len(lines) != want {
-			t.Fatalf("%d comments, not %d", len(lines), want)
-		}
-		for _, line := range lines {
-			if strings.ContainsAny(line, "\n\r") || !strings.HasPrefix(line, "onstack.") {
-				t.Fatalf("comment %q", line)
-			}
-		}
-		if m.String() == "" || (m.Advice() != "" && lost == 0) {
-			t.Fatalf("%q, %q", m.String(), m.Advice())
 		}
 	})
 }

@@ -385,6 +385,26 @@ typedef struct onstack_module_stats {
 ONSTACK_API int onstack_session_modules(onstack_session *session,
                                         int (*visit)(void *data, const onstack_module_stats *module), void *data);
 
+/*
+ * Hands the counters to `writer` as lines of text, for the comments of a profile: one with all of them,
+ *   onstack.stats ticks=123 recorded=123 ... reader=probe
+ * and one for each module that stacks were cut in, the worst first, at most 20,
+ *   onstack.module lost=12 misaligned=10 no_rule=2 path=/usr/lib/liby.so
+ * Keys may be added, none is taken away. `path` comes last and goes to the end of the line; in it each byte of a control
+ * character, of U+2028 and U+2029, of a backslash and of what is not UTF-8 is \ooo, in octal.
+ * Where memory is short, and in a sink of the same session, modules have no lines.
+ * Context: any thread. Errors: OPTIONS, OUTPUT (the writer's answer is not 0), -ENOMEM.
+ */
+ONSTACK_API int onstack_session_stats_text(onstack_session *session,
+                                           int (*writer)(void *data, const void *bytes, size_t length), void *data);
+
+/*
+ * What a key of these lines ("misaligned", "dropped_ring_full") or the reason in a frame "[truncated: ...]" means and what
+ * helps, a sentence that goes on after the key and a colon. Options have their names in onstack_options, for a wrapper to
+ * replace by its own. Context: signal-safe. Returns a static string; NULL where nothing has to be done, or nothing is known.
+ */
+ONSTACK_API const char *onstack_advice(const char *key);
+
 /* ---- labels of threads ------------------------------------------------------------------------------------------ */
 
 /*

@@ -14120,14 +14120,18 @@ ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *repor
 #endif
 
 /* ---- core/src/profile/truncation.h ---- */
+/* What is said of stacks that were cut short. All strings are static. */
 #ifndef ONSTACK_PROFILE_TRUNCATION_H
 #define ONSTACK_PROFILE_TRUNCATION_H
 
 /*
  * The name of the frame that stands in for the missing callers of a stack cut short, so that nobody takes its last
- * frame for a root. NULL where none is missing (the stack is whole) or none was asked for. Static string.
+ * frame for a root. NULL where none is missing (the stack is whole) or none was asked for.
  */
 ONSTACK_INTERNAL const char *onstack_profile_truncation_frame(uint32_t truncation);
+
+/* The reason's key in lines of statistics; NULL: none. */
+ONSTACK_INTERNAL const char *onstack_profile_truncation_key(uint32_t truncation);
 
 #endif
 
@@ -16424,33 +16428,87 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
 
 /* ---- core/src/profile/truncation.c ---- */
 
+#include <string.h>
+
+#define TRUNCATION_FRAME "[truncated: "
+#define TRUNCATION_NEITHER                                                                                                  \
+  "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables or "                         \
+  "-fno-omit-frame-pointer (for generated code: let the compiler keep frame pointers)"
+
+typedef struct truncation_text {
+  const char *key;
+  const char *frame;  /* NULL: stands in no stack */
+  const char *advice; /* NULL: no fault of the module */
+} truncation_text;
+
+static const truncation_text truncation_texts[ONSTACK_TRUNCATION_COUNT] = {
+    [ONSTACK_TRUNCATED_DEPTH] = {"depth", TRUNCATION_FRAME "deeper than the maximal depth]",
+                                 "stacks there are deeper than the session keeps: raise max_depth"},
+    [ONSTACK_TRUNCATED_UNREADABLE] =
+        {"unreadable", TRUNCATION_FRAME "unreadable stack memory]",
+         "its frames lead to memory that cannot be read: wrong unwind information, or code that "
+         "keeps no frame pointers; build it with -fasynchronous-unwind-tables"},
+    [ONSTACK_TRUNCATED_MISALIGNED] = {"misaligned", TRUNCATION_FRAME "misaligned frame pointer]", TRUNCATION_NEITHER},
+    [ONSTACK_TRUNCATED_NOT_RISING] = {"not_rising", TRUNCATION_FRAME "frame pointer does not rise]", TRUNCATION_NEITHER},
+    [ONSTACK_TRUNCATED_BAD_RETURN] = {"bad_return", TRUNCATION_FRAME "no return address]",
+                                      "its callers lie in no executable memory that was known: code generated or loaded in "
+                                      "the last moments, or wrong unwind information"},
+    [ONSTACK_TRUNCATED_STACK_SWITCH] = {"stack_switch", TRUNCATION_FRAME "switch of stacks]",
+                                        "it changes stacks in a way that is not known (coroutines, fibers)"},
+    [ONSTACK_TRUNCATED_BY_DESIGN] = {"by_design", NULL, NULL},
+    [ONSTACK_TRUNCATED_UNWINDER] = {"unwinder", TRUNCATION_FRAME "by the unwinder]",
+                                    "the unwinder that was given ended there"},
+    [ONSTACK_TRUNCATED_NO_RULE] =
+        {"no_rule", TRUNCATION_FRAME "no unwind information]",
+         "parts of it have no unwind information (assembly, most often): .cfi directives there, or "
+         "-g for the assembler"},
+    [ONSTACK_TRUNCATED_PENDING] = {"pending", TRUNCATION_FRAME "unwind information not read yet]",
+                                   "its unwind information was still being read, as in the first moments after it is loaded "
+                                   "or a profile begins: later samples have their callers"},
+};
+
+/* Counters that somebody can do something about. */
+static const struct {
+  const char *key, *advice;
+} truncation_counters[] = {
+    {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
+                "it (pthread_sigmask); "
+                "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
+    {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
+    {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
+                         "larger"},
+    {"dropped_unwinder", "ticks for which the unwinder that was given returned no frame"},
+    {"dropped_sink", "samples that the sink refused; a profile refuses where memory runs out"},
+    {"threads_unarmed",
+     "attempts to give a thread a timer that failed: those threads' samples are coarser; raise the limit of "
+     "pending signals (ulimit -i)"},
+};
+
 const char *onstack_profile_truncation_frame(uint32_t truncation) {
-  switch (truncation) {
-  case ONSTACK_TRUNCATED_NOT:
-    return NULL;
-  case ONSTACK_TRUNCATED_BY_DESIGN:
-    return NULL;
-  case ONSTACK_TRUNCATED_DEPTH:
-    return "[truncated: deeper than the maximal depth]";
-  case ONSTACK_TRUNCATED_UNREADABLE:
-    return "[truncated: unreadable stack memory]";
-  case ONSTACK_TRUNCATED_MISALIGNED:
-    return "[truncated: misaligned frame pointer]";
-  case ONSTACK_TRUNCATED_NOT_RISING:
-    return "[truncated: frame pointer does not rise]";
-  case ONSTACK_TRUNCATED_BAD_RETURN:
-    return "[truncated: no return address]";
-  case ONSTACK_TRUNCATED_STACK_SWITCH:
-    return "[truncated: switch of stacks]";
-  case ONSTACK_TRUNCATED_NO_RULE:
-    return "[truncated: no unwind information]";
-  case ONSTACK_TRUNCATED_PENDING:
-    return "[truncated: unwind information not read yet]";
-  case ONSTACK_TRUNCATED_UNWINDER:
-    return "[truncated: by the unwinder]";
-  default:
-    return "[truncated: unknown reason]";
+  if (truncation >= ONSTACK_TRUNCATION_COUNT) return TRUNCATION_FRAME "unknown reason]";
+  return truncation_texts[truncation].frame;
+}
+
+const char *onstack_profile_truncation_key(uint32_t truncation) {
+  return truncation < ONSTACK_TRUNCATION_COUNT ? truncation_texts[truncation].key : NULL;
+}
+
+/* Whether it is the text between "[truncated: " and "]". */
+static bool truncation_is_reason(const char *frame, const char *text) {
+  size_t head = strlen(TRUNCATION_FRAME), length = strlen(text);
+  return frame && strlen(frame) == head + length + 1 && strncmp(frame + head, text, length) == 0;
+}
+
+ONSTACK_API const char *onstack_advice(const char *key) {
+  if (!key) return NULL;
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
+    const truncation_text *text = &truncation_texts[i];
+    if (text->key && (strcmp(text->key, key) == 0 || truncation_is_reason(text->frame, key))) return text->advice;
   }
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(truncation_counters); i++) {
+    if (strcmp(truncation_counters[i].key, key) == 0) return truncation_counters[i].advice;
+  }
+  return NULL;
 }
 
 /* ---- core/src/session/consumer.c ---- */
@@ -17064,6 +17122,139 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   for (uint32_t i = 0; result == 0 && i < count; i++) result = visit(data, &modules[i]);
   free(modules);
   return result;
+}
+
+/* ---- core/src/session/statistics_text.c ---- */
+/* ---- core/src/session/statistics_text.h ---- */
+/* A session's statistics as lines (onstack_session_stats_text), and as the preload writes them. */
+#ifndef ONSTACK_SESSION_STATISTICS_TEXT_H
+#define ONSTACK_SESSION_STATISTICS_TEXT_H
+
+/* `before`: ticks that nobody could take, before the session; they count as unattributed. `modules`: their lines too.
+   Errors: as onstack_session_stats_text. */
+ONSTACK_INTERNAL int onstack_statistics_write(onstack_session *session, uint64_t before, bool modules, onstack_writer writer,
+                                              void *data);
+
+#endif
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MODULES 20u
+#define TEXT_PATH ((size_t)4096)
+#define TEXT_ESCAPED ((size_t)4) /* bytes that one may become */
+
+typedef struct statistics_text {
+  onstack_writer writer;
+  void *data;
+  uint32_t modules;
+  int error;
+  char line[TEXT_ESCAPED * TEXT_PATH + 1024];
+} statistics_text;
+
+static void text_send(statistics_text *text, int length) {
+  ONSTACK_STOP_EXCEPTIONS;
+  if (length <= 0 || text->error != 0) return;
+  size_t size = (size_t)length < sizeof(text->line) ? (size_t)length : sizeof(text->line) - 1;
+  if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
+}
+
+static void text_write_counters(statistics_text *text, const onstack_stats *stats) {
+  int length = snprintf(text->line, sizeof(text->line),
+                        "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
+                        " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
+                        " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
+                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " period_ns=%" PRIu64
+                        " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+                        stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
+                        stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
+                        stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
+                        stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+  text_send(text, length);
+}
+
+/* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
+   line, no backslash. Length 0: it is not UTF-8. */
+static bool text_is_plain(const char *character, size_t length) {
+  const unsigned char *byte = (const unsigned char *)character;
+  switch (length) {
+  case 0:
+    return false;
+  case 1:
+    return byte[0] >= 0x20 && byte[0] != 0x7f && byte[0] != '\\';
+  case 2:
+    return byte[0] != 0xc2 || byte[1] >= 0xa0; /* U+0080 to U+009F */
+  default:
+    return memcmp(byte, "\xe2\x80\xa8", 3) != 0 && memcmp(byte, "\xe2\x80\xa9", 3) != 0;
+  }
+}
+
+/* `out` has room for TEXT_ESCAPED times the length and a NUL. Returns what it is long. */
+static size_t text_escape(const char *path, size_t length, char *out) {
+  size_t used = 0;
+  for (size_t at = 0; at < length;) {
+    size_t step = onstack_profile_utf8_length(path + at, length - at);
+    if (text_is_plain(path + at, step)) {
+      memcpy(out + used, path + at, step);
+      used += step;
+      at += step;
+    } else {
+      used += (size_t)snprintf(out + used, TEXT_ESCAPED + 1, "\\%03o", (unsigned char)path[at++]);
+    }
+  }
+  out[used] = 0;
+  return used;
+}
+
+/* A visitor; non-zero ends the visit. */
+static int text_write_module(void *data, const onstack_module_stats *module) {
+  statistics_text *text = data;
+  size_t size = sizeof(text->line);
+  if (module->lost == 0 || text->modules++ == TEXT_MODULES) return 1;
+  int used = snprintf(text->line, size, "onstack.module lost=%" PRIu64, module->lost);
+  for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++) {
+    const char *key = onstack_profile_truncation_key(i);
+    if (key && module->lost_by[i] > 0) {
+      used += snprintf(text->line + used, size - (size_t)used, " %s=%" PRIu64, key, module->lost_by[i]);
+    }
+  }
+  used += snprintf(text->line + used, size - (size_t)used, " path=");
+  used += (int)text_escape(module->path, strnlen(module->path, TEXT_PATH), text->line + used);
+  text->line[used++] = '\n';
+  text_send(text, used);
+  return text->error != 0;
+}
+
+static int text_write(statistics_text *text, onstack_session *session, uint64_t before, bool modules) {
+  onstack_stats stats = {.size = sizeof(stats)};
+  int error = onstack_session_stats(session, &stats);
+  if (error < 0) return error;
+  stats.ticks += before;
+  stats.unattributed += before;
+  text_write_counters(text, &stats);
+  /* Without memory for the modules the counters are worth as much. */
+  if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
+  return text->error;
+}
+
+int onstack_statistics_write(onstack_session *session, uint64_t before, bool modules, onstack_writer writer, void *data) {
+  if (!session || !writer) return ONSTACK_E_OPTIONS;
+  statistics_text *text = malloc(sizeof(*text));
+  if (!text) return -ENOMEM;
+  text->writer = writer;
+  text->data = data;
+  text->modules = 0;
+  text->error = 0;
+  int error = text_write(text, session, before, modules);
+  free(text);
+  return error;
+}
+
+int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
+  return onstack_statistics_write(session, 0, true, writer, data);
 }
 
 /* ---- core/src/session/thread_labels.c ---- */

@@ -7,6 +7,7 @@
 
 #define ONSTACK_API __attribute__((visibility("hidden")))
 
+#define onstack_advice onstack_cgo_advice
 #define onstack_go_labels_find onstack_cgo_go_labels_find
 #define onstack_go_labels_read onstack_cgo_go_labels_read
 #define onstack_go_labels_use onstack_cgo_go_labels_use
@@ -25,6 +26,7 @@
 #define onstack_session_poll onstack_cgo_session_poll
 #define onstack_session_start onstack_cgo_session_start
 #define onstack_session_stats onstack_cgo_session_stats
+#define onstack_session_stats_text onstack_cgo_session_stats_text
 #define onstack_session_stop onstack_cgo_session_stop
 #define onstack_strerror onstack_cgo_strerror
 #define onstack_symbol_add onstack_cgo_symbol_add

@@ -12,6 +12,8 @@ package onstack
 import "C"
 
 import (
+	"bytes"
+	"runtime/cgo"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -53,6 +55,7 @@ type session struct {
 	mu           sync.RWMutex       // read: the handle is in use; write: it is going away
 	final        Stats              // once stopped
 	finalModules []ModuleStats      // once stopped
+	finalText    []byte             // once stopped
 	stopped      time.Time
 	started      time.Time
 	labels       bool // samples carry goroutine labels
@@ -144,6 +147,7 @@ func (s *session) stop() error {
 	err := coreError("stop", int(C.onstack_session_stop(s.handle)))
 	s.final = s.coreStats()
 	s.finalModules = s.coreModules()
+	s.finalText = s.coreText()
 	if freed := coreError("stop", int(C.onstack_session_free(s.handle))); freed != nil {
 		return freed
 	}
@@ -175,6 +179,27 @@ func (s *session) restartSpan() {
 	if s.handle != nil {
 		s.started = time.Now()
 	}
+}
+
+// text is the statistics as the core says them, for the comments of a profile.
+func (s *session) text() []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.handle == nil {
+		return s.finalText
+	}
+	return s.coreText()
+}
+
+// coreText needs the handle: under mu. Where memory is short there is none: a profile is worth as much without.
+func (s *session) coreText() []byte {
+	var out bytes.Buffer
+	handle := cgo.NewHandle(&out)
+	defer handle.Delete()
+	if C.onstackgo_stats_text(s.handle, C.uintptr_t(handle)) < 0 {
+		return nil
+	}
+	return out.Bytes()
 }
 
 func (s *session) stats() Stats {

@@ -2,7 +2,10 @@
 
 package onstack
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Truncation says why a stack could not be followed to its root. The frames that are there are right.
 type Truncation int
@@ -31,6 +34,9 @@ func (t Truncation) String() string {
 	}
 	return truncationNames[t]
 }
+
+// key is the core's word for it.
+func (t Truncation) key() string { return strings.ReplaceAll(t.String(), " ", "_") }
 
 // Stats are the counters of a profile since its start. In ticks (a sample stands for one or more), exact once stopped:
 //

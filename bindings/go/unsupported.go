@@ -45,6 +45,9 @@ func (*Profile) WriteTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
 // WriteFolded answers ErrUnsupported.
 func (*Profile) WriteFolded(io.Writer) error { return ErrUnsupported }
 
+// advice has nothing to go by: no modules are known here.
+func advice(string) string { return "" }
+
 func errorText(e Error) string {
 	if e == ErrUnsupported {
 		return "not available here: it needs Linux, cgo (CGO_ENABLED=1) and a C compiler at build time"

@@ -16,7 +16,6 @@ import (
 	"io"
 	"runtime"
 	"runtime/cgo"
-	"strings"
 	"unsafe"
 )
 
@@ -99,15 +98,14 @@ func (s *profileState) renderTaken() ([]byte, error) {
 // writeOptions are what the session knows of the profile. The caller frees the comments.
 func (s *session) writeOptions() C.onstack_write_options {
 	start, length := s.span()
-	stats := s.stats()
 	return C.onstack_write_options{
 		size:               C.sizeof_onstack_write_options,
 		symbolizer:         C.onstack_symbolizer(C.onstackgo_on_addresses),
 		demangler:          C.onstack_demangler(C.onstackgo_on_name),
 		start_time_unix_ns: C.int64_t(start.UnixNano()),
 		duration_ns:        C.int64_t(length.Nanoseconds()),
-		period_ns:          C.uint64_t(stats.Period.Nanoseconds()),
-		comments:           C.CString(strings.Join(comments(stats, s.modules()), "\n")),
+		period_ns:          C.uint64_t(s.stats().Period.Nanoseconds()),
+		comments:           C.CString(string(s.text())),
 	}
 }
 

@@ -62,7 +62,7 @@ func rewritten(t *testing.T, p *Profile, raw []byte) *profile.Profile {
 			function.Name = demangled(function.SystemName)
 		}
 	}
-	parsed.Comments = comments(p.Stats(), p.Modules())
+	parsed.Comments = strings.Split(strings.TrimSuffix(string(p.session.text()), "\n"), "\n")
 	var out bytes.Buffer
 	if err := parsed.Write(&out); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SAMPLING_WORTH 5u  /* ticks */
-#define SAMPLING_ROOM 4096 /* bytes: what the handler needs beyond the kernel's own frame, and some more */
+#define SAMPLING_WORTH 5u /* ticks */
 #define SAMPLING_AGAIN 50
 #define SAMPLING_AGAIN_NS 10000000
 
@@ -164,11 +163,9 @@ int onstack_sampling_tell(const onstack_settings_of_preload *settings) {
 /* Why a program that ran for a while has no samples; less than that is no loss worth a line. */
 static void sampling_complain_of_nothing(const onstack_stats *stats) {
   if (stats->dropped_no_stack >= SAMPLING_WORTH && stats->dropped_no_stack >= stats->blocked)
-    onstack_report("no samples: the alternate signal stacks (sigaltstack) have no room for a handler, %" PRIu64
-                   " ticks met them; make them %d bytes larger",
-                   stats->dropped_no_stack, SAMPLING_ROOM);
+    onstack_report("no samples: %" PRIu64 " %s", stats->dropped_no_stack, onstack_advice("dropped_no_stack"));
   else if (stats->blocked >= SAMPLING_WORTH)
-    onstack_report("no samples: the program's threads block SIGPROF, which %" PRIu64 " ticks waited for", stats->blocked);
+    onstack_report("no samples: %" PRIu64 " %s", stats->blocked, onstack_advice("blocked"));
 }
 
 /* What the profile had no memory for is missing in it, and whole profiles look the same; so do empty ones. */

@@ -7,13 +7,8 @@
 #include "base/defs.h"
 
 /*
- * Replaces the file that the pattern names by one line of counters,
- *   onstack.stats ticks=123 recorded=123 ... reader=probe
- * and, when `modules` is set, one for each module that stacks were cut in, the worst first,
- *   onstack.module lost=12 misaligned=10 no_rule=2 path=/usr/lib/liby.so
- * Keys may be added, none is taken away. `path` comes last and goes to the end of the line; in it each byte of a
- * control character, of U+2028 and U+2029, of a backslash and of what is not UTF-8 is \ooo, in octal: a path can have
- * line ends.
+ * Replaces the file that the pattern names by the lines of onstack_session_stats_text, those of modules when `modules` is
+ * set.
  * `before`: ticks that nobody could take, before the session; they count as unattributed.
  * 0, or the first thing that went wrong: -errno or a code of the library's; then the former file lies there.
  * Context: as onstack_session_modules.

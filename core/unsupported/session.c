@@ -46,6 +46,11 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   return ONSTACK_E_OPTIONS;
 }
 
+int onstack_session_stats_text(onstack_session *session, onstack_writer writer, void *data) {
+  (void)session, (void)writer, (void)data;
+  return ONSTACK_E_OPTIONS;
+}
+
 int onstack_thread_label_set(const char *key, const char *value) {
   (void)key, (void)value;
   return ONSTACK_E_UNSUPPORTED;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The status file for modules with paths of any content. Promises: one line of counters, then one a module, whatever
+ * The text of statistics for modules with paths of any content. Promises: one line of counters, then one a module, whatever
  * stands in a path; and a reader that undoes the octal numbers has the path again.
  * Input: for each module one byte of reasons and two of its path's length, then the path; NULs become 'x'.
  */
 #include "fuzz.h"
 
-#include "preload/status.c" /* its buffer */
+#include "session/statistics_text.c" /* its buffer */
 
 #include "profile/string_table.h"
 
 #define MODULES 24u
-#define ROOM (MODULES * sizeof(((status_file *)NULL)->line))
+#define ROOM (MODULES * sizeof(((statistics_text *)NULL)->line))
 
 static onstack_module_stats modules[MODULES];
 static uint32_t module_count;
@@ -33,15 +33,8 @@ int onstack_session_modules(onstack_session *session, int (*visit)(void *data, c
   return 0;
 }
 
-int onstack_output_name(const char *pattern, int number, char out[ONSTACK_OUTPUT_NAME]) {
-  (void)number;
-  strcpy(out, pattern);
-  return 0;
-}
-int onstack_output_begin(onstack_output *output, const char *name) { return (void)output, (void)name, 0; }
-int onstack_output_end(onstack_output *output, bool keep) { return (void)output, keep ? 0 : -1; }
-int onstack_output_write(void *output, const void *bytes, size_t length) {
-  (void)output;
+static int take_line(void *data, const void *bytes, size_t length) {
+  (void)data;
   fuzz_check(length <= ROOM - written_bytes);
   memcpy(written + written_bytes, bytes, length);
   written_bytes += length;
@@ -49,8 +42,8 @@ int onstack_output_write(void *output, const void *bytes, size_t length) {
 }
 
 static char *take_path(fuzz_input *input) {
-  size_t length = (size_t)fuzz_take(input, 2) % (ONSTACK_OUTPUT_NAME + 200);
-  if (length > input->left && length < ONSTACK_OUTPUT_NAME - 100) length = input->left;
+  size_t length = (size_t)fuzz_take(input, 2) % (TEXT_PATH + 200);
+  if (length > input->left && length < TEXT_PATH - 100) length = input->left;
   char *path = malloc(length + 1);
   if (!path) abort();
   for (size_t i = 0; i < length; i++) {
@@ -93,13 +86,13 @@ static void check_line(char *line, const onstack_module_stats *module) {
   char *path = strstr(line, " path=");
   fuzz_check(path != NULL);
   path += 6;
-  size_t bytes = undo(path), wanted = strnlen(module->path, ONSTACK_OUTPUT_NAME);
+  size_t bytes = undo(path), wanted = strnlen(module->path, TEXT_PATH);
   fuzz_check(bytes == wanted && memcmp(path, module->path, wanted) == 0);
 }
 
 static uint32_t wanted_lines(void) {
   uint32_t lines = 0;
-  while (lines < module_count && lines < STATUS_MODULES && modules[lines].lost > 0) lines++;
+  while (lines < module_count && lines < TEXT_MODULES && modules[lines].lost > 0) lines++;
   return lines;
 }
 
@@ -109,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   written = malloc(ROOM);
   if (!written) abort();
   written_bytes = 0;
-  fuzz_check(onstack_status_write("name", NULL, 0, true) == 0);
+  fuzz_check(onstack_session_stats_text((onstack_session *)&written, take_line, NULL) == 0);
   fuzz_check(written_bytes > 0 && written_bytes < ROOM && written[written_bytes - 1] == '\n');
   uint32_t lines = 0;
   for (char *at = written, *end; at < written + written_bytes; at = end + 1, lines++) {

@@ -26,7 +26,7 @@ def a_handler_says_whether_system_calls_restart():
 
 @case
 def why_there_are_no_samples_is_said_in_one_line():
-    for kind, words in (("blocked", ("block SIGPROF",)), ("small", ("sigaltstack", "larger"))):
+    for kind, words in (("blocked", ("block the profiling signal", "pthread_sigmask")), ("small", ("sigaltstack", "larger"))):
         for name, files in (("out", ["out"]), ("out.%p", [])):
             with Run(SIGNALS, kind, **dict(OPTIONS, ONSTACK_PROFILE=name)) as run:
                 equal((run.status, run.names), (STATUS, files), f"status and files of {kind}")

@@ -250,6 +250,22 @@ extern "C" {
     ) -> ::core::ffi::c_int;
 }
 extern "C" {
+    pub fn onstack_session_stats_text(
+        session: *mut onstack_session,
+        writer: ::core::option::Option<
+            unsafe extern "C" fn(
+                data: *mut ::core::ffi::c_void,
+                bytes: *const ::core::ffi::c_void,
+                length: usize,
+            ) -> ::core::ffi::c_int,
+        >,
+        data: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_advice(key: *const ::core::ffi::c_char) -> *const ::core::ffi::c_char;
+}
+extern "C" {
     pub fn onstack_thread_label_set(
         key: *const ::core::ffi::c_char,
         value: *const ::core::ffi::c_char,
