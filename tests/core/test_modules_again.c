@@ -112,13 +112,18 @@ Test(modules_again, a_larger_frame_in_the_place_of_a_smaller_one) { one_after_th
 /* Faster than the session looks: what was sampled between two looks may be of either. */
 Test(modules_again, replaced_between_two_looks_a_stack_is_cut_and_not_guessed) {
   seen s = {0};
-  twin_find(&s);
   onstack_options options = t_options(1000, see, &s);
   onstack_session *session = t_start(&options);
-  for (int i = 0; i < 500 || (i < 10000 && s.inside < 50); i++) {
+  twin_find(&s); /* behind the start, which maps much */
+  for (int i = 0, elsewhere = 0; i < 500 || (i < 10000 && s.inside < 50); i++) {
     twin t = twin_open(i % 2 ? "twin-24.so" : "twin-40.so");
-    burn_in(t, 0.003);
+    const bool there = (uint64_t)(uintptr_t)t.burn == s.near;
+    if (there) burn_in(t, 0.003);
     twin_close(t);
+    if (there) continue;
+    /* A mapping of the session has taken the place meanwhile: another one. */
+    cr_assert_lt(++elsewhere, 100, "the libraries never stay at one place");
+    twin_find(&s);
   }
   t_finish(session);
   fprintf(stderr, "%lu samples, %lu whole, %lu pending, %lu lack their caller\n", (unsigned long)s.inside,
