@@ -114,8 +114,15 @@ Test(code_source, names_its_code) {
   onstack_options options = t_options(100, onstack_profile_sink, profile);
   onstack_session *session = t_start(&options);
   uint64_t frames[2] = {code_at + 2, code_at + 4096 * 1000};
-  onstack_sample sample = {
-      .size = sizeof(sample), .weight = 1, .period_ns = 1000000, .tid = 1, .frames = frames, .frame_count = 2};
+  onstack_sample sample = {.size = sizeof(sample),
+                           .kind = ONSTACK_KIND_CPU,
+                           .unit = ONSTACK_UNIT_NANOSECONDS,
+                           .weight = 1,
+                           .value = 1000000,
+                           .period = 1000000,
+                           .tid = 1,
+                           .frames = frames,
+                           .frame_count = 2};
   cr_assert_eq(onstack_profile_sink(profile, &sample), 0);
   t_finish(session);
   cr_assert_eq(onstack_profile_write_folded(profile, NULL, gather, text), 0);
