@@ -26,8 +26,8 @@ func newFeeder(t *testing.T) *feeder {
 	b := newBuilder(t)
 	source := filepath.Join(b.root, "core", "src")
 	program := b.cBuild("pclntab", "pclntab.c", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=address,undefined",
-		"-fno-sanitize-recover=all", "-I"+source, filepath.Join(source, "control", "go_pclntab.c"),
-		filepath.Join(source, "handler", "go_stack.c"))
+		"-fno-sanitize-recover=all", "-I"+source, filepath.Join(source, "control", "unwind", "go", "go_pclntab.c"),
+		filepath.Join(source, "handler", "unwind", "go_stack.c"))
 	file, err := elf.Open(plainHost(b))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func TestTruncationsHaveTheHeadersNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, match := range regexp.MustCompile(`(?m)^#define ONSTACK_TRUNCATED_(\w+) (\d+) `).FindAllSubmatch(header, -1) {
+	for _, match := range regexp.MustCompile(`(?m)^#define ONSTACK_TRUNCATED_(\w+) (\d+)\b`).FindAllSubmatch(header, -1) {
 		if value, _ := strconv.Atoi(string(match[2])); value != len(names) {
 			t.Fatalf("%s is %d, behind %d others", match[1], value, len(names))
 		}
