@@ -27,6 +27,7 @@ static long fuzz_read(const struct onstack_vector *local, const struct onstack_v
   return (long)some;
 }
 #define onstack_sys_process_vm_readv(local, locals, remote, remotes) fuzz_read(local, remote)
+#include "control/unwind/memory_fetch.c"
 #include "control/unwind/modules.c"
 
 #define HEADERS 6u
@@ -66,7 +67,8 @@ static void run(const struct dl_phdr_info *info) {
   uint64_t address;
   size_t size = module_section_size(&entry, &address);
   fuzz_check(size <= object_bytes);
-  const onstack_rule_table *table = module_derive(&entry);
+  fuzz_check(module_derive(&entry) == 0);
+  const onstack_rule_table *table = entry.module.table;
   if (!table) return;
   fuzz_check(table->row_count > 0 && table->rule_count > 0);
   for (uint64_t offset = 0; offset < entry.module.high - entry.module.base; offset += 1 + offset / 8)
