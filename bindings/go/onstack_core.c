@@ -205,6 +205,335 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
+/* ---- core/src/base/proc_maps.c ---- */
+/* ---- core/src/base/proc_maps.h ---- */
+/* /proc/self/maps (proc(5)), by system calls and without an allocation: beside any host, whatever it does to its libc. */
+#ifndef ONSTACK_BASE_PROC_MAPS_H
+#define ONSTACK_BASE_PROC_MAPS_H
+
+typedef struct onstack_mapping {
+  uint64_t low;
+  uint64_t high;
+  uint64_t offset; /* in its file */
+  uint64_t device;
+  uint64_t inode; /* 0: anonymous memory, stack, heap, [vdso] */
+  bool readable, writable, executable, shared;
+  bool deleted;     /* the file has no name any more; the mark is cut off */
+  const char *path; /* with its NUL, for the call; "" where there is none; the kernel's "\012" is a line end again */
+  size_t path_length;
+} onstack_mapping;
+
+/*
+ * Calls `visit` for each mapping in ascending order; what changes meanwhile may be missing, or overlap. A path that is too
+ * long for any open(2) is cut. Errors: -errno, when the file cannot be read (to its end). Ordinary threads.
+ */
+ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
+
+/* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
+ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
+
+#endif
+
+#include <errno.h>
+#include <string.h>
+#ifdef __linux__
+/* ---- core/src/base/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_BASE_SYS_H
+#define ONSTACK_BASE_SYS_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/src/base/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_BASE_SYS_X86_64_H
+#define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/base/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_BASE_SYS_AARCH64_H
+#define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
+#endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
+
+#include <fcntl.h>
+#include <limits.h>
+#endif
+
+static uint32_t proc_maps_digit(char c) {
+  if (c >= '0' && c <= '9') return (uint32_t)(c - '0');
+  return c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a') + 10 : UINT32_MAX;
+}
+
+/* A number of at most 64 bits. */
+static bool proc_maps_number(char **at, uint32_t base, uint64_t *number) {
+  uint64_t value = 0;
+  char *c = *at;
+  for (; proc_maps_digit(*c) < base; c++) {
+    if (value > (UINT64_MAX - proc_maps_digit(*c)) / base) return false;
+    value = value * base + proc_maps_digit(*c);
+  }
+  const bool any = c != *at;
+  *number = value;
+  *at = c;
+  return any;
+}
+
+static bool proc_maps_skip(char **at, char expected) {
+  if (**at != expected) return false;
+  ++*at;
+  return true;
+}
+
+/* "rwxp", '-' for what is not allowed. */
+static bool proc_maps_mode(char **at, onstack_mapping *mapping) {
+  const char *mode = *at;
+  if (strnlen(mode, 4) < 4) return false;
+  mapping->readable = mode[0] == 'r';
+  mapping->writable = mode[1] == 'w';
+  mapping->executable = mode[2] == 'x';
+  mapping->shared = mode[3] == 's';
+  *at += 4;
+  return true;
+}
+
+static size_t proc_maps_unescape(char *path, size_t length) {
+  size_t used = 0;
+  for (size_t i = 0; i < length; used++) {
+    bool escaped = length - i >= 4 && memcmp(path + i, "\\012", 4) == 0;
+    path[used] = escaped ? '\n' : path[i];
+    i += escaped ? 4 : 1;
+  }
+  return used;
+}
+
+static void proc_maps_path(char *path, size_t length, onstack_mapping *mapping) {
+  static const char mark[] = " (deleted)";
+  const size_t mark_length = sizeof(mark) - 1;
+  while (length > 0 && *path == ' ') path++, length--;
+  mapping->deleted = length > mark_length && memcmp(path + length - mark_length, mark, mark_length) == 0;
+  if (mapping->deleted) length -= mark_length;
+  mapping->path_length = proc_maps_unescape(path, length);
+  path[mapping->path_length] = 0;
+  mapping->path = path;
+}
+
+/* "55e0-55f0 r-xp 00001000 08:02 1234   /path"; qemu-user has nothing behind the number where there is no path. */
+bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping) {
+  uint64_t major, minor;
+  char *at = line;
+  line[length] = 0;
+  if (!proc_maps_number(&at, 16, &mapping->low) || !proc_maps_skip(&at, '-')) return false;
+  if (!proc_maps_number(&at, 16, &mapping->high) || !proc_maps_skip(&at, ' ')) return false;
+  if (!proc_maps_mode(&at, mapping) || !proc_maps_skip(&at, ' ')) return false;
+  if (!proc_maps_number(&at, 16, &mapping->offset) || !proc_maps_skip(&at, ' ')) return false;
+  if (!proc_maps_number(&at, 16, &major) || !proc_maps_skip(&at, ':')) return false;
+  if (!proc_maps_number(&at, 16, &minor) || !proc_maps_skip(&at, ' ')) return false;
+  if (!proc_maps_number(&at, 10, &mapping->inode)) return false;
+  mapping->device = major << 32 | minor;
+  proc_maps_path(at, length - (size_t)(at - line), mapping);
+  return mapping->low < mapping->high;
+}
+
+#ifdef __linux__
+typedef struct proc_maps_reader {
+  void (*visit)(void *data, const onstack_mapping *mapping);
+  void *data;
+  bool cut; /* what comes belongs to a line that was too long */
+  size_t used;
+  char text[PATH_MAX + 256 + 1]; /* a line with the longest path that can be opened, and a NUL */
+} proc_maps_reader;
+
+static void proc_maps_take_line(proc_maps_reader *reader, char *line, size_t length) {
+  onstack_mapping mapping;
+  if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping)) reader->visit(reader->data, &mapping);
+}
+
+static void proc_maps_take_lines(proc_maps_reader *reader) {
+  char *line = reader->text, *limit = line + reader->used, *end;
+  for (; (end = memchr(line, '\n', (size_t)(limit - line))); line = end + 1) {
+    proc_maps_take_line(reader, line, (size_t)(end - line));
+    reader->cut = false;
+  }
+  reader->used = (size_t)(limit - line);
+  memmove(reader->text, line, reader->used);
+  if (reader->used < sizeof(reader->text) - 1) return;
+  proc_maps_take_line(reader, reader->text, reader->used);
+  reader->cut = true;
+  reader->used = 0;
+}
+
+/* Returns the bytes read, or -errno. */
+static long proc_maps_read(const char *path, proc_maps_reader *reader) {
+  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0), got, total = 0;
+  if (file < 0) return file;
+  for (;;) {
+    const size_t room = sizeof(reader->text) - 1 - reader->used;
+    got = onstack_sys_call3(SYS_read, file, (long)(reader->text + reader->used), (long)room);
+    if (got == -EINTR) continue;
+    if (got <= 0) break;
+    total += got;
+    reader->used += (size_t)got;
+    proc_maps_take_lines(reader);
+  }
+  onstack_sys_call1(SYS_close, file);
+  return got < 0 ? got : total;
+}
+
+int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+  proc_maps_reader reader = {.visit = visit, .data = data};
+  long got = proc_maps_read("/proc/self/maps", &reader);
+  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
+  if (got == 0) got = proc_maps_read("/proc/thread-self/maps", &reader);
+  return got < 0 ? (int)got : 0;
+}
+#else
+int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+  (void)visit, (void)data;
+  return -ENOENT;
+}
+#endif
+
 /* ---- core/src/base/regular_file.c ---- */
 /* ---- core/src/base/regular_file.h ---- */
 #ifndef ONSTACK_BASE_REGULAR_FILE_H
@@ -10000,25 +10329,6 @@ uint64_t onstack_cfi_pointer(onstack_cfi_reader *reader, uint8_t encoding) {
 
 /* ---- core/src/control/unwind/code_map_update.c ---- */
 
-/* ---- core/src/control/unwind/memory_map.h ---- */
-/* Reads /proc/self/maps (proc(5)) without libc's streams: usable in our drain thread beside any host. */
-#ifndef ONSTACK_CONTROL_UNWIND_MEMORY_MAP_H
-#define ONSTACK_CONTROL_UNWIND_MEMORY_MAP_H
-
-typedef struct onstack_mapping {
-  uint64_t low;
-  uint64_t high;
-  uint64_t offset;  /* in its file */
-  const char *path; /* for the call; "" where there is none, and cut when it is very long */
-  bool readable, writable, executable, shared;
-  bool anonymous; /* inode 0: memory, stack, heap, [vdso] */
-} onstack_mapping;
-
-/* Calls `visit` for each mapping in ascending order. Returns 0, or -errno when the file cannot be read. Any thread. */
-ONSTACK_INTERNAL int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
-
-#endif
-
 #include <pthread.h>
 #include <string.h>
 
@@ -10083,7 +10393,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
   if (mapping->executable) code_map_add_executable(scan, mapping);
-  if (mapping->readable && mapping->writable && !mapping->shared && mapping->anonymous) code_map_match_stacks(scan, mapping);
+  if (mapping->readable && mapping->writable && !mapping->shared && mapping->inode == 0)
+    code_map_match_stacks(scan, mapping);
 }
 
 /* The records in use, beginning after the last pass's end. */
@@ -10177,7 +10488,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
     onstack_store_relaxed(&slot->bounds_requested, 0u); /* before the records are read: a later request raises it again */
     code_map_collect_records(scan);
   }
-  int result = onstack_memory_map_each(code_map_visit, scan);
+  int result = onstack_proc_maps_each(code_map_visit, scan);
   if (result != 0 && onstack_code.count == 0) {
     /* No /proc: every plausible address may be code. The walk's other checks still hold. */
     scan->ranges[0] = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
@@ -11067,90 +11378,6 @@ size_t onstack_memory_fetch(uint64_t address, void *out, size_t size) {
   return size;
 }
 
-/* ---- core/src/control/unwind/memory_map.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-
-/* "low-high rwxp offset major:minor inode path" */
-typedef struct map_parser {
-  char line[512];
-  uint32_t length;
-  void (*visit)(void *data, const onstack_mapping *mapping);
-  void *data;
-} map_parser;
-
-static bool map_parse_hex(const char **at, uint64_t *out) {
-  uint64_t value = 0;
-  const char *begin = *at;
-  for (;; (*at)++) {
-    char c = **at;
-    if (c >= '0' && c <= '9')
-      value = value << 4 | (uint64_t)(c - '0');
-    else if (c >= 'a' && c <= 'f')
-      value = value << 4 | (uint64_t)(c - 'a' + 10);
-    else
-      break;
-  }
-  *out = value;
-  return *at != begin && *at - begin <= 16;
-}
-
-static bool map_skip_field(const char **at) {
-  while (**at && **at != ' ') (*at)++;
-  while (**at == ' ') (*at)++;
-  return **at != 0;
-}
-
-static void map_parse_line(map_parser *parser) {
-  onstack_mapping mapping;
-  const char *at = parser->line;
-  parser->line[parser->length] = 0;
-  if (!map_parse_hex(&at, &mapping.low) || *at++ != '-' || !map_parse_hex(&at, &mapping.high) || *at++ != ' ') return;
-  for (uint32_t i = 0; i < 4; i++)
-    if (!at[i]) return;
-  mapping.readable = at[0] == 'r';
-  mapping.writable = at[1] == 'w';
-  mapping.executable = at[2] == 'x';
-  mapping.shared = at[3] == 's';
-  if (!map_skip_field(&at) || !map_parse_hex(&at, &mapping.offset)) return;
-  if (!map_skip_field(&at) || !map_skip_field(&at)) return; /* now at the inode */
-  mapping.anonymous = at[0] == '0' && (at[1] == ' ' || at[1] == 0);
-  mapping.path = map_skip_field(&at) ? at : "";
-  parser->visit(parser->data, &mapping);
-}
-
-/* Returns the bytes read, or -errno. */
-static long map_read(const char *path, map_parser *parser) {
-  char buffer[4096];
-  long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0), got, total = 0;
-  if (file < 0) return file;
-  for (;;) {
-    got = onstack_sys_call3(SYS_read, file, (long)buffer, sizeof(buffer));
-    if (got == -EINTR) continue;
-    if (got <= 0) break;
-    total += got;
-    for (long i = 0; i < got; i++) {
-      if (buffer[i] == '\n') {
-        map_parse_line(parser);
-        parser->length = 0;
-      } else if (parser->length < sizeof(parser->line) - 1) {
-        parser->line[parser->length++] = buffer[i];
-      }
-    }
-  }
-  onstack_sys_call1(SYS_close, file);
-  return got < 0 ? got : total;
-}
-
-int onstack_memory_map_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
-  map_parser parser = {.length = 0, .visit = visit, .data = data};
-  long got = map_read("/proc/self/maps", &parser);
-  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
-  if (got == 0) got = map_read("/proc/thread-self/maps", &parser);
-  return got < 0 ? (int)got : 0;
-}
-
 /* ---- core/src/control/unwind/modules.c ---- */
 
 /* ---- core/src/control/unwind/other_objects.h ---- */
@@ -11603,7 +11830,7 @@ static void other_inspect(other_search *search, const onstack_mapping *code) {
 
 static void other_look_at(void *data, const onstack_mapping *mapping) {
   other_search *search = data;
-  if (mapping->anonymous) return;
+  if (mapping->inode == 0) return;
   if (mapping->offset == 0 && mapping->readable) {
     search->low = mapping->low;
     strncpy(search->path, mapping->path, sizeof(search->path) - 1);
@@ -11616,7 +11843,7 @@ static void other_look_at(void *data, const onstack_mapping *mapping) {
 void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data) {
   other_search search = {.read = read, .visit = visit, .data = data, .path = ""};
-  onstack_memory_map_each(other_look_at, &search);
+  onstack_proc_maps_each(other_look_at, &search);
 }
 
 /* ---- core/src/control/unwind/rule_table.c ---- */
@@ -12946,35 +13173,6 @@ ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, 
  */
 #ifndef ONSTACK_PROFILE_MAPS_MAPS_H
 #define ONSTACK_PROFILE_MAPS_MAPS_H
-
-/* ---- core/src/profile/maps/maps_text.h ---- */
-/* The text of /proc/self/maps: reading it whole, and taking it apart. */
-#ifndef ONSTACK_PROFILE_MAPS_MAPS_TEXT_H
-#define ONSTACK_PROFILE_MAPS_MAPS_TEXT_H
-
-/* One line. `path` points into the text and is changed in place; it has no NUL. */
-typedef struct onstack_maps_line {
-  uint64_t start;
-  uint64_t limit;
-  uint64_t offset; /* in the file */
-  uint64_t device;
-  uint64_t inode;
-  bool executable;
-  bool deleted; /* the file has no name any more; the mark is cut off */
-  char *path;   /* "" for anonymous memory; the kernel's "\012" is a line end again */
-  size_t path_length;
-} onstack_maps_line;
-
-/*
- * Reads the file into new memory, NUL-terminated; the caller frees it. It is read in few large pieces: the kernel
- * keeps the lines of one read together, not those of several. Errors: -errno, -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_maps_text_read(char **text);
-
-/* Takes the next line from *text and moves *text behind it. False at the end. Lines that make no sense are skipped. */
-ONSTACK_INTERNAL bool onstack_maps_text_next(char **text, onstack_maps_line *line);
-
-#endif
 
 /* Between what processes have and what kernels have: no machine has code there. */
 #define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
@@ -14529,66 +14727,59 @@ static void maps_identify(onstack_profile_mapping *mapping, const onstack_profil
   onstack_elf_close(&image);
 }
 
-/* The start of the file whose mappings follow each other in the text. */
-typedef struct maps_image {
-  uint64_t start;
-  uint64_t bytes;
-  uint64_t device;
-  uint64_t inode;
-} maps_image;
+typedef struct maps_scan {
+  onstack_profile_maps *maps;
+  /* The start of the file whose mappings follow each other. */
+  uint64_t image, image_bytes, device, inode;
+  uint64_t entry, last;
+  bool failed;
+} maps_scan;
 
-static void maps_track_image(maps_image *image, const onstack_maps_line *line) {
+static void maps_track_image(maps_scan *scan, const onstack_mapping *mapping) {
   /* The kernel's own images ("[vdso]") have no inode and one mapping. */
-  bool own = line->inode == 0 && line->executable && line->path_length > 0 && line->path[0] == '[';
-  if (line->offset == 0 && (line->inode != 0 || own)) {
-    *image =
-        (maps_image){.start = line->start, .bytes = line->limit - line->start, .device = line->device, .inode = line->inode};
-  } else if (line->inode == 0 || line->inode != image->inode || line->device != image->device) {
-    *image = (maps_image){0};
+  bool own = mapping->inode == 0 && mapping->executable && mapping->path[0] == '[';
+  if (mapping->offset == 0 && (mapping->inode != 0 || own)) {
+    scan->image = mapping->low;
+    scan->image_bytes = mapping->high - mapping->low;
+    scan->device = mapping->device;
+    scan->inode = mapping->inode;
+  } else if (mapping->inode == 0 || mapping->inode != scan->inode || mapping->device != scan->device) {
+    scan->image = scan->image_bytes = scan->device = scan->inode = 0;
   }
 }
 
-static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps *previous, char *text) {
-  onstack_maps_line line;
-  maps_image image = {0};
-  uint64_t entry = maps_program_entry(), last = 0;
-  while (onstack_maps_text_next(&text, &line)) {
-    if (line.start < last) continue; /* the list changed between two reads */
-    last = line.limit;
-    maps_track_image(&image, &line);
-    if (!line.executable) continue;
-    onstack_profile_mapping mapping = {.start = line.start,
-                                       .real = line.start,
-                                       .limit = line.limit,
-                                       .offset = line.offset,
-                                       .device = line.device,
-                                       .inode = line.inode,
-                                       .image = image.start,
-                                       .image_bytes = image.bytes,
-                                       .main = entry >= line.start && entry < line.limit,
-                                       .deleted = line.deleted};
-    onstack_profile_mapping *added = onstack_profile_maps_append(maps, &mapping, line.path, line.path_length);
-    if (!added) return false;
-    maps_identify(added, previous);
-  }
-  return true;
+static void maps_visit(void *data, const onstack_mapping *mapping) {
+  maps_scan *scan = data;
+  if (scan->failed || mapping->low < scan->last) return; /* the list changed between two reads */
+  scan->last = mapping->high;
+  maps_track_image(scan, mapping);
+  if (!mapping->executable) return;
+  onstack_profile_mapping code = {.start = mapping->low,
+                                  .real = mapping->low,
+                                  .limit = mapping->high,
+                                  .offset = mapping->offset,
+                                  .device = mapping->device,
+                                  .inode = mapping->inode,
+                                  .image = scan->image,
+                                  .image_bytes = scan->image_bytes,
+                                  .main = scan->entry >= mapping->low && scan->entry < mapping->high,
+                                  .deleted = mapping->deleted};
+  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
 }
 
-static bool maps_read_loader(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  if (!onstack_profile_maps_ask_loader(maps)) return false;
-  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous);
-  return true;
+static bool maps_read_now(onstack_profile_maps *maps) {
+  maps_scan scan = {.maps = maps, .entry = maps_program_entry()};
+  if (onstack_proc_maps_each(maps_visit, &scan) == 0) return !scan.failed;
+  maps->count = 0;
+  return onstack_profile_maps_ask_loader(maps);
 }
 
 onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
   if (!maps) return NULL;
   maps->references = 1;
-  char *text = NULL;
-  const onstack_profile_maps *known = changed ? NULL : previous;
-  int error = onstack_maps_text_read(&text);
-  bool good = error == 0 ? maps_read_now(maps, known, text) : maps_read_loader(maps, known);
-  free(text);
+  bool good = maps_read_now(maps);
+  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], changed ? NULL : previous);
   if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
@@ -14707,121 +14898,6 @@ bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps) {
   return true;
 }
 #endif
-
-/* ---- core/src/profile/maps/maps_text.c ---- */
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define ONSTACK_MAPS_FIRST_BYTES ((size_t)64 * 1024)
-
-static int maps_text_read_all(int descriptor, char **text) {
-  size_t capacity = ONSTACK_MAPS_FIRST_BYTES, used = 0;
-  char *bytes = malloc(capacity);
-  while (bytes) {
-    ssize_t got = read(descriptor, bytes + used, capacity - used - 1);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      int error = -errno;
-      free(bytes);
-      return error;
-    }
-    used += (size_t)got;
-    bytes[used] = '\0';
-    if (got == 0) {
-      *text = bytes;
-      return 0;
-    }
-    if (capacity - used > capacity / 4) continue;
-    char *more = realloc(bytes, capacity * 2);
-    if (!more) free(bytes);
-    bytes = more;
-    capacity *= 2;
-  }
-  return -ENOMEM;
-}
-
-static int maps_text_read_file(const char *path, char **text) {
-  int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return -errno;
-  int error = maps_text_read_all(descriptor, text);
-  close(descriptor);
-  return error;
-}
-
-int onstack_maps_text_read(char **text) {
-  *text = NULL;
-  int error = maps_text_read_file("/proc/self/maps", text);
-  if (error != 0 || (*text)[0] != '\0') return error;
-  /* The process seems to have no memory once its first thread has ended by pthread_exit; the others still show it. */
-  free(*text);
-  *text = NULL;
-  return maps_text_read_file("/proc/thread-self/maps", text);
-}
-
-/* A number in hexadecimal or decimal, then exactly `after`. */
-static bool maps_text_number(char **at, int base, char after, uint64_t *number) {
-  char *end;
-  *number = strtoull(*at, &end, base);
-  if (end == *at || *end != after) return false;
-  *at = end + 1;
-  return true;
-}
-
-static size_t maps_text_unescape(char *path, size_t length) {
-  size_t used = 0;
-  for (size_t i = 0; i < length; used++) {
-    bool escaped = length - i >= 4 && memcmp(path + i, "\\012", 4) == 0;
-    path[used] = escaped ? '\n' : path[i];
-    i += escaped ? 4 : 1;
-  }
-  return used;
-}
-
-static void maps_text_take_path(onstack_maps_line *line, char *path, size_t length) {
-  static const char mark[] = " (deleted)";
-  size_t mark_length = sizeof(mark) - 1;
-  while (length > 0 && *path == ' ') path++, length--;
-  line->deleted = length > mark_length && memcmp(path + length - mark_length, mark, mark_length) == 0;
-  if (line->deleted) length -= mark_length;
-  line->path = path;
-  line->path_length = maps_text_unescape(path, length);
-}
-
-/* "55e0-55f0 r-xp 00001000 08:02 1234   /path", `end` is its NUL. */
-static bool maps_text_parse(char *at, char *end, onstack_maps_line *line) {
-  uint64_t major, minor;
-  if (!maps_text_number(&at, 16, '-', &line->start) || !maps_text_number(&at, 16, ' ', &line->limit)) return false;
-  if (end - at < 5 || at[4] != ' ') return false;
-  line->executable = at[2] == 'x';
-  at += 5;
-  if (!maps_text_number(&at, 16, ' ', &line->offset) || !maps_text_number(&at, 16, ':', &major) ||
-      !maps_text_number(&at, 16, ' ', &minor)) {
-    return false;
-  }
-  line->device = major << 32 | minor;
-  char *inode_end;
-  line->inode = strtoull(at, &inode_end, 10);
-  if (inode_end == at || line->start >= line->limit) return false;
-  maps_text_take_path(line, inode_end, (size_t)(end - inode_end));
-  return true;
-}
-
-bool onstack_maps_text_next(char **text, onstack_maps_line *line) {
-  while (**text != '\0') {
-    char *start = *text;
-    char *end = strchr(start, '\n');
-    bool last = !end;
-    if (last) end = start + strlen(start);
-    *text = last ? end : end + 1;
-    *end = '\0';
-    if (maps_text_parse(start, end, line)) return true;
-  }
-  return false;
-}
 
 /* ---- core/src/profile/maps/maps_unite.c ---- */
 /* The next set of mappings: those of now, what is gone, and addresses for what came into another file's place. */

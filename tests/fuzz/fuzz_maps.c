@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Both readers of /proc/self/maps. Raw text of any kind (input begins with 'R'): they end, stay inside, and answer
- * nothing that makes no sense. Otherwise the input describes mappings, which are written as the kernel writes them: then
- * both must give them back.
+ * The reader of /proc/self/maps, in large and in small pieces. Raw text of any kind (input begins with 'R'): it ends, stays
+ * inside, and says nothing that makes no sense. Otherwise the input describes mappings, which are written as the kernel
+ * writes them: then all of them come back.
  */
 #include "fuzz.h"
 
 #include "base/sys.h"
-#include "profile/maps/maps_text.h"
 
-/* The reader of control/ with its file replaced by `text`. */
+/* Its file replaced by `text`, of which a call reads at most `piece` bytes. */
 static const char *text;
-static size_t text_left;
+static size_t text_left, piece;
 static long fuzz_open(void) { return 99; }
 static long fuzz_read(long number, char *buffer, size_t room) {
   if (number == SYS_close) return 0;
   size_t some = text_left < room ? text_left : room;
+  if (some > piece) some = piece;
   memcpy(buffer, text, some);
   text += some;
   text_left -= some;
@@ -23,56 +23,79 @@ static long fuzz_read(long number, char *buffer, size_t room) {
 }
 static long fuzz_close(void) { return 0; }
 #define onstack_sys_call4(number, a, b, c, d) ((void)(b), fuzz_open())
-#define onstack_sys_call3(number, a, b, c) fuzz_read(number, (char *)(b), c)
+#define onstack_sys_call3(number, a, b, c) fuzz_read(number, (char *)(b), (size_t)(c))
 #define onstack_sys_call1(number, a) (fuzz_close())
-#include "control/unwind/memory_map.c"
+#include "base/proc_maps.c"
 
 #define MAPPINGS 40u
+#define PATH_BYTES 5000u /* more than any path has */
+#define LINE_BYTES (PATH_BYTES + 128u)
+#define LINE_WHOLE (sizeof(((proc_maps_reader *)0)->text) - 2) /* the longest that is not cut */
 
 typedef struct mapping {
   uint64_t low, high, offset, inode;
   char mode[5];
+  uint32_t path_length;
+  size_t line_length;
 } mapping;
 
-typedef struct wanted {
-  const mapping *mappings;
-  uint32_t count, seen;
-} wanted;
+typedef struct seen {
+  const mapping *mappings; /* NULL: anything */
+  uint32_t count, mappings_count;
+  uint64_t hash;
+} seen;
 
-static void see_any(void *data, const onstack_mapping *mapping) {
-  (void)mapping;
-  ++*(uint64_t *)data;
+static void hash_bytes(seen *all, const void *bytes, size_t length) {
+  for (size_t i = 0; i < length; i++) all->hash = (all->hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
 }
 
-static void see_wanted(void *data, const onstack_mapping *got) {
-  wanted *want = data;
-  fuzz_check(want->seen < want->count);
-  const mapping *mapping = &want->mappings[want->seen++];
-  fuzz_check(got->low == mapping->low && got->high == mapping->high);
+static void check_described(const onstack_mapping *got, const mapping *mapping) {
+  fuzz_check(got->low == mapping->low && got->high == mapping->high && got->offset == mapping->offset);
   fuzz_check(got->readable == (mapping->mode[0] == 'r') && got->writable == (mapping->mode[1] == 'w'));
   fuzz_check(got->executable == (mapping->mode[2] == 'x') && got->shared == (mapping->mode[3] == 's'));
-  fuzz_check(got->anonymous == (mapping->inode == 0));
+  fuzz_check(got->device == ((uint64_t)0xfd << 32 | 1) && got->inode == mapping->inode);
+  for (size_t i = 0; i < got->path_length && i < mapping->path_length; i++)
+    fuzz_check(got->path[i] == (i == 0 ? '/' : i == 1 ? '\n' : 'a'));
+  if (mapping->line_length > LINE_WHOLE) return;
+  fuzz_check(got->deleted == (mapping->inode != 0) && got->path_length == mapping->path_length);
+}
+
+static void see(void *data, const onstack_mapping *got) {
+  seen *all = data;
+  fuzz_check(got->low < got->high && got->path[got->path_length] == 0);
+  const uint64_t numbers[] = {got->low, got->high, got->offset, got->device, got->inode, got->path_length};
+  const bool marks[] = {got->readable, got->writable, got->executable, got->shared, got->deleted};
+  hash_bytes(all, numbers, sizeof(numbers));
+  hash_bytes(all, marks, sizeof(marks));
+  hash_bytes(all, got->path, got->path_length);
+  if (all->mappings) {
+    fuzz_check(all->count < all->mappings_count);
+    check_described(got, &all->mappings[all->count]);
+  }
+  all->count++;
+}
+
+static seen read_in_pieces(const char *from, size_t size, size_t bytes, const mapping *mappings, uint32_t count) {
+  seen all = {.mappings = mappings, .mappings_count = count};
+  text = from;
+  text_left = size;
+  piece = bytes;
+  fuzz_check(onstack_proc_maps_each(see, &all) == 0);
+  return all;
+}
+
+/* Returns how many it has seen. */
+static uint32_t read_both(const char *from, size_t size, const mapping *mappings, uint32_t count) {
+  seen large = read_in_pieces(from, size, SIZE_MAX, mappings, count);
+  seen small = read_in_pieces(from, size, 1 + size % 61, mappings, count);
+  fuzz_check(large.count == small.count && large.hash == small.hash);
+  return large.count;
 }
 
 static void run_raw(const uint8_t *data, size_t size) {
-  char *copy = malloc(size + 1);
-  onstack_maps_line line;
-  uint64_t seen = 0, lines = 1;
-  if (!copy) abort();
-  memcpy(copy, data, size);
-  copy[size] = 0;
-  for (size_t i = 0; i < size; i++) lines += copy[i] == '\n';
-  text = copy;
-  text_left = size;
-  onstack_memory_map_each(see_any, &seen);
-  fuzz_check(seen <= lines);
-  char *at = copy;
-  while (onstack_maps_text_next(&at, &line)) {
-    fuzz_check(line.start < line.limit);
-    fuzz_check(line.path >= copy && line.path + line.path_length <= copy + size);
-    fuzz_check(lines-- > 0);
-  }
-  free(copy);
+  uint64_t lines = 1;
+  for (size_t i = 0; i < size; i++) lines += data[i] == '\n';
+  fuzz_check(read_both((const char *)data, size, NULL, 0) <= lines);
 }
 
 static uint32_t describe(fuzz_input *input, mapping *mappings) {
@@ -86,6 +109,7 @@ static uint32_t describe(fuzz_input *input, mapping *mappings) {
     at = to->high;
     to->offset = fuzz_take(input, 3) * 4096;
     to->inode = bits & 16 ? fuzz_take(input, 2) : 0;
+    to->path_length = to->inode == 0 ? 0 : 2 + (uint32_t)fuzz_take(input, 2) % (PATH_BYTES - 2);
     memcpy(to->mode, "---p", 5);
     if (bits & 32) to->mode[0] = 'r';
     if (bits & 64) to->mode[2] = 'x';
@@ -94,29 +118,31 @@ static uint32_t describe(fuzz_input *input, mapping *mappings) {
   return count;
 }
 
-static void run_described(fuzz_input input) {
-  mapping mappings[MAPPINGS];
-  char written[MAPPINGS * 128], *end = written;
-  uint32_t count = describe(&input, mappings);
-  for (uint32_t i = 0; i < count; i++)
-    end += sprintf(end, "%08llx-%08llx %s %08llx fd:01 %llu %s\n", (unsigned long long)mappings[i].low,
-                   (unsigned long long)mappings[i].high, mappings[i].mode, (unsigned long long)mappings[i].offset,
-                   (unsigned long long)mappings[i].inode, mappings[i].inode ? "      /a file (deleted)" : "");
-  wanted want = {mappings, count, 0};
-  text = written;
-  text_left = (size_t)(end - written);
-  onstack_memory_map_each(see_wanted, &want);
-  fuzz_check(want.seen == count);
-  onstack_maps_line line;
-  char *at = written;
-  *end = 0;
-  for (uint32_t i = 0; i < count; i++) {
-    fuzz_check(onstack_maps_text_next(&at, &line));
-    fuzz_check(line.start == mappings[i].low && line.limit == mappings[i].high && line.offset == mappings[i].offset);
-    fuzz_check(line.executable == (mappings[i].mode[2] == 'x') && line.inode == mappings[i].inode);
-    fuzz_check(line.deleted == (line.inode != 0) && line.path_length == (line.inode ? 7 : 0));
+/* "/", the end of a line, and "aaa...". */
+static size_t write_line(char *line, const mapping *mapping) {
+  char *end = line + sprintf(line, "%08llx-%08llx %s %08llx fd:01 %llu ", (unsigned long long)mapping->low,
+                             (unsigned long long)mapping->high, mapping->mode, (unsigned long long)mapping->offset,
+                             (unsigned long long)mapping->inode);
+  if (mapping->inode != 0) {
+    end += sprintf(end, "      /\\012");
+    memset(end, 'a', mapping->path_length - 2);
+    end += mapping->path_length - 2;
+    end += sprintf(end, " (deleted)");
   }
-  fuzz_check(!onstack_maps_text_next(&at, &line));
+  *end = '\n';
+  return (size_t)(end - line);
+}
+
+static void run_described(fuzz_input input) {
+  static mapping mappings[MAPPINGS];
+  static char written[MAPPINGS * LINE_BYTES];
+  char *end = written;
+  uint32_t count = describe(&input, mappings);
+  for (uint32_t i = 0; i < count; i++) {
+    mappings[i].line_length = write_line(end, &mappings[i]);
+    end += mappings[i].line_length + 1;
+  }
+  fuzz_check(read_both(written, (size_t)(end - written), mappings, count) == count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

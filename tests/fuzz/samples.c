@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "samples.h"
 
+#include "base/proc_maps.h"
+
 #define SAMPLES_FRAMES 40u
 
 static uint64_t take_number(fuzz_input *input) {
@@ -25,44 +27,47 @@ static uint64_t take_address(fuzz_input *input) {
 }
 
 /*
- * What the core is told of this process' mappings (the linker's --wrap=onstack_maps_text_read; the true ones would be read
+ * What the core is told of this process' mappings (the linker's --wrap=onstack_proc_maps_each; the true ones would be read
  * several times an input): code around the addresses above, of files that do not exist and have any name, two of them
  * overlapping; and this program.
  */
-static char own_mapping[600];
+static onstack_mapping own_mapping;
+static char own_path[600];
 static const samples_world *mapped_for;
 
-int __wrap_onstack_maps_text_read(char **text);
-int __real_onstack_maps_text_read(char **text);
+int __wrap_onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
+int __real_onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
 
-static void find_own_mapping(void) {
-  char *text, *line;
-  if (__real_onstack_maps_text_read(&text) != 0) abort();
-  for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-    unsigned long long low = strtoull(line, NULL, 16), high = strtoull(strchr(line, '-') + 1, NULL, 16);
-    uint64_t own = (uint64_t)(uintptr_t)samples_make;
-    if (own >= low && own < high) snprintf(own_mapping, sizeof(own_mapping), "%s\n", line);
-  }
-  free(text);
+static void find_own_mapping(void *data, const onstack_mapping *mapping) {
+  uint64_t own = (uint64_t)(uintptr_t)samples_make;
+  (void)data;
+  if (own < mapping->low || own >= mapping->high) return;
+  own_mapping = *mapping;
+  own_mapping.path_length = (size_t)snprintf(own_path, sizeof(own_path), "%s", mapping->path);
+  own_mapping.path = own_path;
 }
 
-static char *put_path(char *at, const char *string) {
+static size_t put_path(char *at, const char *string) {
+  char *begin = at;
   at += sprintf(at, "/nowhere/");
   for (; *string; string++) /* as the kernel writes them */
     at += *string == '\n' ? sprintf(at, "\\012") : sprintf(at, "%c", *string);
-  return at + sprintf(at, "\n");
+  return (size_t)(at - begin);
 }
 
-int __wrap_onstack_maps_text_read(char **text) {
-  char *at = *text = malloc(4096);
-  if (!at) return -1;
-  if (!own_mapping[0]) find_own_mapping();
-  at += sprintf(at, "00010000-00010008 r-xp 00001000 fd:01 %u ", (unsigned)mapped_for->seed & 3);
-  at = put_path(at, mapped_for->strings[mapped_for->seed >> 2 & 7]);
-  at += sprintf(at, "%08x-00010010 r-xp 00000000 fd:01 9 ", mapped_for->seed & 0x80 ? 0x10008u : 0x1000cu);
-  at = put_path(at, mapped_for->strings[mapped_for->seed >> 5 & 7]);
-  at += sprintf(at, "%s", own_mapping);
-  sprintf(at, "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n");
+int __wrap_onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
+  char line[1024];
+  onstack_mapping mapping;
+  if (!own_mapping.path && __real_onstack_proc_maps_each(find_own_mapping, NULL) != 0) abort();
+  int used = sprintf(line, "00010000-00010008 r-xp 00001000 fd:01 %u ", (unsigned)mapped_for->seed & 3);
+  size_t length = (size_t)used + put_path(line + used, mapped_for->strings[mapped_for->seed >> 2 & 7]);
+  if (onstack_proc_maps_parse(line, length, &mapping)) visit(data, &mapping);
+  used = sprintf(line, "%08x-00010010 r-xp 00000000 fd:01 9 ", mapped_for->seed & 0x80 ? 0x10008u : 0x1000cu);
+  length = (size_t)used + put_path(line + used, mapped_for->strings[mapped_for->seed >> 5 & 7]);
+  if (onstack_proc_maps_parse(line, length, &mapping)) visit(data, &mapping);
+  visit(data, &own_mapping);
+  used = sprintf(line, "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]");
+  if (onstack_proc_maps_parse(line, (size_t)used, &mapping)) visit(data, &mapping);
   return 0;
 }
 

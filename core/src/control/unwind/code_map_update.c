@@ -2,8 +2,8 @@
 #include "control/unwind/code_map_update.h"
 
 #include "base/address.h"
+#include "base/proc_maps.h"
 #include "control/unwind/go/go_runtime.h"
-#include "control/unwind/memory_map.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/code_source.h"
 
@@ -71,7 +71,8 @@ static void code_map_match_stacks(code_map_scan *scan, const onstack_mapping *ma
 static void code_map_visit(void *data, const onstack_mapping *mapping) {
   code_map_scan *scan = data;
   if (mapping->executable) code_map_add_executable(scan, mapping);
-  if (mapping->readable && mapping->writable && !mapping->shared && mapping->anonymous) code_map_match_stacks(scan, mapping);
+  if (mapping->readable && mapping->writable && !mapping->shared && mapping->inode == 0)
+    code_map_match_stacks(scan, mapping);
 }
 
 /* The records in use, beginning after the last pass's end. */
@@ -165,7 +166,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
     onstack_store_relaxed(&slot->bounds_requested, 0u); /* before the records are read: a later request raises it again */
     code_map_collect_records(scan);
   }
-  int result = onstack_memory_map_each(code_map_visit, scan);
+  int result = onstack_proc_maps_each(code_map_visit, scan);
   if (result != 0 && onstack_code.count == 0) {
     /* No /proc: every plausible address may be code. The walk's other checks still hold. */
     scan->ranges[0] = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};

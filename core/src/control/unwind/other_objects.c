@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/other_objects.h"
 
-#include "control/unwind/memory_map.h"
+#include "base/proc_maps.h"
 
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void other_inspect(other_search *search, const onstack_mapping *code) {
 
 static void other_look_at(void *data, const onstack_mapping *mapping) {
   other_search *search = data;
-  if (mapping->anonymous) return;
+  if (mapping->inode == 0) return;
   if (mapping->offset == 0 && mapping->readable) {
     search->low = mapping->low;
     strncpy(search->path, mapping->path, sizeof(search->path) - 1);
@@ -65,5 +65,5 @@ static void other_look_at(void *data, const onstack_mapping *mapping) {
 void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data) {
   other_search search = {.read = read, .visit = visit, .data = data, .path = ""};
-  onstack_memory_map_each(other_look_at, &search);
+  onstack_proc_maps_each(other_look_at, &search);
 }

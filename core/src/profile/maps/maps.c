@@ -2,6 +2,7 @@
 #include "profile/maps/maps.h"
 
 #include "base/atomics.h"
+#include "base/proc_maps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,66 +58,59 @@ static void maps_identify(onstack_profile_mapping *mapping, const onstack_profil
   onstack_elf_close(&image);
 }
 
-/* The start of the file whose mappings follow each other in the text. */
-typedef struct maps_image {
-  uint64_t start;
-  uint64_t bytes;
-  uint64_t device;
-  uint64_t inode;
-} maps_image;
+typedef struct maps_scan {
+  onstack_profile_maps *maps;
+  /* The start of the file whose mappings follow each other. */
+  uint64_t image, image_bytes, device, inode;
+  uint64_t entry, last;
+  bool failed;
+} maps_scan;
 
-static void maps_track_image(maps_image *image, const onstack_maps_line *line) {
+static void maps_track_image(maps_scan *scan, const onstack_mapping *mapping) {
   /* The kernel's own images ("[vdso]") have no inode and one mapping. */
-  bool own = line->inode == 0 && line->executable && line->path_length > 0 && line->path[0] == '[';
-  if (line->offset == 0 && (line->inode != 0 || own)) {
-    *image =
-        (maps_image){.start = line->start, .bytes = line->limit - line->start, .device = line->device, .inode = line->inode};
-  } else if (line->inode == 0 || line->inode != image->inode || line->device != image->device) {
-    *image = (maps_image){0};
+  bool own = mapping->inode == 0 && mapping->executable && mapping->path[0] == '[';
+  if (mapping->offset == 0 && (mapping->inode != 0 || own)) {
+    scan->image = mapping->low;
+    scan->image_bytes = mapping->high - mapping->low;
+    scan->device = mapping->device;
+    scan->inode = mapping->inode;
+  } else if (mapping->inode == 0 || mapping->inode != scan->inode || mapping->device != scan->device) {
+    scan->image = scan->image_bytes = scan->device = scan->inode = 0;
   }
 }
 
-static bool maps_read_now(onstack_profile_maps *maps, const onstack_profile_maps *previous, char *text) {
-  onstack_maps_line line;
-  maps_image image = {0};
-  uint64_t entry = maps_program_entry(), last = 0;
-  while (onstack_maps_text_next(&text, &line)) {
-    if (line.start < last) continue; /* the list changed between two reads */
-    last = line.limit;
-    maps_track_image(&image, &line);
-    if (!line.executable) continue;
-    onstack_profile_mapping mapping = {.start = line.start,
-                                       .real = line.start,
-                                       .limit = line.limit,
-                                       .offset = line.offset,
-                                       .device = line.device,
-                                       .inode = line.inode,
-                                       .image = image.start,
-                                       .image_bytes = image.bytes,
-                                       .main = entry >= line.start && entry < line.limit,
-                                       .deleted = line.deleted};
-    onstack_profile_mapping *added = onstack_profile_maps_append(maps, &mapping, line.path, line.path_length);
-    if (!added) return false;
-    maps_identify(added, previous);
-  }
-  return true;
+static void maps_visit(void *data, const onstack_mapping *mapping) {
+  maps_scan *scan = data;
+  if (scan->failed || mapping->low < scan->last) return; /* the list changed between two reads */
+  scan->last = mapping->high;
+  maps_track_image(scan, mapping);
+  if (!mapping->executable) return;
+  onstack_profile_mapping code = {.start = mapping->low,
+                                  .real = mapping->low,
+                                  .limit = mapping->high,
+                                  .offset = mapping->offset,
+                                  .device = mapping->device,
+                                  .inode = mapping->inode,
+                                  .image = scan->image,
+                                  .image_bytes = scan->image_bytes,
+                                  .main = scan->entry >= mapping->low && scan->entry < mapping->high,
+                                  .deleted = mapping->deleted};
+  scan->failed = !onstack_profile_maps_append(scan->maps, &code, mapping->path, mapping->path_length);
 }
 
-static bool maps_read_loader(onstack_profile_maps *maps, const onstack_profile_maps *previous) {
-  if (!onstack_profile_maps_ask_loader(maps)) return false;
-  for (size_t i = 0; i < maps->count; i++) maps_identify(&maps->items[i], previous);
-  return true;
+static bool maps_read_now(onstack_profile_maps *maps) {
+  maps_scan scan = {.maps = maps, .entry = maps_program_entry()};
+  if (onstack_proc_maps_each(maps_visit, &scan) == 0) return !scan.failed;
+  maps->count = 0;
+  return onstack_profile_maps_ask_loader(maps);
 }
 
 onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired, bool changed) {
   onstack_profile_maps *maps = calloc(1, sizeof(*maps));
   if (!maps) return NULL;
   maps->references = 1;
-  char *text = NULL;
-  const onstack_profile_maps *known = changed ? NULL : previous;
-  int error = onstack_maps_text_read(&text);
-  bool good = error == 0 ? maps_read_now(maps, known, text) : maps_read_loader(maps, known);
-  free(text);
+  bool good = maps_read_now(maps);
+  for (size_t i = 0; good && i < maps->count; i++) maps_identify(&maps->items[i], changed ? NULL : previous);
   if (good && previous && keep_retired) good = onstack_profile_maps_unite(maps, previous);
   if (good) return maps;
   onstack_profile_maps_free(maps);
