@@ -9,16 +9,17 @@
 #include "onstack_names.h"
 #include "onstack.h"
 
-/* ---- core/src/base/exceptions.c ---- */
-/* ---- core/src/base/exceptions.h ---- */
+/* ---- core/src/base/elf_file.c ---- */
+/* ---- core/src/base/elf_file.h ---- */
 /*
- * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
- * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
- * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit, a cancelled
- * thread) has no search and goes on.
+ * A view of an ELF image: a file, or a mapped image in this process (the vdso, the first pages of a library).
+ *
+ * Nothing in the image is trusted: each offset, count and size is checked against the image's size before use, and
+ * bytes are copied by pread or by the kernel (process_vm_readv), never read through a mapping, since a file may shrink
+ * and a library may be unmapped while we look. An image that makes no sense has fewer tables, or does not open.
  */
-#ifndef ONSTACK_BASE_EXCEPTIONS_H
-#define ONSTACK_BASE_EXCEPTIONS_H
+#ifndef ONSTACK_BASE_ELF_FILE_H
+#define ONSTACK_BASE_ELF_FILE_H
 
 /* ---- core/src/base/defs.h ---- */
 /*
@@ -66,6 +67,304 @@
 #define ONSTACK_CACHE_LINE 64
 
 #endif
+
+/* ---- core/src/base/elf_format.h ---- */
+/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
+#ifndef ONSTACK_BASE_ELF_FORMAT_H
+#define ONSTACK_BASE_ELF_FORMAT_H
+
+typedef struct onstack_elf_header {
+  uint8_t ident[16];
+  uint16_t type;
+  uint16_t machine;
+  uint32_t version;
+  uint64_t entry;
+  uint64_t segments_offset;
+  uint64_t sections_offset;
+  uint32_t flags;
+  uint16_t header_bytes;
+  uint16_t segment_bytes;
+  uint16_t segment_count;
+  uint16_t section_bytes;
+  uint16_t section_count;
+  uint16_t section_names;
+} onstack_elf_header;
+
+typedef struct onstack_elf_segment {
+  uint32_t type;
+  uint32_t flags;
+  uint64_t offset;
+  uint64_t vaddr;
+  uint64_t paddr;
+  uint64_t file_bytes;
+  uint64_t memory_bytes;
+  uint64_t alignment;
+} onstack_elf_segment;
+
+typedef struct onstack_elf_section {
+  uint32_t name;
+  uint32_t type;
+  uint64_t flags;
+  uint64_t vaddr;
+  uint64_t offset;
+  uint64_t bytes;
+  uint32_t link;
+  uint32_t info;
+  uint64_t alignment;
+  uint64_t entry_bytes;
+} onstack_elf_section;
+
+typedef struct onstack_elf_symbol {
+  uint32_t name;
+  uint8_t info; /* binding << 4 | type */
+  uint8_t other;
+  uint16_t section;
+  uint64_t value;
+  uint64_t size;
+} onstack_elf_symbol;
+
+typedef struct onstack_elf_note {
+  uint32_t name_bytes;
+  uint32_t content_bytes;
+  uint32_t type;
+} onstack_elf_note;
+
+_Static_assert(sizeof(onstack_elf_header) == 64, "ELF64 header");
+_Static_assert(sizeof(onstack_elf_segment) == 56, "ELF64 program header");
+_Static_assert(sizeof(onstack_elf_section) == 64, "ELF64 section header");
+_Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
+
+#define ONSTACK_ELF_CLASS_64 2
+#define ONSTACK_ELF_LITTLE_ENDIAN 1
+#define ONSTACK_ELF_TYPE_EXEC 2
+#define ONSTACK_ELF_TYPE_DYN 3
+
+#define ONSTACK_ELF_SEGMENT_LOAD 1u
+#define ONSTACK_ELF_SEGMENT_NOTE 4u
+#define ONSTACK_ELF_SEGMENT_EXECUTABLE 1u
+
+#define ONSTACK_ELF_SECTION_SYMTAB 2u
+#define ONSTACK_ELF_SECTION_STRTAB 3u
+#define ONSTACK_ELF_SECTION_NOTE 7u
+#define ONSTACK_ELF_SECTION_DYNSYM 11u
+#define ONSTACK_ELF_SECTION_ALLOCATED 2u
+#define ONSTACK_ELF_SECTION_EXECUTABLE 4u
+
+#define ONSTACK_ELF_INDEX_UNDEFINED 0u
+#define ONSTACK_ELF_INDEX_RESERVED 0xff00u
+
+#define ONSTACK_ELF_SYMBOL_NOTYPE 0u
+#define ONSTACK_ELF_SYMBOL_FUNCTION 2u
+#define ONSTACK_ELF_SYMBOL_IFUNC 10u
+#define ONSTACK_ELF_BIND_LOCAL 0u
+#define ONSTACK_ELF_BIND_GLOBAL 1u
+#define ONSTACK_ELF_BIND_WEAK 2u
+
+#define ONSTACK_ELF_NOTE_BUILD_ID 3u
+
+#endif
+
+typedef struct onstack_elf_file {
+  int descriptor;   /* -1: an image in memory */
+  uint64_t address; /* of an image in memory */
+  uint64_t size;
+  onstack_elf_segment *segments; /* NULL when segment_count is 0 */
+  uint32_t segment_count;
+  onstack_elf_section *sections; /* the same */
+  uint32_t section_count;
+  uint32_t section_names; /* the section that has their names; section_count and more: none */
+} onstack_elf_file;
+
+/* Whether it begins a program or a library, 64-bit little-endian. */
+ONSTACK_INTERNAL bool onstack_elf_header_is_known(const onstack_elf_header *header);
+
+/*
+ * Opens. Only regular files are opened, so a path that names a pipe or a device neither blocks nor acts.
+ * Errors: -errno; -ENOEXEC for what is not 64-bit little-endian ELF; -ENOMEM. On failure nothing is left to close.
+ */
+ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
+ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
+
+ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
+
+/* Copies `length` bytes at `offset`; false when they are not all inside the image, or cannot be read. */
+ONSTACK_INTERNAL bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length);
+
+/*
+ * Copies a section's name; of a long one what has room with a NUL. "" where there is none.
+ */
+ONSTACK_INTERNAL void onstack_elf_section_name(const onstack_elf_file *file, const onstack_elf_section *section, char *name,
+                                               size_t room);
+
+/*
+ * Virtual address minus file offset of the code in a mapping of `length` bytes from a file offset. A mapping begins and
+ * ends at pages, so the ends of two segments may lie in it: the executable one is meant. False when there is none.
+ */
+ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, uint64_t length,
+                                                uint64_t *difference);
+
+#endif
+
+/* ---- core/src/base/regular_file.h ---- */
+#ifndef ONSTACK_BASE_REGULAR_FILE_H
+#define ONSTACK_BASE_REGULAR_FILE_H
+
+/*
+ * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
+ * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
+ * no regular file. Ordinary threads.
+ */
+ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size);
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/uio.h>
+#endif
+
+/* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
+#define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
+
+static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t length) {
+  char *next = bytes;
+  while (length > 0) {
+    ssize_t got = pread(descriptor, next, length, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false; /* 0: the file has shrunk since it was opened */
+    next += got;
+    offset += (uint64_t)got;
+    length -= (size_t)got;
+  }
+  return true;
+}
+
+static bool elf_read_memory(uint64_t address, void *bytes, size_t length) {
+#ifdef __linux__
+  struct iovec to = {.iov_base = bytes, .iov_len = length};
+  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
+#else
+  (void)address, (void)bytes, (void)length;
+  return false;
+#endif
+}
+
+bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length) {
+  if (offset > file->size || length > file->size - offset) return false;
+  if (length == 0) return true;
+  if (file->descriptor >= 0) return elf_read_file(file->descriptor, offset, bytes, length);
+  return elf_read_memory(file->address + offset, bytes, length);
+}
+
+/* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
+static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes, int *error) {
+  if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
+  void *table = malloc((size_t)count * item_bytes);
+  if (!table) {
+    *error = -ENOMEM;
+    return NULL;
+  }
+  if (onstack_elf_read(file, offset, table, (size_t)count * item_bytes)) return table;
+  free(table);
+  return NULL;
+}
+
+/* The number of sections; where 16 bits are too few it stands in section 0. */
+static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_elf_header *header) {
+  if (header->sections_offset == 0 || header->section_bytes != sizeof(onstack_elf_section)) return 0;
+  if (header->section_count != 0) return header->section_count;
+  onstack_elf_section first;
+  if (!onstack_elf_read(file, header->sections_offset, &first, sizeof(first))) return 0;
+  return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
+}
+
+bool onstack_elf_header_is_known(const onstack_elf_header *header) {
+  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
+  return memcmp(header->ident, ident, sizeof(ident)) == 0 &&
+         (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
+}
+
+static int elf_read_tables(onstack_elf_file *file) {
+  onstack_elf_header header;
+  if (!onstack_elf_read(file, 0, &header, sizeof(header)) || !onstack_elf_header_is_known(&header)) return -ENOEXEC;
+  int error = 0;
+  if (header.segment_bytes == sizeof(onstack_elf_segment)) {
+    file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
+    if (file->segments) file->segment_count = header.segment_count;
+  }
+  uint64_t sections = elf_count_sections(file, &header);
+  file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
+  if (file->sections) file->section_count = (uint32_t)sections;
+  file->section_names = header.section_names;
+  return error;
+}
+
+static int elf_open_tables(onstack_elf_file *file) {
+  int error = elf_read_tables(file);
+  if (error != 0) onstack_elf_close(file);
+  return error;
+}
+
+int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
+  *file = (onstack_elf_file){.descriptor = -1};
+  file->descriptor = onstack_regular_file_open(path, &file->size);
+  if (file->descriptor < 0) return file->descriptor;
+  return elf_open_tables(file);
+}
+
+int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
+  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
+  return elf_open_tables(file);
+}
+
+void onstack_elf_close(onstack_elf_file *file) {
+  if (file->descriptor >= 0) close(file->descriptor);
+  free(file->segments);
+  free(file->sections);
+  *file = (onstack_elf_file){.descriptor = -1};
+}
+
+void onstack_elf_section_name(const onstack_elf_file *file, const onstack_elf_section *section, char *name, size_t room) {
+  memset(name, 0, room);
+  if (file->section_names >= file->section_count) return;
+  const onstack_elf_section *names = &file->sections[file->section_names];
+  if (section->name >= names->bytes || names->offset > file->size) return;
+  uint64_t left = names->bytes - section->name;
+  if (!onstack_elf_read(file, names->offset + section->name, name, left < room ? (size_t)left : room - 1)) name[0] = 0;
+}
+
+static bool elf_segment_meets(const onstack_elf_segment *segment, uint64_t offset, uint64_t length) {
+  if (segment->type != ONSTACK_ELF_SEGMENT_LOAD) return false;
+  return offset < segment->offset ? segment->offset - offset < length : offset - segment->offset < segment->file_bytes;
+}
+
+bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, uint64_t length, uint64_t *difference) {
+  const onstack_elf_segment *found = NULL;
+  for (uint32_t i = 0; i < file->segment_count; i++) {
+    const onstack_elf_segment *segment = &file->segments[i];
+    if (!elf_segment_meets(segment, offset, length)) continue;
+    if (!found || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
+  }
+  if (!found) return false;
+  *difference = found->vaddr - found->offset;
+  return true;
+}
+
+/* ---- core/src/base/exceptions.c ---- */
+/* ---- core/src/base/exceptions.h ---- */
+/*
+ * Functions of the host are called by C code that holds locks and memory; an exception that unwound it would leave both
+ * behind. A function that calls one begins with ONSTACK_STOP_EXCEPTIONS: the search for a catch ends there, and with it
+ * the program, by std::terminate, as in a C++ function that is noexcept. Forced unwinding (pthread_exit, a cancelled
+ * thread) has no search and goes on.
+ */
+#ifndef ONSTACK_BASE_EXCEPTIONS_H
+#define ONSTACK_BASE_EXCEPTIONS_H
 
 /* A personality routine of the Itanium C++ ABI; only unwind tables refer to it. */
 ONSTACK_INTERNAL int onstack_exceptions_stop(int version, int actions, uint64_t kind, void *exception, void *context);
@@ -535,18 +834,6 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
 #endif
 
 /* ---- core/src/base/regular_file.c ---- */
-/* ---- core/src/base/regular_file.h ---- */
-#ifndef ONSTACK_BASE_REGULAR_FILE_H
-#define ONSTACK_BASE_REGULAR_FILE_H
-
-/*
- * Opens a file that somebody else named (the loader, /proc/self/maps) for reading; only a regular one: to open a pipe
- * would wait for its other end, and a device may act. Returns its descriptor and *size; -errno, or -ENOEXEC for what is
- * no regular file. Ordinary threads.
- */
-ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size);
-
-#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10894,24 +11181,23 @@ typedef struct onstack_go_object_list {
 typedef struct onstack_go_sections {
   uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
   uint64_t module, module_size;
-  uint64_t text_low, text_high; /* section .text, a bound for what the table says */
 } onstack_go_sections;
 
 /* Fills in the objects, those behind the last that has room left out. */
 ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
 
-/* True if the object has Go's function table. Reads its file, which may be another one by now. */
-ONSTACK_INTERNAL bool onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
+/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
+   that cannot be told. */
+ONSTACK_INTERNAL int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
 
 /* True if all of it lies in one loaded segment. */
 ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size);
 
 #endif
 
-#include <elf.h>
+#include <errno.h>
 #include <link.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
@@ -10935,49 +11221,30 @@ static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   return 0;
 }
 
-static bool go_read_at(int file, void *out, size_t size, uint64_t offset) {
-  return offset <= INT64_MAX && pread(file, out, size, (off_t)offset) == (ssize_t)size;
-}
-
-static void go_note_section(onstack_go_sections *sections, const char *name, const Elf64_Shdr *section, uint64_t bias) {
+static void go_note_section(onstack_go_sections *sections, const char *name, const onstack_elf_section *section,
+                            uint64_t bias) {
   if (strcmp(name, ".gopclntab") == 0 || strcmp(name, ".data.rel.ro.gopclntab") == 0) {
-    sections->pclntab = bias + section->sh_addr;
-    sections->pclntab_size = section->sh_size;
+    sections->pclntab = bias + section->vaddr;
+    sections->pclntab_size = section->bytes;
   } else if (strcmp(name, ".go.module") == 0 || strcmp(name, ".data.rel.ro.go.module") == 0) {
-    sections->module = bias + section->sh_addr;
-    sections->module_size = section->sh_size;
-  } else if (strcmp(name, ".text") == 0) {
-    sections->text_low = bias + section->sh_addr;
-    sections->text_high = bias + section->sh_addr + section->sh_size;
+    sections->module = bias + section->vaddr;
+    sections->module_size = section->bytes;
   }
 }
 
-static void go_read_sections(int file, const Elf64_Ehdr *header, uint64_t bias, onstack_go_sections *sections) {
-  Elf64_Shdr names, section;
+int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections) {
+  onstack_elf_file file;
   char name[32];
-  if (header->e_shentsize != sizeof(section) || header->e_shstrndx >= header->e_shnum) return;
-  if (!go_read_at(file, &names, sizeof(names), header->e_shoff + (uint64_t)header->e_shstrndx * sizeof(names))) return;
-  for (uint32_t i = 0; i < header->e_shnum; i++) {
-    if (!go_read_at(file, &section, sizeof(section), header->e_shoff + (uint64_t)i * sizeof(section))) return;
-    if (!(section.sh_flags & SHF_ALLOC)) continue;
-    memset(name, 0, sizeof(name));
-    if (names.sh_offset > INT64_MAX || pread(file, name, sizeof(name) - 1, (off_t)(names.sh_offset + section.sh_name)) <= 0)
-      continue;
-    go_note_section(sections, name, &section, bias);
-  }
-}
-
-bool onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections) {
-  Elf64_Ehdr header;
   memset(sections, 0, sizeof(*sections));
-  uint64_t size;
-  int file = onstack_regular_file_open(object->path[0] ? object->path : "/proc/self/exe", &size);
-  if (file < 0) return false;
-  if (go_read_at(file, &header, sizeof(header), 0) && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-      header.e_ident[EI_CLASS] == ELFCLASS64)
-    go_read_sections(file, &header, object->bias, sections);
-  close(file);
-  return sections->pclntab != 0;
+  int error = onstack_elf_open_file(&file, object->path[0] ? object->path : "/proc/self/exe");
+  if (error != 0) return error;
+  for (uint32_t i = 0; i < file.section_count; i++) {
+    if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
+    onstack_elf_section_name(&file, &file.sections[i], name, sizeof(name));
+    go_note_section(sections, name, &file.sections[i], object->bias);
+  }
+  onstack_elf_close(&file);
+  return sections->pclntab != 0 ? 0 : -ENOENT;
 }
 
 bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size) {
@@ -11078,6 +11345,7 @@ void onstack_go_pclntab_each(const onstack_go_pclntab *table,
 
 /* ---- core/src/control/unwind/go/go_runtime.c ---- */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11301,12 +11569,13 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
   return true;
 }
 
-/* False: it has Go's tables, but they could not be read. */
+/* False: it has Go's tables, or may have them, but they could not be read. */
 static bool go_inspect_object(const onstack_go_object *object) {
   onstack_go_sections sections;
   onstack_go_pclntab table;
   bool soon;
-  if (!onstack_go_object_sections(object, &sections)) return true;
+  const int error = onstack_go_object_sections(object, &sections);
+  if (error != 0) return error != -ENOMEM;
   for (uint32_t i = 0; i < onstack_code.go_count; i++)
     if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
   const uint32_t index = go_free_entry(&soon);
@@ -11337,9 +11606,9 @@ void onstack_go_runtime_refresh(void) {
   onstack_go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   go_retire_missing(&list);
-  bool settled = true;
-  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
-  go_seen_any = settled || ++go_looks >= GO_LOOKS;
+  bool finished = true;
+  for (uint32_t i = 0; i < list.count; i++) finished = go_inspect_object(&list.objects[i]) && finished;
+  go_seen_any = finished || ++go_looks >= GO_LOOKS;
   if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
   go_seen = list.loaded;
   free(list.objects);
@@ -11812,20 +12081,20 @@ static bool other_is_here(const ElfW(Phdr) * segments, uint32_t count, uint64_t 
 }
 
 static void other_inspect(other_search *search, const onstack_mapping *code) {
-  ElfW(Ehdr) header;
+  onstack_elf_header header;
   ElfW(Phdr) segments[OTHER_SEGMENTS];
   if (search->read(search->low, &header, sizeof(header)) != sizeof(header)) return;
-  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return;
-  if (header.e_phentsize != sizeof(segments[0]) || header.e_phnum > OTHER_SEGMENTS) return;
-  const size_t size = header.e_phnum * sizeof(segments[0]);
-  if (search->read(search->low + header.e_phoff, segments, size) != size) return;
-  const ElfW(Phdr) *first = other_first(segments, header.e_phnum);
+  if (!onstack_elf_header_is_known(&header)) return;
+  if (header.segment_bytes != sizeof(segments[0]) || header.segment_count > OTHER_SEGMENTS) return;
+  const size_t size = header.segment_count * sizeof(segments[0]);
+  if (search->read(search->low + header.segments_offset, segments, size) != size) return;
+  const ElfW(Phdr) *first = other_first(segments, header.segment_count);
   if (!first) return;
   struct dl_phdr_info object = {.dlpi_addr = search->low - (first->p_vaddr & ~(uint64_t)4095),
                                 .dlpi_name = search->path,
                                 .dlpi_phdr = segments,
-                                .dlpi_phnum = header.e_phnum};
-  if (other_is_here(segments, header.e_phnum, object.dlpi_addr, code)) search->visit(search->data, &object);
+                                .dlpi_phnum = header.segment_count};
+  if (other_is_here(segments, header.segment_count, object.dlpi_addr, code)) search->visit(search->data, &object);
 }
 
 static void other_look_at(void *data, const onstack_mapping *mapping) {
@@ -12743,111 +13012,10 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
 }
 
 /* ---- core/src/profile/elf/elf_build_id.c ---- */
-/* ---- core/src/profile/elf/elf_file.h ---- */
-/*
- * A view of an ELF image: a file, or a mapped image in this process (the vdso, the first pages of a library).
- *
- * Nothing in the image is trusted: each offset, count and size is checked against the image's size before use, and
- * bytes are copied by pread or by the kernel (process_vm_readv), never read through a mapping, since a file may shrink
- * and a library may be unmapped while we look. An image that makes no sense has fewer tables, or does not open.
- */
-#ifndef ONSTACK_PROFILE_ELF_ELF_FILE_H
-#define ONSTACK_PROFILE_ELF_ELF_FILE_H
-
-/* ---- core/src/profile/elf/elf_format.h ---- */
-/* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_FORMAT_H
-#define ONSTACK_PROFILE_ELF_ELF_FORMAT_H
-
-typedef struct onstack_elf_header {
-  uint8_t ident[16];
-  uint16_t type;
-  uint16_t machine;
-  uint32_t version;
-  uint64_t entry;
-  uint64_t segments_offset;
-  uint64_t sections_offset;
-  uint32_t flags;
-  uint16_t header_bytes;
-  uint16_t segment_bytes;
-  uint16_t segment_count;
-  uint16_t section_bytes;
-  uint16_t section_count;
-  uint16_t section_names;
-} onstack_elf_header;
-
-typedef struct onstack_elf_segment {
-  uint32_t type;
-  uint32_t flags;
-  uint64_t offset;
-  uint64_t vaddr;
-  uint64_t paddr;
-  uint64_t file_bytes;
-  uint64_t memory_bytes;
-  uint64_t alignment;
-} onstack_elf_segment;
-
-typedef struct onstack_elf_section {
-  uint32_t name;
-  uint32_t type;
-  uint64_t flags;
-  uint64_t vaddr;
-  uint64_t offset;
-  uint64_t bytes;
-  uint32_t link;
-  uint32_t info;
-  uint64_t alignment;
-  uint64_t entry_bytes;
-} onstack_elf_section;
-
-typedef struct onstack_elf_symbol {
-  uint32_t name;
-  uint8_t info; /* binding << 4 | type */
-  uint8_t other;
-  uint16_t section;
-  uint64_t value;
-  uint64_t size;
-} onstack_elf_symbol;
-
-typedef struct onstack_elf_note {
-  uint32_t name_bytes;
-  uint32_t content_bytes;
-  uint32_t type;
-} onstack_elf_note;
-
-_Static_assert(sizeof(onstack_elf_header) == 64, "ELF64 header");
-_Static_assert(sizeof(onstack_elf_segment) == 56, "ELF64 program header");
-_Static_assert(sizeof(onstack_elf_section) == 64, "ELF64 section header");
-_Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
-
-#define ONSTACK_ELF_CLASS_64 2
-#define ONSTACK_ELF_LITTLE_ENDIAN 1
-#define ONSTACK_ELF_TYPE_EXEC 2
-#define ONSTACK_ELF_TYPE_DYN 3
-
-#define ONSTACK_ELF_SEGMENT_LOAD 1u
-#define ONSTACK_ELF_SEGMENT_NOTE 4u
-#define ONSTACK_ELF_SEGMENT_EXECUTABLE 1u
-
-#define ONSTACK_ELF_SECTION_SYMTAB 2u
-#define ONSTACK_ELF_SECTION_STRTAB 3u
-#define ONSTACK_ELF_SECTION_NOTE 7u
-#define ONSTACK_ELF_SECTION_DYNSYM 11u
-#define ONSTACK_ELF_SECTION_EXECUTABLE 4u
-
-#define ONSTACK_ELF_INDEX_UNDEFINED 0u
-#define ONSTACK_ELF_INDEX_RESERVED 0xff00u
-
-#define ONSTACK_ELF_SYMBOL_NOTYPE 0u
-#define ONSTACK_ELF_SYMBOL_FUNCTION 2u
-#define ONSTACK_ELF_SYMBOL_IFUNC 10u
-#define ONSTACK_ELF_BIND_LOCAL 0u
-#define ONSTACK_ELF_BIND_GLOBAL 1u
-#define ONSTACK_ELF_BIND_WEAK 2u
-
-#define ONSTACK_ELF_NOTE_BUILD_ID 3u
-
-#endif
+/* ---- core/src/profile/elf/elf_build_id.h ---- */
+/* Which build an ELF file is. */
+#ifndef ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
+#define ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
 
 #define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
 
@@ -12856,22 +13024,9 @@ typedef struct onstack_elf_build_id {
   uint8_t bytes[ONSTACK_ELF_BUILD_ID_MAX];
 } onstack_elf_build_id;
 
-typedef struct onstack_elf_file {
-  int descriptor;   /* -1: an image in memory */
-  uint64_t address; /* of an image in memory */
-  uint64_t size;
-  onstack_elf_segment *segments; /* NULL when segment_count is 0 */
-  uint32_t segment_count;
-  onstack_elf_section *sections; /* the same */
-  uint32_t section_count;
-} onstack_elf_file;
+/* The build id of the GNU note; length 0 when there is none. */
+ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
 
-/*
- * Opens. Only regular files are opened, so a path that names a pipe or a device neither blocks nor acts.
- * Errors: -errno; -ENOEXEC for what is not 64-bit little-endian ELF; -ENOMEM. On failure nothing is left to close.
- */
-ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
-ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
 /* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
 typedef struct onstack_elf_stamp {
   uint64_t inode;
@@ -12882,21 +13037,6 @@ typedef struct onstack_elf_stamp {
 ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
 /* Whether an open file is still that one. */
 ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
-
-ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
-
-/* Copies `length` bytes at `offset`; false when they are not all inside the image, or cannot be read. */
-ONSTACK_INTERNAL bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length);
-
-/* The build id of the GNU note; length 0 when there is none. */
-ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
-
-/*
- * Virtual address minus file offset of the code in a mapping of `length` bytes from a file offset. A mapping begins and
- * ends at pages, so the ends of two segments may lie in it: the executable one is meant. False when there is none.
- */
-ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, uint64_t length,
-                                                uint64_t *difference);
 
 #endif
 
@@ -12981,135 +13121,6 @@ bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp
   if (file->descriptor < 0 || fstat(file->descriptor, &status) != 0) return false;
   onstack_elf_stamp now = elf_stamp_make(&status);
   return now.inode == stamp->inode && now.bytes == stamp->bytes && now.modified_ns == stamp->modified_ns;
-}
-
-/* ---- core/src/profile/elf/elf_file.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
-#ifdef __linux__
-#include <sys/uio.h>
-#endif
-
-/* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
-#define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
-
-static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t length) {
-  char *next = bytes;
-  while (length > 0) {
-    ssize_t got = pread(descriptor, next, length, (off_t)offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false; /* 0: the file has shrunk since it was opened */
-    next += got;
-    offset += (uint64_t)got;
-    length -= (size_t)got;
-  }
-  return true;
-}
-
-static bool elf_read_memory(uint64_t address, void *bytes, size_t length) {
-#ifdef __linux__
-  struct iovec to = {.iov_base = bytes, .iov_len = length};
-  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
-  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
-#else
-  (void)address, (void)bytes, (void)length;
-  return false;
-#endif
-}
-
-bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length) {
-  if (offset > file->size || length > file->size - offset) return false;
-  if (length == 0) return true;
-  if (file->descriptor >= 0) return elf_read_file(file->descriptor, offset, bytes, length);
-  return elf_read_memory(file->address + offset, bytes, length);
-}
-
-/* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
-static void *elf_read_table(const onstack_elf_file *file, uint64_t offset, uint64_t count, size_t item_bytes, int *error) {
-  if (count == 0 || offset > file->size || count > (file->size - offset) / item_bytes) return NULL;
-  void *table = malloc((size_t)count * item_bytes);
-  if (!table) {
-    *error = -ENOMEM;
-    return NULL;
-  }
-  if (onstack_elf_read(file, offset, table, (size_t)count * item_bytes)) return table;
-  free(table);
-  return NULL;
-}
-
-/* The number of sections; where 16 bits are too few it stands in section 0. */
-static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_elf_header *header) {
-  if (header->sections_offset == 0 || header->section_bytes != sizeof(onstack_elf_section)) return 0;
-  if (header->section_count != 0) return header->section_count;
-  onstack_elf_section first;
-  if (!onstack_elf_read(file, header->sections_offset, &first, sizeof(first))) return 0;
-  return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
-}
-
-static int elf_read_tables(onstack_elf_file *file) {
-  static const uint8_t magic[4] = {0x7f, 'E', 'L', 'F'};
-  onstack_elf_header header;
-  if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
-  if (memcmp(header.ident, magic, sizeof(magic)) != 0 || header.ident[4] != ONSTACK_ELF_CLASS_64 ||
-      header.ident[5] != ONSTACK_ELF_LITTLE_ENDIAN ||
-      (header.type != ONSTACK_ELF_TYPE_EXEC && header.type != ONSTACK_ELF_TYPE_DYN)) {
-    return -ENOEXEC;
-  }
-  int error = 0;
-  if (header.segment_bytes == sizeof(onstack_elf_segment)) {
-    file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
-    if (file->segments) file->segment_count = header.segment_count;
-  }
-  uint64_t sections = elf_count_sections(file, &header);
-  file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
-  if (file->sections) file->section_count = (uint32_t)sections;
-  return error;
-}
-
-static int elf_open_tables(onstack_elf_file *file) {
-  int error = elf_read_tables(file);
-  if (error != 0) onstack_elf_close(file);
-  return error;
-}
-
-int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
-  *file = (onstack_elf_file){.descriptor = -1};
-  file->descriptor = onstack_regular_file_open(path, &file->size);
-  if (file->descriptor < 0) return file->descriptor;
-  return elf_open_tables(file);
-}
-
-int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
-  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
-  return elf_open_tables(file);
-}
-
-void onstack_elf_close(onstack_elf_file *file) {
-  if (file->descriptor >= 0) close(file->descriptor);
-  free(file->segments);
-  free(file->sections);
-  *file = (onstack_elf_file){.descriptor = -1};
-}
-
-static bool elf_segment_meets(const onstack_elf_segment *segment, uint64_t offset, uint64_t length) {
-  if (segment->type != ONSTACK_ELF_SEGMENT_LOAD) return false;
-  return offset < segment->offset ? segment->offset - offset < length : offset - segment->offset < segment->file_bytes;
-}
-
-bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, uint64_t offset, uint64_t length, uint64_t *difference) {
-  const onstack_elf_segment *found = NULL;
-  for (uint32_t i = 0; i < file->segment_count; i++) {
-    const onstack_elf_segment *segment = &file->segments[i];
-    if (!elf_segment_meets(segment, offset, length)) continue;
-    if (!found || (segment->flags & ~found->flags & ONSTACK_ELF_SEGMENT_EXECUTABLE) != 0) found = segment;
-  }
-  if (!found) return false;
-  *difference = found->vaddr - found->offset;
-  return true;
 }
 
 /* ---- core/src/profile/elf/elf_module.c ---- */

@@ -27,6 +27,7 @@
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-variable"
+#include "base/elf_file.c"
 #include "base/regular_file.c"
 #include "control/unwind/cfi.c"
 #include "control/unwind/cfi_entry.c"

@@ -5,6 +5,7 @@
  */
 #include "fuzz.h"
 
+#include "profile/elf/elf_build_id.h"
 #include "profile/elf/elf_symbols.h"
 
 #include <sys/mman.h>
@@ -19,7 +20,7 @@ typedef struct answer {
   onstack_elf_build_id id;
   bool has_code;
   uint64_t difference;
-  uint64_t names; /* a hash of all */
+  uint64_t names, sections; /* hashes of all */
 } answer;
 
 static uint64_t hash_names(const onstack_elf_query *queries) {
@@ -29,6 +30,22 @@ static uint64_t hash_names(const onstack_elf_query *queries) {
     if (name) fuzz_check(name[0] != 0 && queries[i].address >= queries[i].value);
     for (; name && *name; name++) hash = (hash ^ (uint8_t)*name) * 0x100000001b3u;
     hash = (hash ^ i) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+/* The longest is cut, whatever room there is. */
+static uint64_t hash_sections(const onstack_elf_file *file) {
+  uint64_t hash = 0;
+  for (uint32_t i = 0; i < file->section_count && i < 64; i++) {
+    const size_t room = 1 + i % 12;
+    char *name = malloc(room);
+    if (!name) abort();
+    onstack_elf_section_name(file, &file->sections[i], name, room);
+    fuzz_check(strnlen(name, room) < room);
+    for (const char *at = name; *at; at++) hash = (hash ^ (uint8_t)*at) * 0x100000001b3u;
+    hash = (hash ^ i) * 0x100000001b3u;
+    free(name);
   }
   return hash;
 }
@@ -53,6 +70,7 @@ static void read_all(const onstack_elf_file *file, answer *out) {
   uint64_t other;
   onstack_elf_code_to_vaddr(file, UINT64_MAX, UINT64_MAX, &other);
   find_names(file, out);
+  out->sections = hash_sections(file);
 }
 
 /* Images in memory are copied by process_vm_readv, which qemu-user does not have. */

@@ -49,7 +49,7 @@ static void add_bias(uint8_t *bytes, size_t size, uint64_t at, uint64_t bias) {
 static void relocate(const onstack_go_object *object, uint8_t *bytes, size_t size) {
   static const uint8_t words[] = {0, GO_MODULE_PCTAB, GO_MODULE_PCLNTABLE, GO_MODULE_TEXT, GO_MODULE_ETEXT};
   onstack_go_sections sections;
-  if (!onstack_go_object_sections(object, &sections)) return;
+  if (onstack_go_object_sections(object, &sections) != 0) return;
   add_bias(bytes, size, sections.pclntab - object->bias + 24, object->bias);
   for (uint32_t i = 0; sections.module && i < sizeof(words); i++)
     add_bias(bytes, size, sections.module - object->bias + words[i] * 8u, object->bias);

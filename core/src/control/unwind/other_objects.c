@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/other_objects.h"
 
+#include "base/elf_file.h"
 #include "base/proc_maps.h"
 
 #include <string.h>
@@ -34,20 +35,20 @@ static bool other_is_here(const ElfW(Phdr) * segments, uint32_t count, uint64_t 
 }
 
 static void other_inspect(other_search *search, const onstack_mapping *code) {
-  ElfW(Ehdr) header;
+  onstack_elf_header header;
   ElfW(Phdr) segments[OTHER_SEGMENTS];
   if (search->read(search->low, &header, sizeof(header)) != sizeof(header)) return;
-  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return;
-  if (header.e_phentsize != sizeof(segments[0]) || header.e_phnum > OTHER_SEGMENTS) return;
-  const size_t size = header.e_phnum * sizeof(segments[0]);
-  if (search->read(search->low + header.e_phoff, segments, size) != size) return;
-  const ElfW(Phdr) *first = other_first(segments, header.e_phnum);
+  if (!onstack_elf_header_is_known(&header)) return;
+  if (header.segment_bytes != sizeof(segments[0]) || header.segment_count > OTHER_SEGMENTS) return;
+  const size_t size = header.segment_count * sizeof(segments[0]);
+  if (search->read(search->low + header.segments_offset, segments, size) != size) return;
+  const ElfW(Phdr) *first = other_first(segments, header.segment_count);
   if (!first) return;
   struct dl_phdr_info object = {.dlpi_addr = search->low - (first->p_vaddr & ~(uint64_t)4095),
                                 .dlpi_name = search->path,
                                 .dlpi_phdr = segments,
-                                .dlpi_phnum = header.e_phnum};
-  if (other_is_here(segments, header.e_phnum, object.dlpi_addr, code)) search->visit(search->data, &object);
+                                .dlpi_phnum = header.segment_count};
+  if (other_is_here(segments, header.segment_count, object.dlpi_addr, code)) search->visit(search->data, &object);
 }
 
 static void other_look_at(void *data, const onstack_mapping *mapping) {

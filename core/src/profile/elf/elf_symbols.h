@@ -10,8 +10,8 @@
 #define ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
 
 #include "base/defs.h"
+#include "base/elf_file.h"
 #include "profile/arena.h"
-#include "profile/elf/elf_file.h"
 
 typedef struct onstack_elf_query {
   uint64_t address; /* in: virtual, as in the file */

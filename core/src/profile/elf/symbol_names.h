@@ -9,7 +9,7 @@
 #define ONSTACK_PROFILE_ELF_SYMBOL_NAMES_H
 
 #include "base/defs.h"
-#include "profile/elf/elf_file.h"
+#include "base/elf_file.h"
 
 typedef struct onstack_symbol_names {
   char *text; /* malloc'ed, the caller's; place 0 holds the empty name */

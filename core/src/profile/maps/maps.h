@@ -16,7 +16,7 @@
 
 #include "base/defs.h"
 #include "profile/arena.h"
-#include "profile/elf/elf_file.h"
+#include "profile/elf/elf_build_id.h"
 
 /* Between what processes have and what kernels have: no machine has code there. */
 #define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)

@@ -26,14 +26,14 @@ typedef struct onstack_go_object_list {
 typedef struct onstack_go_sections {
   uint64_t pclntab, pclntab_size; /* loaded addresses; 0: none */
   uint64_t module, module_size;
-  uint64_t text_low, text_high; /* section .text, a bound for what the table says */
 } onstack_go_sections;
 
 /* Fills in the objects, those behind the last that has room left out. */
 ONSTACK_INTERNAL void onstack_go_objects_list(onstack_go_object_list *list);
 
-/* True if the object has Go's function table. Reads its file, which may be another one by now. */
-ONSTACK_INTERNAL bool onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
+/* 0 if the object has Go's function table. Reads its file, which may be another one by now. Errors: -errno; -ENOMEM, where
+   that cannot be told. */
+ONSTACK_INTERNAL int onstack_go_object_sections(const onstack_go_object *object, onstack_go_sections *sections);
 
 /* True if all of it lies in one loaded segment. */
 ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, uint64_t size);

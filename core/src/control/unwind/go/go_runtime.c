@@ -10,6 +10,7 @@
 #include "handler/unwind/pc_cache.h"
 #include "handler/unwind/traceback_walk.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,12 +234,13 @@ static bool go_enter(uint32_t index, const onstack_go_object *object, const onst
   return true;
 }
 
-/* False: it has Go's tables, but they could not be read. */
+/* False: it has Go's tables, or may have them, but they could not be read. */
 static bool go_inspect_object(const onstack_go_object *object) {
   onstack_go_sections sections;
   onstack_go_pclntab table;
   bool soon;
-  if (!onstack_go_object_sections(object, &sections)) return true;
+  const int error = onstack_go_object_sections(object, &sections);
+  if (error != 0) return error != -ENOMEM;
   for (uint32_t i = 0; i < onstack_code.go_count; i++)
     if (go_is_live(i) && onstack_go_object_holds(object, onstack_code.go[i].text.low, 1)) return true;
   const uint32_t index = go_free_entry(&soon);
@@ -269,9 +271,9 @@ void onstack_go_runtime_refresh(void) {
   onstack_go_objects_list(&list);
   if (!onstack_loader_same(&list.loaded, &go_seen)) go_looks = 0;
   go_retire_missing(&list);
-  bool settled = true;
-  for (uint32_t i = 0; i < list.count; i++) settled = go_inspect_object(&list.objects[i]) && settled;
-  go_seen_any = settled || ++go_looks >= GO_LOOKS;
+  bool finished = true;
+  for (uint32_t i = 0; i < list.count; i++) finished = go_inspect_object(&list.objects[i]) && finished;
+  go_seen_any = finished || ++go_looks >= GO_LOOKS;
   if (!go_seen_any) onstack_store_relaxed(&onstack_code.stale, 1u); /* soon */
   go_seen = list.loaded;
   free(list.objects);

@@ -6,18 +6,11 @@
  * bytes are copied by pread or by the kernel (process_vm_readv), never read through a mapping, since a file may shrink
  * and a library may be unmapped while we look. An image that makes no sense has fewer tables, or does not open.
  */
-#ifndef ONSTACK_PROFILE_ELF_ELF_FILE_H
-#define ONSTACK_PROFILE_ELF_ELF_FILE_H
+#ifndef ONSTACK_BASE_ELF_FILE_H
+#define ONSTACK_BASE_ELF_FILE_H
 
 #include "base/defs.h"
-#include "profile/elf/elf_format.h"
-
-#define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
-
-typedef struct onstack_elf_build_id {
-  uint32_t length; /* 0: none */
-  uint8_t bytes[ONSTACK_ELF_BUILD_ID_MAX];
-} onstack_elf_build_id;
+#include "base/elf_format.h"
 
 typedef struct onstack_elf_file {
   int descriptor;   /* -1: an image in memory */
@@ -27,7 +20,11 @@ typedef struct onstack_elf_file {
   uint32_t segment_count;
   onstack_elf_section *sections; /* the same */
   uint32_t section_count;
+  uint32_t section_names; /* the section that has their names; section_count and more: none */
 } onstack_elf_file;
+
+/* Whether it begins a program or a library, 64-bit little-endian. */
+ONSTACK_INTERNAL bool onstack_elf_header_is_known(const onstack_elf_header *header);
 
 /*
  * Opens. Only regular files are opened, so a path that names a pipe or a device neither blocks nor acts.
@@ -35,24 +32,17 @@ typedef struct onstack_elf_file {
  */
 ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
 ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
-/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
-typedef struct onstack_elf_stamp {
-  uint64_t inode;
-  uint64_t bytes;
-  int64_t modified_ns;
-} onstack_elf_stamp;
-
-ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
-/* Whether an open file is still that one. */
-ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
 
 ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
 
 /* Copies `length` bytes at `offset`; false when they are not all inside the image, or cannot be read. */
 ONSTACK_INTERNAL bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length);
 
-/* The build id of the GNU note; length 0 when there is none. */
-ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
+/*
+ * Copies a section's name; of a long one what has room with a NUL. "" where there is none.
+ */
+ONSTACK_INTERNAL void onstack_elf_section_name(const onstack_elf_file *file, const onstack_elf_section *section, char *name,
+                                               size_t room);
 
 /*
  * Virtual address minus file offset of the code in a mapping of `length` bytes from a file offset. A mapping begins and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/elf/elf_file.h"
+#include "base/elf_file.h"
 
 #include "base/regular_file.h"
 
@@ -68,15 +68,15 @@ static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_e
   return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
 }
 
+bool onstack_elf_header_is_known(const onstack_elf_header *header) {
+  static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
+  return memcmp(header->ident, ident, sizeof(ident)) == 0 &&
+         (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
+}
+
 static int elf_read_tables(onstack_elf_file *file) {
-  static const uint8_t magic[4] = {0x7f, 'E', 'L', 'F'};
   onstack_elf_header header;
-  if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
-  if (memcmp(header.ident, magic, sizeof(magic)) != 0 || header.ident[4] != ONSTACK_ELF_CLASS_64 ||
-      header.ident[5] != ONSTACK_ELF_LITTLE_ENDIAN ||
-      (header.type != ONSTACK_ELF_TYPE_EXEC && header.type != ONSTACK_ELF_TYPE_DYN)) {
-    return -ENOEXEC;
-  }
+  if (!onstack_elf_read(file, 0, &header, sizeof(header)) || !onstack_elf_header_is_known(&header)) return -ENOEXEC;
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
     file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
@@ -85,6 +85,7 @@ static int elf_read_tables(onstack_elf_file *file) {
   uint64_t sections = elf_count_sections(file, &header);
   file->sections = elf_read_table(file, header.sections_offset, sections, sizeof(*file->sections), &error);
   if (file->sections) file->section_count = (uint32_t)sections;
+  file->section_names = header.section_names;
   return error;
 }
 
@@ -111,6 +112,15 @@ void onstack_elf_close(onstack_elf_file *file) {
   free(file->segments);
   free(file->sections);
   *file = (onstack_elf_file){.descriptor = -1};
+}
+
+void onstack_elf_section_name(const onstack_elf_file *file, const onstack_elf_section *section, char *name, size_t room) {
+  memset(name, 0, room);
+  if (file->section_names >= file->section_count) return;
+  const onstack_elf_section *names = &file->sections[file->section_names];
+  if (section->name >= names->bytes || names->offset > file->size) return;
+  uint64_t left = names->bytes - section->name;
+  if (!onstack_elf_read(file, names->offset + section->name, name, left < room ? (size_t)left : room - 1)) name[0] = 0;
 }
 
 static bool elf_segment_meets(const onstack_elf_segment *segment, uint64_t offset, uint64_t length) {

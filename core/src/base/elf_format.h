@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What we read of ELF, 64-bit little-endian. Declared here because <elf.h> is not everywhere we compile. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_FORMAT_H
-#define ONSTACK_PROFILE_ELF_ELF_FORMAT_H
+#ifndef ONSTACK_BASE_ELF_FORMAT_H
+#define ONSTACK_BASE_ELF_FORMAT_H
 
 #include "base/defs.h"
 
@@ -79,6 +79,7 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 #define ONSTACK_ELF_SECTION_STRTAB 3u
 #define ONSTACK_ELF_SECTION_NOTE 7u
 #define ONSTACK_ELF_SECTION_DYNSYM 11u
+#define ONSTACK_ELF_SECTION_ALLOCATED 2u
 #define ONSTACK_ELF_SECTION_EXECUTABLE 4u
 
 #define ONSTACK_ELF_INDEX_UNDEFINED 0u
