@@ -6789,10 +6789,10 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"ru
 #ifndef ONSTACK_CONTROL_CHOOSE_H
 #define ONSTACK_CONTROL_CHOOSE_H
 
-/* ---- core/src/control/options.h ---- */
-/* Checks the public options and turns them into settled values: no zeros that mean something, no names. */
-#ifndef ONSTACK_CONTROL_OPTIONS_H
-#define ONSTACK_CONTROL_OPTIONS_H
+/* ---- core/src/control/settings.h ---- */
+/* What the options of a session come to (control/options.h): no zeros that mean something, no names. */
+#ifndef ONSTACK_CONTROL_SETTINGS_H
+#define ONSTACK_CONTROL_SETTINGS_H
 
 typedef struct onstack_settings {
   uint64_t period_ns;
@@ -6816,9 +6816,6 @@ typedef struct onstack_settings {
   void *sink_data;
   void *(*fork_sink_data)(void *sink_data);
 } onstack_settings;
-
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
-ONSTACK_INTERNAL int onstack_options_settle(const onstack_options *options, onstack_settings *settings);
 
 #endif
 
@@ -7293,6 +7290,15 @@ void onstack_moment(uint32_t round) {
 }
 
 /* ---- core/src/control/options.c ---- */
+/* ---- core/src/control/options.h ---- */
+/* Checks the public options and makes settings of them. */
+#ifndef ONSTACK_CONTROL_OPTIONS_H
+#define ONSTACK_CONTROL_OPTIONS_H
+
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
+ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings);
+
+#endif
 
 #include <signal.h>
 #include <string.h>
@@ -7352,7 +7358,7 @@ static int options_check_meaning(int signal) {
   return 0;
 }
 
-static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
+static int options_set_unwinder(const onstack_options *options, onstack_settings *settings) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
   if (!custom) {
@@ -7369,7 +7375,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
   return 0;
 }
 
-static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
+static int options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
   if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
@@ -7380,13 +7386,13 @@ static int options_settle_sizes(const onstack_options *options, onstack_settings
   return 0;
 }
 
-static void options_settle_rate(uint32_t frequency, onstack_settings *settings) {
+static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
   settings->period_ns = 1000000000u / frequency;
   settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
   if (settings->weight_max == 0) settings->weight_max = 1;
 }
 
-int onstack_options_settle(const onstack_options *given, onstack_settings *settings) {
+int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
   int result = options_copy(given, &options);
   if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
@@ -7394,9 +7400,9 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
   if ((result = options_check_meaning(settings->signal)) < 0) return result;
-  if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
-  if ((result = options_settle_sizes(&options, settings)) < 0) return result;
-  options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  if ((result = options_set_unwinder(&options, settings)) < 0) return result;
+  if ((result = options_set_sizes(&options, settings)) < 0) return result;
+  options_set_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -8899,7 +8905,7 @@ void onstack_own_wait_closed(int32_t signal) {
 
 /*
  * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, answers the records of that slot that ask for stack bounds and checks the bounds that were given before.
+ * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
  * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
  */
 ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
@@ -10706,22 +10712,22 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
   return a->low == b->low && a->high == b->high;
 }
 
-/* Puts a found range into a record: over a range that it covers, else over the one that is next. */
-static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *answer) {
+/* Puts a range that was found into a record: over one that it covers, else over the one that is next. */
+static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *found) {
   uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
   bool replaces = false;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES && !replaces; i++) {
-    if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], answer)) {
+    if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], found)) {
       at = i;
       replaces = true;
     }
   }
   if (!replaces) note->next_range = (uint8_t)(at + 1);
-  onstack_store_relaxed(&record->ranges[at].low, answer->low);
-  onstack_store_relaxed(&record->ranges[at].high, answer->high);
+  onstack_store_relaxed(&record->ranges[at].low, found->low);
+  onstack_store_relaxed(&record->ranges[at].high, found->high);
 }
 
-static void code_map_answer(code_map_scan *scan, uint32_t r) {
+static void code_map_give_bounds(code_map_scan *scan, uint32_t r) {
   onstack_thread *record = scan->records[r];
   bool changed = false;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
@@ -10783,7 +10789,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
     code_map_publish_ranges(scan);
   } else if (result == 0) {
     code_map_publish_ranges(scan);
-    for (uint32_t r = 0; r < scan->record_count; r++) code_map_answer(scan, r);
+    for (uint32_t r = 0; r < scan->record_count; r++) code_map_give_bounds(scan, r);
     onstack_go_runtime_refresh();
   }
   pthread_mutex_unlock(&code_map_lock);
@@ -10823,7 +10829,7 @@ ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
 #define ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
 
 /*
- * The bytes from `address` on, as far as they can be read; answers how many those are. The kernel copies, so nothing
+ * The bytes from `address` on, as far as they can be read; returns how many those are. The kernel copies, so nothing
  * faults. Where it refuses the call altogether (seccomp, qemu-user) they are loaded: then an unmapping in this very moment
  * can hurt.
  */
@@ -16602,7 +16608,7 @@ ONSTACK_API const char *onstack_advice(const char *key) {
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
 /* ---- core/src/session/session.h ---- */
 /*
- * What a session is, for the files that join the layers: onstack.c (start and stop), consumer.c (who empties the ring and
+ * What a session is, for the files that join the layers: session.c (start and stop), consumer.c (who empties the ring and
  * tends the threads), statistics.c.
  *
  * Locks, outermost first: a session's consumer lock, the control lock (start, stop), the map lock. Stop takes the control
@@ -17014,7 +17020,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_options_settle(options, &settings);
+  int result = onstack_settings_make(options, &settings);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
   onstack_session *session = calloc(1, sizeof(*session));

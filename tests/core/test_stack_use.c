@@ -128,7 +128,7 @@ static size_t asked_for(const char *unwinder) {
   onstack_settings settings;
   onstack_options options = t_options(0, NULL, NULL);
   options.unwinder = unwinder;
-  cr_assert_eq(onstack_options_settle(&options, &settings), 0);
+  cr_assert_eq(onstack_settings_make(&options, &settings), 0);
   return settings.stack_bytes;
 }
 
@@ -159,7 +159,7 @@ Test(stack_use, what_is_ours_around_a_users_unwinder) {
   onstack_settings settings;
   onstack_options options = t_options(0, NULL, NULL);
   options.custom_unwinder = &small;
-  cr_assert_eq(onstack_options_settle(&options, &settings), 0);
+  cr_assert_eq(onstack_settings_make(&options, &settings), 0);
   within((measured){.custom = &small}, settings.stack_bytes);
 }
 

@@ -2,7 +2,7 @@
 #ifndef ONSTACK_CONTROL_CHOOSE_H
 #define ONSTACK_CONTROL_CHOOSE_H
 
-#include "control/options.h"
+#include "control/settings.h"
 #include "control/tick/clock.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/unwinder.h"

@@ -63,7 +63,7 @@ static int options_check_meaning(int signal) {
   return 0;
 }
 
-static int options_settle_unwinder(const onstack_options *options, onstack_settings *settings) {
+static int options_set_unwinder(const onstack_options *options, onstack_settings *settings) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
   if (!custom) {
@@ -80,7 +80,7 @@ static int options_settle_unwinder(const onstack_options *options, onstack_setti
   return 0;
 }
 
-static int options_settle_sizes(const onstack_options *options, onstack_settings *settings) {
+static int options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
   if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
@@ -91,13 +91,13 @@ static int options_settle_sizes(const onstack_options *options, onstack_settings
   return 0;
 }
 
-static void options_settle_rate(uint32_t frequency, onstack_settings *settings) {
+static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
   settings->period_ns = 1000000000u / frequency;
   settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
   if (settings->weight_max == 0) settings->weight_max = 1;
 }
 
-int onstack_options_settle(const onstack_options *given, onstack_settings *settings) {
+int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
   int result = options_copy(given, &options);
   if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
@@ -105,9 +105,9 @@ int onstack_options_settle(const onstack_options *given, onstack_settings *setti
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
   if ((result = options_check_meaning(settings->signal)) < 0) return result;
-  if ((result = options_settle_unwinder(&options, settings)) < 0) return result;
-  if ((result = options_settle_sizes(&options, settings)) < 0) return result;
-  options_settle_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  if ((result = options_set_unwinder(&options, settings)) < 0) return result;
+  if ((result = options_set_sizes(&options, settings)) < 0) return result;
+  options_set_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;

@@ -5,6 +5,7 @@
 #include "base/exceptions.h"
 #include "base/sys.h"
 #include "control/fork.h"
+#include "control/options.h"
 #include "control/unwind/modules.h"
 #include "control/tick/clock.h"
 #include "control/tick/slots.h"
@@ -140,7 +141,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_options_settle(options, &settings);
+  int result = onstack_settings_make(options, &settings);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
   onstack_session *session = calloc(1, sizeof(*session));

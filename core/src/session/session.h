@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a session is, for the files that join the layers: onstack.c (start and stop), consumer.c (who empties the ring and
+ * What a session is, for the files that join the layers: session.c (start and stop), consumer.c (who empties the ring and
  * tends the threads), statistics.c.
  *
  * Locks, outermost first: a session's consumer lock, the control lock (start, stop), the map lock. Stop takes the control
@@ -13,7 +13,7 @@
 
 #include "base/atomics.h"
 #include "base/clock_ns.h"
-#include "control/options.h"
+#include "control/settings.h"
 #include "drain/deliver.h"
 #include "drain/thread.h"
 

@@ -8,7 +8,7 @@
 #ifndef ONSTACK_CONTROL_TICK_SLOTS_H
 #define ONSTACK_CONTROL_TICK_SLOTS_H
 
-#include "control/options.h"
+#include "control/settings.h"
 #include "handler/tick/slot.h"
 
 /* False, and nothing taken, if this very thread holds the lock already (a signal handler that interrupted start). */

@@ -3,7 +3,7 @@
 #ifndef ONSTACK_CONTROL_TICK_THREADS_H
 #define ONSTACK_CONTROL_TICK_THREADS_H
 
-#include "control/options.h"
+#include "control/settings.h"
 #include "handler/tick/slot.h"
 
 /* Maps the record region; idempotent. Under the control lock. Returns 0 or -errno. */

@@ -97,22 +97,22 @@ static bool code_map_same_range(const onstack_stack_range *a, const onstack_stac
   return a->low == b->low && a->high == b->high;
 }
 
-/* Puts a found range into a record: over a range that it covers, else over the one that is next. */
-static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *answer) {
+/* Puts a range that was found into a record: over one that it covers, else over the one that is next. */
+static void code_map_place(onstack_thread *record, onstack_thread_note *note, const onstack_stack_range *found) {
   uint32_t at = note->next_range % ONSTACK_THREAD_RANGES;
   bool replaces = false;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES && !replaces; i++) {
-    if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], answer)) {
+    if (record->ranges[i].high == 0 || code_map_same_range(&record->ranges[i], found)) {
       at = i;
       replaces = true;
     }
   }
   if (!replaces) note->next_range = (uint8_t)(at + 1);
-  onstack_store_relaxed(&record->ranges[at].low, answer->low);
-  onstack_store_relaxed(&record->ranges[at].high, answer->high);
+  onstack_store_relaxed(&record->ranges[at].low, found->low);
+  onstack_store_relaxed(&record->ranges[at].high, found->high);
 }
 
-static void code_map_answer(code_map_scan *scan, uint32_t r) {
+static void code_map_give_bounds(code_map_scan *scan, uint32_t r) {
   onstack_thread *record = scan->records[r];
   bool changed = false;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
@@ -174,7 +174,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
     code_map_publish_ranges(scan);
   } else if (result == 0) {
     code_map_publish_ranges(scan);
-    for (uint32_t r = 0; r < scan->record_count; r++) code_map_answer(scan, r);
+    for (uint32_t r = 0; r < scan->record_count; r++) code_map_give_bounds(scan, r);
     onstack_go_runtime_refresh();
   }
   pthread_mutex_unlock(&code_map_lock);

@@ -7,7 +7,7 @@
 
 /*
  * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, answers the records of that slot that ask for stack bounds and checks the bounds that were given before.
+ * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
  * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
  */
 ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);

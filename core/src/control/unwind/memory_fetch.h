@@ -6,7 +6,7 @@
 #include "base/defs.h"
 
 /*
- * The bytes from `address` on, as far as they can be read; answers how many those are. The kernel copies, so nothing
+ * The bytes from `address` on, as far as they can be read; returns how many those are. The kernel copies, so nothing
  * faults. Where it refuses the call altogether (seccomp, qemu-user) they are loaded: then an unmapping in this very moment
  * can hurt.
  */
