@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The unit tests of the crate's pure modules under Miri: parsers, writers and tables that call neither C nor the system
-# beyond reading a file. The others (session, guard, pull, sample, aggregate, options, error, modules) call the C core,
-# which Miri cannot run, and `storage` maps pages, which it cannot either: their unsafe blocks are run by ordinary tests and,
-# as far as files reach them, by bindings/rust/fuzz, neither under a sanitizer. The core itself has its own under the address
-# sanitizer (tests/sanitizers).
+# beyond reading a file; where one of their tests asks the core for an advice it is left out. The others (session, guard,
+# pull, sample, aggregate, options, error, modules) call the C core, which Miri cannot run, and `storage` maps pages, which
+# it cannot either: their unsafe blocks are run by ordinary tests and, as far as files reach them, by bindings/rust/fuzz,
+# neither under a sanitizer. The core itself has its own under the address sanitizer (tests/sanitizers).
 # Usage: miri.sh [TEST FILTER...]
 set -euo pipefail
 cd "$(dirname "$0")/.."

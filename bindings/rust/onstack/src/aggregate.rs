@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The core's profile: a sink that adds up stacks, with an owner.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::mem::size_of;
 use std::ptr::{self, NonNull};
-use std::slice;
 use std::time::{Duration, SystemTime};
 
 use onstack_sys as sys;
@@ -12,6 +11,7 @@ use onstack_sys as sys;
 use crate::error::{check, Result};
 use crate::options::switch;
 use crate::symbolize::Symbolizer;
+use crate::writer::written;
 
 /// How threads are told apart; nothing: as the core does it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +52,6 @@ impl Aggregate {
     /// What has been counted, as an uncompressed pprof message, with names or with addresses alone.
     pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration, names: bool) -> Result<Vec<u8>> {
         let mut symbolizer = names.then(Symbolizer::new);
-        let mut bytes: Vec<u8> = Vec::new();
         // SAFETY: all fields are integers and pointers that may be zero or null.
         let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
         options.size = size_of::<sys::onstack_write_options>() as u32;
@@ -62,10 +61,9 @@ impl Aggregate {
         }
         options.start_time_unix_ns = nanoseconds(start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         options.duration_ns = nanoseconds(duration);
-        let data = (&mut bytes as *mut Vec<u8>).cast::<c_void>();
-        // SAFETY: profile, symbolizer and vector live during the call, and each callback fits its data.
-        check(unsafe { sys::onstack_profile_write_pprof(self.0.as_ptr(), &options, Some(append), data) })?;
-        Ok(bytes)
+        let profile = self.0.as_ptr();
+        // SAFETY: profile and symbolizer live during the call, and each callback fits its data.
+        unsafe { written(|writer, data| sys::onstack_profile_write_pprof(profile, &options, writer, data)) }
     }
 }
 
@@ -74,19 +72,6 @@ impl Drop for Aggregate {
         // SAFETY: sinks count into it only while somebody owns it.
         unsafe { sys::onstack_profile_free(self.0.as_ptr()) };
     }
-}
-
-unsafe extern "C" fn append(data: *mut c_void, bytes: *const c_void, length: usize) -> c_int {
-    if length == 0 {
-        return 0;
-    }
-    // SAFETY: the vector of `write_pprof`, and as many bytes as the core says.
-    let (vector, bytes) = unsafe { (&mut *data.cast::<Vec<u8>>(), slice::from_raw_parts(bytes.cast::<u8>(), length)) };
-    if vector.try_reserve(length).is_err() {
-        return 1;
-    }
-    vector.extend_from_slice(bytes);
-    0
 }
 
 fn nanoseconds(duration: Duration) -> i64 {
@@ -122,15 +107,15 @@ mod tests {
 
     fn folded_by_core(profile: &Aggregate) -> String {
         let mut symbolizer = Symbolizer::new();
-        let mut bytes: Vec<u8> = Vec::new();
         // SAFETY: all fields are integers and pointers that may be zero or null.
         let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
         options.size = size_of::<sys::onstack_write_options>() as u32;
         (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
-        let data = (&mut bytes as *mut Vec<u8>).cast::<c_void>();
+        let profile = profile.0.as_ptr();
         // SAFETY: all of them live during the call.
-        check(unsafe { sys::onstack_profile_write_folded(profile.0.as_ptr(), &options, Some(append), data) }).unwrap();
-        String::from_utf8(bytes).unwrap()
+        let bytes =
+            unsafe { written(|writer, data| sys::onstack_profile_write_folded(profile, &options, writer, data)) };
+        String::from_utf8(bytes.unwrap()).unwrap()
     }
 
     /// Its method's full name has a semicolon.

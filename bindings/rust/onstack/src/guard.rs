@@ -11,11 +11,11 @@ use crate::aggregate::Threads;
 use crate::collector::{Collector, Interval};
 use crate::error::{Error, Result};
 use crate::labels;
-use crate::losses::{self, ModuleStats};
+use crate::losses::ModuleStats;
 use crate::options::{Clock, Fork, Options, Restore};
 use crate::profile::Profile;
 use crate::session::Handle;
-use crate::stats::Stats;
+use crate::stats::{Stats, COUNTERS};
 
 /// Chooses what a [`ProfilerGuard`] does. What is not set has the default of [`Options`].
 #[derive(Clone, Debug, Default)]
@@ -203,15 +203,13 @@ impl ProfilerGuard<'_> {
         let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), names)?;
         let mut profile = Profile::decode(&bytes)?;
         labels::add(&mut profile.message, &self.labels);
-        let mut counters = self.stats()?.comment();
+        // A report is worth more than its comments.
+        let lines = self.parts().0.stats_lines().unwrap_or_default();
+        lines.iter().for_each(|line| profile.add_comment(line));
         if self.collector().has_blocklist() {
             // Of what was recorded: the profile has the rest.
-            counters.push_str(&format!(" blocklisted={}", self.blocked_ticks()));
+            profile.add_comment(&format!("{COUNTERS} blocklisted={}", self.blocked_ticks()));
         }
-        profile.add_comment(&counters);
-        // A report is worth more than its remarks.
-        let modules = self.modules().unwrap_or_default();
-        losses::comments(&modules).iter().for_each(|comment| profile.add_comment(comment));
         Ok(profile)
     }
 

@@ -53,6 +53,7 @@ mod timing;
 mod top;
 mod tree;
 mod wire;
+mod writer;
 
 pub use error::{Error, Result};
 pub use frames::{Frames, Symbol, UnresolvedFrames};

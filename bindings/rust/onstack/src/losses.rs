@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which program or library cut how many stacks, why, and what its makers can do about it.
 
-use std::ffi::{c_int, c_void};
-use std::fmt::{self, Write};
+use std::ffi::{c_int, c_void, CStr, CString};
+use std::fmt;
 
 use onstack_sys as sys;
 
@@ -12,63 +12,31 @@ use crate::sample::Truncation;
 use crate::stats::text;
 
 /// What a comment about one module begins with; `key=value` follow with spaces between, and the path at the end.
-pub(crate) const MODULE: &str = "onstack.module";
-/// Modules that a profile's comments name.
-const MOST: usize = 20;
+const MODULE: &str = "onstack.module";
 
-/// The reasons by the words that comments have for them, and what helps. `ByDesign`, `Not` and the depth of the user's
-/// own choice need no mending of the module.
-const REASONS: [(Truncation, &str, &str); 9] = [
-    (Truncation::Misaligned, "misaligned", FRAME_POINTERS),
-    (Truncation::NotRising, "not_rising", FRAME_POINTERS),
-    (
-        Truncation::NoRule,
-        "no_rule",
-        "parts of it have no unwind information (assembly, most often): .cfi directives there, or -g for the assembler",
-    ),
-    (
-        Truncation::Unreadable,
-        "unreadable",
-        "its frames lead to memory that cannot be read: wrong unwind information, or code that keeps no frame pointers; \
-         build it with -fasynchronous-unwind-tables",
-    ),
-    (
-        Truncation::BadReturn,
-        "bad_return",
-        "its callers lie in no executable memory that was known: code generated or loaded in the last moments, or wrong \
-         unwind information",
-    ),
-    (
-        Truncation::Pending,
-        "pending",
-        "its unwind information was still being read, as in the first moments after it is loaded or a profile begins: later \
-         samples have their callers",
-    ),
-    (Truncation::StackSwitch, "stack_switch", "it changes stacks in a way that is not known (coroutines, fibers)"),
-    (Truncation::Depth, "depth", "stacks there are deeper than the session keeps: raise the depth (max_depth)"),
-    (Truncation::Unwinder, "unwinder", "the unwinder that was given ended there"),
+/// The reasons by the keys that comments have for them.
+const REASONS: [(Truncation, &str); 10] = [
+    (Truncation::Misaligned, "misaligned"),
+    (Truncation::NotRising, "not_rising"),
+    (Truncation::NoRule, "no_rule"),
+    (Truncation::Unreadable, "unreadable"),
+    (Truncation::BadReturn, "bad_return"),
+    (Truncation::Pending, "pending"),
+    (Truncation::StackSwitch, "stack_switch"),
+    (Truncation::Depth, "depth"),
+    (Truncation::ByDesign, "by_design"),
+    (Truncation::Unwinder, "unwinder"),
 ];
 
-/// What helps where a profile says why its stacks were cut, by the words of the frame that stands there, and not where.
-pub(crate) fn advice_of(reason: &str) -> Option<&'static str> {
-    let reason = match reason {
-        "deeper than the maximal depth" => Truncation::Depth,
-        "unreadable stack memory" => Truncation::Unreadable,
-        "misaligned frame pointer" => Truncation::Misaligned,
-        "frame pointer does not rise" => Truncation::NotRising,
-        "no return address" => Truncation::BadReturn,
-        "switch of stacks" => Truncation::StackSwitch,
-        "no unwind information" => Truncation::NoRule,
-        "unwind information not read yet" => Truncation::Pending,
-        "by the unwinder" => Truncation::Unwinder,
-        _ => return None,
-    };
-    REASONS.iter().find(|(known, ..)| *known == reason).map(|(_, _, advice)| *advice)
+/// What a key of comments or the reason in a frame `[truncated: reason]` means and what helps, by the core. Options have
+/// the same names there as here.
+pub(crate) fn advice(key: &str) -> Option<&'static str> {
+    let key = CString::new(key).ok()?;
+    // SAFETY: takes any C string, which lives during the call.
+    let text = unsafe { sys::onstack_advice(key.as_ptr()) };
+    // SAFETY: null is left out, and what the core returns is a constant of ASCII.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().ok())?
 }
-
-const FRAME_POINTERS: &str =
-    "it has neither unwind tables nor frame pointers: build it with -fasynchronous-unwind-tables \
-                              or -fno-omit-frame-pointer (for generated code: let the compiler keep frame pointers)";
 
 /// How frames in one program or library led to their callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,8 +67,8 @@ impl ModuleStats {
 
     /// What would keep most of the stacks that were lost; nothing where none was.
     pub fn advice(&self) -> Option<&'static str> {
-        let most = REASONS.iter().max_by_key(|(reason, ..)| self.lost_by(*reason))?;
-        (self.lost_by(most.0) > 0).then_some(most.2)
+        let lost = REASONS.iter().filter_map(|(reason, key)| Some((self.lost_by(*reason), advice(key)?)));
+        lost.filter(|(lost, _)| *lost > 0).max_by_key(|(lost, _)| *lost).map(|(_, advice)| advice)
     }
 
     /// Asks the core.
@@ -115,25 +83,14 @@ impl ModuleStats {
         Ok(modules)
     }
 
-    fn comment(&self) -> String {
-        let mut text = format!("{MODULE} lost={}", self.lost);
-        for (reason, word, _) in REASONS {
-            if self.lost_by(reason) > 0 {
-                let _ = write!(text, " {word}={}", self.lost_by(reason));
-            }
-        }
-        let _ = write!(text, " path={}", self.path.replace(['\n', '\r'], " "));
-        text
-    }
-
     fn parse(comment: &str) -> Option<Self> {
         let (counts, path) = comment.strip_prefix(MODULE)?.split_once("path=")?;
-        let mut module = Self { path: path.to_owned(), ..Self::default() };
+        let mut module = Self { path: unescape(path), ..Self::default() };
         for (key, value) in counts.split_whitespace().filter_map(|word| word.split_once('=')) {
             let value = value.parse().ok()?;
             if key == "lost" {
                 module.lost = value;
-            } else if let Some((reason, ..)) = REASONS.iter().find(|(_, word, _)| *word == key) {
+            } else if let Some((reason, _)) = REASONS.iter().find(|(_, known)| *known == key) {
                 *module.lost_by.get_mut(reason.code() as usize)? = value;
             }
         }
@@ -160,9 +117,21 @@ unsafe extern "C" fn visit(data: *mut c_void, module: *const sys::onstack_module
     0
 }
 
-/// For a profile's comments: the modules that lost stacks, those that lost most first.
-pub(crate) fn comments(modules: &[ModuleStats]) -> Vec<String> {
-    modules.iter().filter(|module| module.lost > 0).take(MOST).map(ModuleStats::comment).collect()
+/// The core writes a byte that is no plain text as `\ooo`, in octal.
+fn unescape(path: &str) -> String {
+    let mut parts = path.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..3).filter(|digits| !digits.starts_with('+'));
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            bytes.push(byte);
+            bytes.extend(&part.as_bytes()[3..]);
+        } else {
+            bytes.push(b'\\');
+            bytes.extend(part.as_bytes());
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The modules that a profile's comments name.
@@ -194,20 +163,36 @@ mod tests {
     }
 
     #[test]
-    fn comments_go_out_and_come_back_by_what_was_lost() {
+    fn comments_are_read_by_what_was_lost() {
+        let comments = [
+            "onstack.stats ticks=1",
+            "onstack.module",
+            "onstack.module lost=x path=y",
+            "onstack.module lost=3 no_rule=2 misaligned=1 path=/opt/a b/path=c.so",
+            "onstack.module lost=9 bad_return=9 new_key=1 path=",
+            r"onstack.module lost=1 path=/a\012\134\377\9\777\+12\",
+        ];
+        let back = of_comments(comments.into_iter());
+        let mut strange = module("/a\n\\\u{fffd}\\9\\777\\+12\\", &[]);
+        strange.lost = 1;
         let some = module("/opt/a b/path=c.so", &[(Truncation::NoRule, 2), (Truncation::Misaligned, 1)]);
-        let more = module("", &[(Truncation::BadReturn, 9)]);
-        let comments = comments(&[some.clone(), module("/fine.so", &[]), more.clone()]);
-        assert_eq!(comments.len(), 2, "{comments:?}");
-        let others = ["onstack.stats ticks=1", "onstack.module", "onstack.module lost=x path=y"];
-        let back = of_comments(others.into_iter().chain(comments.iter().map(String::as_str)));
-        assert_eq!(back, [more, some]);
+        assert_eq!(back, [module("", &[(Truncation::BadReturn, 9)]), some, strange]);
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
+    fn the_core_has_an_advice_for_each_reason() {
+        for (reason, key) in REASONS {
+            assert_eq!(advice(key).is_some(), reason != Truncation::ByDesign, "{key}");
+        }
+        assert_eq!(advice("a\0b"), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
     fn advice_is_that_of_the_commonest_reason() {
         let module = module("/a.so", &[(Truncation::NoRule, 2), (Truncation::NotRising, 5)]);
-        assert_eq!(module.advice(), Some(FRAME_POINTERS));
+        assert_eq!(module.advice(), advice("not_rising"));
         assert_eq!(ModuleStats::default().advice(), None);
         assert!(module.to_string().starts_with("/a.so: it has neither"));
     }

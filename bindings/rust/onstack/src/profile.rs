@@ -193,7 +193,8 @@ impl Profile {
         Duration::from_nanos(u64::try_from(self.message.duration_nanos).unwrap_or(0))
     }
 
-    /// Remarks that the profile carries. Ours begin with `onstack.stats` and have the session's counters.
+    /// Remarks that the profile carries. Ours begin with `onstack.stats`, a session's counters, or `onstack.module`, a program or
+    /// library that cut stacks.
     pub fn comments(&self) -> impl Iterator<Item = &str> {
         self.message.comment.iter().map(|&index| self.message.text(index))
     }

@@ -16,7 +16,7 @@ use crate::error::{check, Result};
 use crate::losses::ModuleStats;
 use crate::options::{Options, SysOptions, ThreadFilter};
 use crate::sample::Sample;
-use crate::stats::Stats;
+use crate::stats::{self, Stats};
 
 thread_local! {
     /// Set while this thread runs a sink of this crate. Sinks run on ordinary threads, never in the signal.
@@ -54,6 +54,11 @@ impl Handle {
     pub(crate) fn stats(&self) -> Result<Stats> {
         // SAFETY: the handle is live.
         unsafe { Stats::read(self.0.as_ptr()) }
+    }
+
+    pub(crate) fn stats_lines(&self) -> Result<Vec<String>> {
+        // SAFETY: the handle is live.
+        unsafe { stats::lines(self.0.as_ptr()) }
     }
 
     pub(crate) fn modules(&self) -> Result<Vec<ModuleStats>> {

@@ -2,7 +2,6 @@
 //! A session's counters.
 
 use std::ffi::{c_char, CStr};
-use std::fmt::Write;
 use std::mem::size_of;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use onstack_sys as sys;
 
 use crate::error::{check, Result};
 use crate::sample::Truncation;
+use crate::writer::written;
 
 /// What a comment with counters begins with; `key=value` follow, with spaces between.
 pub(crate) const COUNTERS: &str = "onstack.stats";
@@ -82,37 +82,6 @@ impl Stats {
         self.truncated_by.get(reason.code() as usize).copied().unwrap_or(0)
     }
 
-    /// For a profile's comment: `key=value`, as [`Summary`](crate::Summary) reads them.
-    pub(crate) fn comment(&self) -> String {
-        let mut text = format!(
-            "{COUNTERS} clock={} unwinder={} reader={} period_ns={}",
-            self.clock,
-            self.unwinder,
-            self.reader,
-            self.period.as_nanos()
-        );
-        let counters = [
-            ("ticks", self.ticks),
-            ("recorded", self.recorded),
-            ("samples", self.samples),
-            ("unattributed", self.unattributed),
-            ("dropped_ring_full", self.dropped_ring_full),
-            ("dropped_no_stack", self.dropped_no_stack),
-            ("dropped_unwinder", self.dropped_unwinder),
-            ("dropped_stopping", self.dropped_stopping),
-            ("blocked", self.blocked),
-            ("dropped_sink", self.dropped_sink),
-            ("truncated", self.truncated),
-            ("threads_seen", self.threads_seen),
-            ("threads_unarmed", self.threads_unarmed),
-            ("forwarded", self.forwarded),
-        ];
-        for (key, value) in counters {
-            let _ = write!(text, " {key}={value}");
-        }
-        text
-    }
-
     /// # Safety
     /// `session` is a live handle.
     pub(crate) unsafe fn read(session: *const sys::onstack_session) -> Result<Self> {
@@ -154,6 +123,16 @@ impl Stats {
             clock: unsafe { text(raw.clock) },
         })
     }
+}
+
+/// The statistics as the core says them: the counters, then each module that lost stacks. For a profile's comments.
+///
+/// # Safety
+/// `session` is a live handle.
+pub(crate) unsafe fn lines(session: *mut sys::onstack_session) -> Result<Vec<String>> {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { written(|writer, data| sys::onstack_session_stats_text(session, writer, data)) }?;
+    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }
 
 /// # Safety

@@ -39,12 +39,6 @@ pub struct Summary {
     pub unit: String,
 }
 
-/// What helps where threads have no samples because they block the signal.
-const BLOCKED: &str =
-    "blocked: ticks of threads that block the profiling signal and have no samples: let them take it \
-                       (pthread_sigmask); libraries' own threads often block all signals, as jemalloc's do \
-                       (background_thread:false)";
-
 impl Summary {
     pub(crate) fn new(profile: &ProfileMessage) -> Self {
         let stacks = Stacks::new(profile);
@@ -86,7 +80,7 @@ impl Summary {
     fn advise(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let many = |value: i64| value > 0 && value.saturating_mul(50) >= self.total;
         let reasons = self.truncated.iter().filter(|(_, &value)| many(value));
-        let mut advices = reasons.filter_map(|(reason, _)| Some((reason, losses::advice_of(reason)?))).peekable();
+        let mut advices = reasons.filter_map(|(reason, _)| Some((reason, losses::advice(reason)?))).peekable();
         if advices.peek().is_some() {
             writeln!(f, "what helps where stacks are cut, in the code that they end in")?;
         }
@@ -152,10 +146,9 @@ impl fmt::Display for Summary {
         }
         writeln!(f, "counters, in ticks unless it says otherwise")?;
         self.counters.iter().try_for_each(|(key, value)| writeln!(f, "{:>18}  {}", plain(value), Plain(key)))?;
-        if self.counters.get("blocked").is_some_and(|ticks| ticks != "0") {
-            writeln!(f, "{BLOCKED}")?;
-        }
-        Ok(())
+        let lost = self.counters.iter().filter(|(_, value)| value.parse().is_ok_and(|value: u64| value > 0));
+        let mut advices = lost.filter_map(|(key, _)| Some((key, losses::advice(key)?)));
+        advices.try_for_each(|(key, advice)| writeln!(f, "{key}: {advice}"))
     }
 }
 
@@ -164,6 +157,7 @@ mod tests {
     use crate::Profile;
 
     #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
     fn where_much_is_cut_the_text_says_what_helps() {
         let few = "main;f 99\n[truncated: no unwind information];g 1\n";
         assert!(!Profile::from_folded(few).unwrap().summary().to_string().contains("what helps"));
@@ -186,6 +180,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
     fn what_was_cut_and_what_has_names() {
         let text = "main;f 6\nmain;libc.so.6+0x12 3\n[truncated: unreadable stack memory];g 1\n";
         let mut profile = Profile::from_folded(text).unwrap();
@@ -197,9 +192,14 @@ mod tests {
         assert_eq!(summary.truncated["unreadable stack memory"], 1);
         assert_eq!(summary.counters["dropped_ring_full"], "2");
         let text = summary.to_string();
-        for part in
-            ["90.00%  stack reaches", "70.00%  leaf has a name", "cut: unreadable", "12  ticks", "let them take it"]
-        {
+        for part in [
+            "90.00%  stack reaches",
+            "70.00%  leaf has a name",
+            "cut: unreadable",
+            "12  ticks",
+            "let them take it",
+            "dropped_ring_full: ticks that found the buffer full: raise buffer_bytes",
+        ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
     }

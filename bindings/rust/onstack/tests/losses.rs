@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A library that cannot be unwound is named, with what its makers can do.
+//! A library that cannot be unwound is named, as its file is, with what its makers can do.
 
 #![cfg(target_arch = "x86_64")] // it spoils the frame pointer by hand
 
@@ -24,7 +24,7 @@ unsigned long spoil(unsigned long x) {
 #[test]
 fn the_library_that_cuts_stacks_is_named_with_an_advice() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (code, library) = (directory.join("spoil.c"), directory.join("libspoil.so"));
+    let (code, library) = (directory.join("spoil.c"), directory.join("lib\\spoil.so"));
     fs::write(&code, SOURCE).unwrap();
     let flags = ["-O2", "-shared", "-fPIC", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-o"];
     assert!(Command::new("cc").args(flags).arg(&library).arg(&code).status().unwrap().success());
@@ -42,7 +42,7 @@ fn the_library_that_cuts_stacks_is_named_with_an_advice() {
     let lost = loop {
         (0..50).for_each(|x| assert_ne!(std::hint::black_box(spoil(2 * x + 1)), 0));
         let modules = guard.modules().unwrap();
-        let found = modules.into_iter().find(|module| module.path.ends_with("libspoil.so") && module.lost > 4);
+        let found = modules.into_iter().find(|module| module.path.ends_with("lib\\spoil.so") && module.lost > 4);
         if let Some(module) = found {
             break module;
         }
@@ -54,7 +54,7 @@ fn the_library_that_cuts_stacks_is_named_with_an_advice() {
 
     // A profile takes it along.
     let summary = guard.profile().unwrap().summary();
-    let module = summary.losses.iter().find(|module| module.path.ends_with("libspoil.so")).unwrap();
+    let module = summary.losses.iter().find(|module| module.path.ends_with("lib\\spoil.so")).unwrap();
     assert!(module.lost >= lost.lost && module.advice() == Some(advice), "{module:?}");
-    assert!(summary.to_string().contains("libspoil.so: it has neither"), "{summary}");
+    assert!(summary.to_string().contains("lib\\spoil.so: it has neither"), "{summary}");
 }
