@@ -1895,7 +1895,7 @@ typedef struct onstack_found {
  * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
  * each: what lay underneath when it was installed. An owner that comes later has found that address. When it calls it
  * (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been there, and
- * whose turn it is: the same as if each owner had found the one before it.
+ * who comes next: the same as if each owner had found the one before it.
  */
 #define ONSTACK_TRAMPOLINES 16u
 
@@ -1912,15 +1912,15 @@ typedef struct onstack_action {
   uint32_t current; /* the trampoline that is installed, or was last */
   uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
   uint32_t held;    /* bits: trampolines that an owner may have found and not put back yet */
-  uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours;      /* while `running`: as it was installed last */
+  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
   uint64_t late;
   uint64_t looped;
-  uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
+  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
   /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
      for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
@@ -2205,7 +2205,7 @@ static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, ui
 /*
  * Contexts that are being forwarded right now, by any thread. An owner that chains to us brings the same ucontext in
  * again while it is under way, further down the stack, or on the interrupted stack when it was called there. By another
- * trampoline that is the way down. By the same one (an owner that installed itself twice) it is the next level's turn,
+ * trampoline that is the way down. By the same one (an owner that installed itself twice) it goes to the next level,
  * and when there is none it is a circle. Elsewhere on the stack the note is a left-over of an owner that left by
  * siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
  */
@@ -2380,7 +2380,7 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
 
 /*
  * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
- * left, and what it put back tells whose turn it is; or one has come. The change may end meanwhile: then what is published
+ * left, and what it put back tells who comes next; or one has come. The change may end meanwhile: then what is published
  * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
  * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
@@ -7462,7 +7462,7 @@ void onstack_pin_self(void) {
 
 /*
  * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
- * another copy, and what is written because of it, belongs inside. Nobody waits for anything else meanwhile. Without
+ * another copy, and what is written because of it, belongs inside. No holder waits for anything else meanwhile. Without
  * `wait`: NULL if another copy has it.
  */
 ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);
@@ -7533,7 +7533,7 @@ ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
 /* What lies below once `newest` has been found on top of all that was. */
 ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest);
 
-/* The trampoline that stands for `below`: the one that had it already, else one that nobody holds, or that was installed
+/* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
    longest ago; from now on a signal that comes in by it is passed on to that. */
 ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
 
@@ -7550,8 +7550,8 @@ ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32
 /* From now on a signal that comes in by it is passed on to `below`. */
 ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
 
-/* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
-ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
+/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours it had found. */
+ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
 
 static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
   return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;
@@ -7594,7 +7594,7 @@ static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
   return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
 }
 
-static bool action_is_nobody(const struct onstack_kernel_sigaction *action) {
+static bool action_is_unowned(const struct onstack_kernel_sigaction *action) {
   return action->handler == action_default || action->handler == action_ignore;
 }
 
@@ -7644,10 +7644,10 @@ int onstack_action_check_signal(int signal) {
 }
 
 /* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
-static void action_judge(int signal, onstack_action *action, uint32_t trampoline) {
+static void action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool nobody = action_is_nobody(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = nobody && !action->visited;
+  const bool unowned = action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
   onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
   /* Nor on one of a copy that stands below, whose own look does not come this far. */
   for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
@@ -7681,10 +7681,10 @@ static struct onstack_kernel_sigaction *action_change_begin(onstack_action *acti
   return &action->replaced[trampoline].action;
 }
 
-/* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
 static bool action_restarts(const struct onstack_kernel_sigaction *below) {
   if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART;
+  return action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
 }
 
 static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
@@ -7715,7 +7715,7 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   *was = *replaced;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
-  action_judge(signal, action, trampoline);
+  action_check_dispute(signal, action, trampoline);
   onstack_dekker_store(&action->running, 1u);
   return 0;
 }
@@ -7755,7 +7755,7 @@ static uint32_t action_go_over(int signal, action_owner *owner, const struct ons
   if (!found) return ONSTACK_TRAMPOLINES;
   owner->returns++;
   onstack_below below = {{found, NULL, NULL}};
-  if (action_is_nobody(now)) {
+  if (action_is_unowned(now)) {
     onstack_trampolines_forget(action, &below);
   } else {
     below = onstack_below_add(&action->below[action->current], found);
@@ -7782,7 +7782,7 @@ static uint32_t action_answer_late(int signal, action_owner *owner, const struct
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
  */
-static int action_climb(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+static int action_reinstall(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
@@ -7798,8 +7798,9 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
   }
 }
 
-static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
-  int result = action_climb(signal, owner, trampoline, now);
+static int action_reinstall_on_top(int signal, action_owner *owner, uint32_t trampoline,
+                                   struct onstack_kernel_sigaction now) {
+  int result = action_reinstall(signal, owner, trampoline, now);
   action_change_end(&onstack_actions[signal]);
   return result;
 }
@@ -7822,7 +7823,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   /* What a pass-through has forwarded since the last stop counts on. */
   if (!action_is_ours(found)) action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
-  int result = action_rise(signal, owner, trampoline, *found);
+  int result = action_reinstall_on_top(signal, owner, trampoline, *found);
   if (result == 0) return 0;
   onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
@@ -7846,7 +7847,7 @@ static void action_join(int signal, action_owner *owner, bool on_stack) {
   owner->on_stack |= on_stack;
   if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
       action_is_same(&now, &onstack_actions[signal].ours))
-    action_rise(signal, owner, onstack_actions[signal].current, now);
+    action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
 
@@ -7909,7 +7910,7 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   if (action_is_same(&now, &onstack_actions[signal].ours)) {
     if (action_is_outdated(signal, owner))
-      action_rise(signal, owner, onstack_actions[signal].current, now);
+      action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
     return;
@@ -7921,7 +7922,7 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
   uint32_t trampoline = action_answer(signal, owner, &now, copy);
-  if (trampoline < ONSTACK_TRAMPOLINES) action_rise(signal, owner, trampoline, now);
+  if (trampoline < ONSTACK_TRAMPOLINES) action_reinstall_on_top(signal, owner, trampoline, now);
 }
 
 void onstack_action_tend(int signal) {
@@ -7945,37 +7946,37 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
    stand-in stands for may be another handler by now. */
-static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
+static struct onstack_kernel_sigaction action_next_owner(int signal, uint32_t trampoline) {
   const onstack_found *found = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction heir = found->action;
-  if (!action_is_nobody(&heir)) action_set_restart(&heir, action_restarts(&heir));
-  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
-  return heir;
+  struct onstack_kernel_sigaction next = found->action;
+  if (!action_is_unowned(&next)) action_set_restart(&next, action_restarts(&next));
+  if (onstack_load_relaxed(&found->spent)) next.handler = action_default;
+  return next;
 }
 
 /*
  * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
  * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (action_rise). Nobody needs no trampoline: it is what
+ * has found the trampoline in between can be told what it stands for (action_reinstall_on_top). SIG_DFL and SIG_IGN need no trampoline: they are what
  * has to be there, by way of SIG_IGN (action_restore).
  */
-static void action_give_way(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
-                            const struct onstack_kernel_sigaction *given) {
+static void action_step_down(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                             const struct onstack_kernel_sigaction *given) {
   int result;
   const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
   if (trampoline >= ONSTACK_TRAMPOLINES) {
     action_exchange(signal, was, given);
     return;
   }
-  const struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
-  if (!action_is_nobody(&heir)) {
-    action_rise(signal, owner, trampoline, *given);
+  const struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
+  if (!action_is_unowned(&next)) {
+    action_reinstall_on_top(signal, owner, trampoline, *given);
     return;
   }
-  struct onstack_kernel_sigaction ignore = heir;
+  struct onstack_kernel_sigaction ignore = next;
   ignore.handler = action_ignore;
   action_exchange(signal, &ignore, given);
-  if (heir.handler == action_default) action_exchange(signal, &heir, &ignore);
+  if (next.handler == action_default) action_exchange(signal, &next, &ignore);
 }
 
 /* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
@@ -7983,7 +7984,7 @@ static bool action_give(int signal, action_owner *owner, const struct onstack_ke
                         const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
   if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  action_give_way(signal, owner, &was, to);
+  action_step_down(signal, owner, &was, to);
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_dekker_store(&onstack_actions[signal].running, 0u);
   return false;
@@ -8014,7 +8015,7 @@ static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_a
   const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
   if (trampoline >= ONSTACK_TRAMPOLINES)
     action_exchange(signal, &was, &theirs->ours);
-  else if (action_is_nobody(&was))
+  else if (action_is_unowned(&was))
     onstack_trampolines_forget(theirs, &action->below[trampoline]);
   else
     onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
@@ -8031,35 +8032,35 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
   onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction heir = theirs->ours;
-  heir.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
-  heir.mask |= ONSTACK_SIGBIT(signal);
+  struct onstack_kernel_sigaction next = theirs->ours;
+  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  next.mask |= ONSTACK_SIGBIT(signal);
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
-  heir.handler = onstack_trampoline_address(copy, chosen);
+  next.handler = onstack_trampoline_address(copy, chosen);
   onstack_trampoline_use(theirs, chosen);
-  theirs->ours = heir;
+  theirs->ours = next;
   const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
-  if (onstack_sys_sigaction(signal, &heir, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
+  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
     action_hand_over_newcomer(signal, owner, theirs);
   action_change_end(theirs);
   if (action->visited) theirs->visited = 1;
-  action_judge(signal, theirs, theirs->current);
+  action_check_dispute(signal, theirs, theirs->current);
   return true;
 }
 
-static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline,
-                            const struct onstack_kernel_sigaction *now) {
+static void action_leave_to_next(int signal, action_owner *owner, uint32_t trampoline,
+                                 const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
+  struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (action->visited && heir.handler == action_default) heir.handler = action_ignore;
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
-  action_restore(signal, owner, &heir, now);
+  if (action->visited && next.handler == action_default) next.handler = action_ignore;
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = action_ignore;
+  action_restore(signal, owner, &next, now);
 }
 
 /* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
-   has put something back a moment ago is no heir. Where timers of ours tick on, nobody inherits: they would kill over
+   has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
    SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
 static void action_leave(int signal, action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
@@ -8073,13 +8074,13 @@ static void action_leave(int signal, action_owner *owner) {
   if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
     trampoline = action_put_back(signal, &now, copy);
   action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
+  if (!action_hand_over(signal, owner, trampoline, &now)) action_leave_to_next(signal, owner, trampoline, &now);
 }
 
 bool onstack_action_ends_in_default(int signal) {
   const onstack_action *action = &onstack_actions[signal];
   return action_owners[signal].sessions == 1 && !action->visited &&
-         action_heir(signal, action->current).handler == action_default;
+         action_next_owner(signal, action->current).handler == action_default;
 }
 
 void onstack_action_release(int signal) {
@@ -8116,9 +8117,9 @@ static void action_after_fork(int signal, action_owner *owner) {
   if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
   const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-  const struct onstack_kernel_sigaction heir =
-      action_heir(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
-  onstack_sys_sigaction(signal, &heir, NULL);
+  const struct onstack_kernel_sigaction next =
+      action_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &next, NULL);
 }
 
 /* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
@@ -8396,9 +8397,9 @@ static uint32_t trampoline_choose(onstack_action *action, const onstack_below *b
   uint32_t best = except == 0;
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
     if (i == except) continue;
-    if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
+    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
-    if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
+    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
   }
   onstack_trampoline_publish(action, best, below);
   return best;
@@ -8415,18 +8416,18 @@ uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline)
 
 void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
   action->current = trampoline;
-  action->turns[trampoline] = ++action->turn;
+  action->sequences[trampoline] = ++action->sequence;
   action->held |= 1u << trampoline;
 }
 
 void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
+    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
+    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
 }
 
 /* ---- core/src/control/tick/clock_cpu.c ---- */

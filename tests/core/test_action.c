@@ -183,7 +183,7 @@ Test(action, starting_again_over_an_owner_that_chains_to_us_does_not_loop) {
   cr_assert_gt(stats.ticks, 3, "and ours are recorded");
 }
 
-/* ---- SA_RESTART: a found handler's EINTR stays, over nobody system calls restart ---- */
+/* ---- SA_RESTART: the previous handler's EINTR stays, over the default disposition system calls restart ---- */
 
 static void *tick_at_main(void *target) {
   t_sleep(0.2);

@@ -202,7 +202,7 @@ static void step_newer(void) {
 }
 
 /* Who should have a foreign signal has it, once; nobody else. */
-static bool is_settled(void) {
+static bool goes_where_it_should(void) {
   int first = owner_calls, second = newer_calls;
   raise(SIGPROF);
   return newer_calls - second == newer_is_in && owner_calls - first == (!newer_is_in || newer_chains);
@@ -218,8 +218,8 @@ static void run_order_with_newer(const int *order) {
     else
       step(&t_copies[order[i]]);
     /* Ten milliseconds are promised; on a busy machine it takes longer. */
-    for (int k = 0; k < 200 && !is_settled(); k++) t_burn(0.002);
-    cr_assert(is_settled(), "%s: chaining %d: a signal does not go where it should", text, newer_chains);
+    for (int k = 0; k < 200 && !goes_where_it_should(); k++) t_burn(0.002);
+    cr_assert(goes_where_it_should(), "%s: chaining %d: a signal does not go where it should", text, newer_chains);
     for (int k = 0; k < T_COPIES - 1; k++)
       if (t_copies[k].session) before[k] = t_copy_stats(&t_copies[k]).ticks;
     for (int k = 0; k < 100 && !all_tick(before); k++) t_burn(0.002);

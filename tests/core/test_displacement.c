@@ -111,7 +111,7 @@ Test(displacement, a_start_over_our_own_pointer_ends_at_the_base) {
   onstack_session *session = t_start(NULL);
   install(newer_alone);
   t_finish(session);       /* under the newer owner, noticed or not */
-  put_back_bare_pointer(); /* our pointer, nobody running */
+  put_back_bare_pointer(); /* our pointer, no session running */
   session = t_start(NULL);
   raise(SIGPROF);
   cr_assert_eq(base_calls, 1);
@@ -151,7 +151,7 @@ Test(displacement, an_action_reset_to_ignore_does_not_end_sampling) {
   cr_assert_eq(t_action(SIGPROF).handler, (uint64_t)(uintptr_t)SIG_IGN);
 }
 
-/* Both want to be on top: we give in after a few rounds, nobody crashes. */
+/* Both want to be on top: we stay below after a few rounds. */
 Test(displacement, a_fight_ends) {
   onstack_session *session = t_start(NULL);
   uint64_t ours = t_action(SIGPROF).handler;
@@ -238,7 +238,7 @@ static void two_copies(bool first_stops_first) {
 Test(displacement, two_copies_last_one_stops_first) { two_copies(false); }
 Test(displacement, two_copies_first_one_stops_first) { two_copies(true); }
 
-/* ---- an owner that has left a moment ago is no heir ---- */
+/* ---- an owner that has left a moment ago is not the next owner ---- */
 
 Test(displacement, a_stop_right_after_the_newer_owner_left_restores_the_base) {
   signal(SIGPROF, base_handler);

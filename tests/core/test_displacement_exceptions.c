@@ -17,7 +17,7 @@ static void newer_handler(int signal) { (void)signal; }
 
 /*
  * An owner from before us that blindly restores SIG_DFL while our timers run: the next tick kills, unless it comes after
- * we have gone back on top. Without our drain thread and without a poll nobody looks, so it is certain here.
+ * we have reinstalled on top. Without our drain thread and without a poll there is no look, so it is certain here.
  */
 Test(exceptions, a_blind_sig_dfl_under_live_timers_kills) {
   int child = fork();
@@ -48,7 +48,7 @@ Test(exceptions, our_pointer_put_back_after_our_stop_stays_as_a_pass_through) {
   t_finish(session);
   cr_assert_eq(sigaction(SIGPROF, &found, NULL), 0);
   struct onstack_kernel_sigaction after = t_action(SIGPROF);
-  cr_assert_eq(after.handler, ours.handler, "nobody of us runs, but it is ours");
+  cr_assert_eq(after.handler, ours.handler, "no session runs, but it is ours");
   cr_assert_neq(after.handler, before.handler);
   for (int i = 1; i <= 5; i++) {
     raise(SIGPROF);

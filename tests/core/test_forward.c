@@ -149,7 +149,7 @@ Test(forward, a_foreign_posix_timer_is_the_owners) {
   t_near((double)stats.recorded * 0.01, 0.6, 0.15, "ours beside it");
 }
 
-/* Over nobody: swallowed and counted, and nobody dies. */
+/* Over the default disposition: swallowed and counted, and the process lives. */
 static void swallowed_over(void (*handler)(int), int expected) {
   signal(SIGPROF, handler);
   onstack_session *session = t_start(NULL);

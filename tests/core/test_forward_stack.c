@@ -151,7 +151,7 @@ static void storm(bool from_a_newer_owner) {
   if (from_a_newer_owner) alternate_bytes *= 4; /* it leaves signals open there, and two of them fill 8 KiB without us */
   use_alternate();
   cr_assert_eq(sigaction(SIGPROF, &plain, NULL), 0);
-  options.threads = ONSTACK_OFF; /* nobody goes back on top of the newer one */
+  options.threads = ONSTACK_OFF; /* no copy reinstalls on top of the newer one */
   onstack_session *session = t_start(&options);
   if (from_a_newer_owner) install(passes_on, SA_ONSTACK, &below_newer);
   sends_to = pthread_self();

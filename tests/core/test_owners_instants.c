@@ -67,12 +67,12 @@ static void instants_come(int flags) {
   shared->found_itself = instants_found.sa_sigaction == instants_owner;
 }
 
-enum { HAS_OWNER = 1, HAS_FIRST, HAS_SECOND, HAS_NOBODY, HAS_OTHER };
+enum { HAS_OWNER = 1, HAS_FIRST, HAS_SECOND, HAS_IGNORE, HAS_OTHER };
 
 static int instants_who_has_it(void) {
   struct sigaction now;
   sigaction(SIGPROF, NULL, &now);
-  if (now.sa_handler == SIG_IGN) return HAS_NOBODY;
+  if (now.sa_handler == SIG_IGN) return HAS_IGNORE;
   if (now.sa_sigaction == instants_second) return HAS_SECOND;
   return now.sa_sigaction == instants_owner ? HAS_OWNER : now.sa_sigaction == instants_first ? HAS_FIRST : HAS_OTHER;
 }
@@ -341,7 +341,7 @@ Test(owners_instants, of_a_stop_beside_another_copy, .timeout = 200) { every_ins
 
 /* ---- an owner that wants one signal only ---- */
 
-/* Once it has had it, nobody is behind it (SIG_DFL), so the kernel must not see it on top. */
+/* Once it has had it, the default disposition is behind it, so the kernel must not see it on top. */
 static void once(const plan *p, int stop) {
   if (stop == p->first) order(0, ORDER_COME_ONCE);
   if (p->first >= NEVER || (stop >= 0 && stop < p->first)) return;
@@ -375,7 +375,7 @@ static void ignored(const plan *p, int stop) {
   if (stop == p->first) order(0, ORDER_IGNORE);
   if (stop >= 0) return;
   order(0, ORDER_ASK);
-  cr_assert_eq(shared->on_top, p->first < p->second ? HAS_NOBODY : HAS_FIRST, "at %d of %d: %d", p->first, p->second,
+  cr_assert_eq(shared->on_top, p->first < p->second ? HAS_IGNORE : HAS_FIRST, "at %d of %d: %d", p->first, p->second,
                shared->on_top);
 }
 

@@ -48,7 +48,7 @@ static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
   return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
 }
 
-static bool action_is_nobody(const struct onstack_kernel_sigaction *action) {
+static bool action_is_unowned(const struct onstack_kernel_sigaction *action) {
   return action->handler == action_default || action->handler == action_ignore;
 }
 
@@ -98,10 +98,10 @@ int onstack_action_check_signal(int signal) {
 }
 
 /* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
-static void action_judge(int signal, onstack_action *action, uint32_t trampoline) {
+static void action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
   const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool nobody = action_is_nobody(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = nobody && !action->visited;
+  const bool unowned = action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
   onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
   /* Nor on one of a copy that stands below, whose own look does not come this far. */
   for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
@@ -135,10 +135,10 @@ static struct onstack_kernel_sigaction *action_change_begin(onstack_action *acti
   return &action->replaced[trampoline].action;
 }
 
-/* A found handler's choice about EINTR stays as it was; where nobody had one, system calls restart. */
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
 static bool action_restarts(const struct onstack_kernel_sigaction *below) {
   if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return action_is_nobody(below) || below->flags & (uint64_t)SA_RESTART;
+  return action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
 }
 
 static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
@@ -169,7 +169,7 @@ static int action_install(int signal, const action_owner *owner, uint32_t trampo
   *was = *replaced;
   onstack_trampoline_use(action, trampoline);
   action->ours = ours;
-  action_judge(signal, action, trampoline);
+  action_check_dispute(signal, action, trampoline);
   onstack_dekker_store(&action->running, 1u);
   return 0;
 }
@@ -209,7 +209,7 @@ static uint32_t action_go_over(int signal, action_owner *owner, const struct ons
   if (!found) return ONSTACK_TRAMPOLINES;
   owner->returns++;
   onstack_below below = {{found, NULL, NULL}};
-  if (action_is_nobody(now)) {
+  if (action_is_unowned(now)) {
     onstack_trampolines_forget(action, &below);
   } else {
     below = onstack_below_add(&action->below[action->current], found);
@@ -236,7 +236,7 @@ static uint32_t action_answer_late(int signal, action_owner *owner, const struct
  * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
  * Who has found our trampoline by then has found what stands below the next one.
  */
-static int action_climb(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+static int action_reinstall(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
   onstack_action *action = &onstack_actions[signal];
   for (;;) {
     struct onstack_kernel_sigaction was;
@@ -252,8 +252,9 @@ static int action_climb(int signal, action_owner *owner, uint32_t trampoline, st
   }
 }
 
-static int action_rise(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
-  int result = action_climb(signal, owner, trampoline, now);
+static int action_reinstall_on_top(int signal, action_owner *owner, uint32_t trampoline,
+                                   struct onstack_kernel_sigaction now) {
+  int result = action_reinstall(signal, owner, trampoline, now);
   action_change_end(&onstack_actions[signal]);
   return result;
 }
@@ -276,7 +277,7 @@ static int action_begin(int signal, action_owner *owner, const struct onstack_ke
   /* What a pass-through has forwarded since the last stop counts on. */
   if (!action_is_ours(found)) action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
-  int result = action_rise(signal, owner, trampoline, *found);
+  int result = action_reinstall_on_top(signal, owner, trampoline, *found);
   if (result == 0) return 0;
   onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
@@ -300,7 +301,7 @@ static void action_join(int signal, action_owner *owner, bool on_stack) {
   owner->on_stack |= on_stack;
   if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
       action_is_same(&now, &onstack_actions[signal].ours))
-    action_rise(signal, owner, onstack_actions[signal].current, now);
+    action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
 
@@ -363,7 +364,7 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   if (action_is_same(&now, &onstack_actions[signal].ours)) {
     if (action_is_outdated(signal, owner))
-      action_rise(signal, owner, onstack_actions[signal].current, now);
+      action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
     return;
@@ -375,7 +376,7 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
   uint32_t trampoline = action_answer(signal, owner, &now, copy);
-  if (trampoline < ONSTACK_TRAMPOLINES) action_rise(signal, owner, trampoline, now);
+  if (trampoline < ONSTACK_TRAMPOLINES) action_reinstall_on_top(signal, owner, trampoline, now);
 }
 
 void onstack_action_tend(int signal) {
@@ -399,37 +400,37 @@ static onstack_kernel_sigset action_mark(const action_owner *owner) {
 
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
    stand-in stands for may be another handler by now. */
-static struct onstack_kernel_sigaction action_heir(int signal, uint32_t trampoline) {
+static struct onstack_kernel_sigaction action_next_owner(int signal, uint32_t trampoline) {
   const onstack_found *found = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction heir = found->action;
-  if (!action_is_nobody(&heir)) action_set_restart(&heir, action_restarts(&heir));
-  if (onstack_load_relaxed(&found->spent)) heir.handler = action_default;
-  return heir;
+  struct onstack_kernel_sigaction next = found->action;
+  if (!action_is_unowned(&next)) action_set_restart(&next, action_restarts(&next));
+  if (onstack_load_relaxed(&found->spent)) next.handler = action_default;
+  return next;
 }
 
 /*
  * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
  * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (action_rise). Nobody needs no trampoline: it is what
+ * has found the trampoline in between can be told what it stands for (action_reinstall_on_top). SIG_DFL and SIG_IGN need no trampoline: they are what
  * has to be there, by way of SIG_IGN (action_restore).
  */
-static void action_give_way(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
-                            const struct onstack_kernel_sigaction *given) {
+static void action_step_down(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                             const struct onstack_kernel_sigaction *given) {
   int result;
   const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
   if (trampoline >= ONSTACK_TRAMPOLINES) {
     action_exchange(signal, was, given);
     return;
   }
-  const struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
-  if (!action_is_nobody(&heir)) {
-    action_rise(signal, owner, trampoline, *given);
+  const struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
+  if (!action_is_unowned(&next)) {
+    action_reinstall_on_top(signal, owner, trampoline, *given);
     return;
   }
-  struct onstack_kernel_sigaction ignore = heir;
+  struct onstack_kernel_sigaction ignore = next;
   ignore.handler = action_ignore;
   action_exchange(signal, &ignore, given);
-  if (heir.handler == action_default) action_exchange(signal, &heir, &ignore);
+  if (next.handler == action_default) action_exchange(signal, &next, &ignore);
 }
 
 /* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
@@ -437,7 +438,7 @@ static bool action_give(int signal, action_owner *owner, const struct onstack_ke
                         const struct onstack_kernel_sigaction *now) {
   struct onstack_kernel_sigaction was;
   if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  action_give_way(signal, owner, &was, to);
+  action_step_down(signal, owner, &was, to);
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_dekker_store(&onstack_actions[signal].running, 0u);
   return false;
@@ -468,7 +469,7 @@ static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_a
   const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
   if (trampoline >= ONSTACK_TRAMPOLINES)
     action_exchange(signal, &was, &theirs->ours);
-  else if (action_is_nobody(&was))
+  else if (action_is_unowned(&was))
     onstack_trampolines_forget(theirs, &action->below[trampoline]);
   else
     onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
@@ -485,35 +486,35 @@ static bool action_hand_over(int signal, action_owner *owner, uint32_t trampolin
   const onstack_copy *copy = onstack_copies_running(signal);
   if (!copy) return false;
   onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction heir = theirs->ours;
-  heir.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
-  heir.mask |= ONSTACK_SIGBIT(signal);
+  struct onstack_kernel_sigaction next = theirs->ours;
+  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  next.mask |= ONSTACK_SIGBIT(signal);
   const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
-  heir.handler = onstack_trampoline_address(copy, chosen);
+  next.handler = onstack_trampoline_address(copy, chosen);
   onstack_trampoline_use(theirs, chosen);
-  theirs->ours = heir;
+  theirs->ours = next;
   const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
-  if (onstack_sys_sigaction(signal, &heir, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
+  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
     action_hand_over_newcomer(signal, owner, theirs);
   action_change_end(theirs);
   if (action->visited) theirs->visited = 1;
-  action_judge(signal, theirs, theirs->current);
+  action_check_dispute(signal, theirs, theirs->current);
   return true;
 }
 
-static void action_bequeath(int signal, action_owner *owner, uint32_t trampoline,
-                            const struct onstack_kernel_sigaction *now) {
+static void action_leave_to_next(int signal, action_owner *owner, uint32_t trampoline,
+                                 const struct onstack_kernel_sigaction *now) {
   const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction heir = action_heir(signal, trampoline);
+  struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
   /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
      SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (action->visited && heir.handler == action_default) heir.handler = action_ignore;
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) heir.handler = action_ignore;
-  action_restore(signal, owner, &heir, now);
+  if (action->visited && next.handler == action_default) next.handler = action_ignore;
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = action_ignore;
+  action_restore(signal, owner, &next, now);
 }
 
 /* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
-   has put something back a moment ago is no heir. Where timers of ours tick on, nobody inherits: they would kill over
+   has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
    SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
 static void action_leave(int signal, action_owner *owner) {
   onstack_action *action = &onstack_actions[signal];
@@ -527,13 +528,13 @@ static void action_leave(int signal, action_owner *owner) {
   if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
     trampoline = action_put_back(signal, &now, copy);
   action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!action_hand_over(signal, owner, trampoline, &now)) action_bequeath(signal, owner, trampoline, &now);
+  if (!action_hand_over(signal, owner, trampoline, &now)) action_leave_to_next(signal, owner, trampoline, &now);
 }
 
 bool onstack_action_ends_in_default(int signal) {
   const onstack_action *action = &onstack_actions[signal];
   return action_owners[signal].sessions == 1 && !action->visited &&
-         action_heir(signal, action->current).handler == action_default;
+         action_next_owner(signal, action->current).handler == action_default;
 }
 
 void onstack_action_release(int signal) {
@@ -570,9 +571,9 @@ static void action_after_fork(int signal, action_owner *owner) {
   if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
   if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
   const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-  const struct onstack_kernel_sigaction heir =
-      action_heir(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
-  onstack_sys_sigaction(signal, &heir, NULL);
+  const struct onstack_kernel_sigaction next =
+      action_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &next, NULL);
 }
 
 /* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */

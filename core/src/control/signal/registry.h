@@ -8,7 +8,7 @@
 
 /*
  * One lock for all copies that know each other: that of the one at the lowest address. What is read of the action and of
- * another copy, and what is written because of it, belongs inside. Nobody waits for anything else meanwhile. Without
+ * another copy, and what is written because of it, belongs inside. No holder waits for anything else meanwhile. Without
  * `wait`: NULL if another copy has it.
  */
 ONSTACK_INTERNAL onstack_copy *onstack_copies_lock(bool wait);

@@ -38,9 +38,9 @@ static uint32_t trampoline_choose(onstack_action *action, const onstack_below *b
   uint32_t best = except == 0;
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++) {
     if (i == except) continue;
-    if (action->turns[i] != 0 && below_is_same(&action->below[i], below)) return i;
+    if (action->sequences[i] != 0 && below_is_same(&action->below[i], below)) return i;
     const bool held = trampoline_is_held(action, i), best_is_held = trampoline_is_held(action, best);
-    if (held != best_is_held ? best_is_held : action->turns[i] < action->turns[best]) best = i;
+    if (held != best_is_held ? best_is_held : action->sequences[i] < action->sequences[best]) best = i;
   }
   onstack_trampoline_publish(action, best, below);
   return best;
@@ -57,16 +57,16 @@ uint32_t onstack_trampoline_another(onstack_action *action, uint32_t trampoline)
 
 void onstack_trampoline_use(onstack_action *action, uint32_t trampoline) {
   action->current = trampoline;
-  action->turns[trampoline] = ++action->turn;
+  action->sequences[trampoline] = ++action->sequence;
   action->held |= 1u << trampoline;
 }
 
 void onstack_trampoline_put_back(onstack_action *action, uint32_t trampoline) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] > action->turns[trampoline]) action->held &= ~(1u << i);
+    if (action->sequences[i] > action->sequences[trampoline]) action->held &= ~(1u << i);
 }
 
-void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody) {
+void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned) {
   for (uint32_t i = 0; i < ONSTACK_TRAMPOLINES; i++)
-    if (action->turns[i] != 0) onstack_trampoline_publish(action, i, nobody);
+    if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
 }

@@ -9,7 +9,7 @@
 /* What lies below once `newest` has been found on top of all that was. */
 ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest);
 
-/* The trampoline that stands for `below`: the one that had it already, else one that nobody holds, or that was installed
+/* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
    longest ago; from now on a signal that comes in by it is passed on to that. */
 ONSTACK_INTERNAL uint32_t onstack_trampoline_choose(onstack_action *action, const onstack_below *below);
 
@@ -26,8 +26,8 @@ ONSTACK_INTERNAL void onstack_trampoline_put_back(onstack_action *action, uint32
 /* From now on a signal that comes in by it is passed on to `below`. */
 ONSTACK_INTERNAL void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, const onstack_below *below);
 
-/* The host has put nobody there: whoever was known has lost the signal, whichever of ours it had found. */
-ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *nobody);
+/* The host has put SIG_DFL or SIG_IGN there: whoever was known has lost the signal, whichever of ours it had found. */
+ONSTACK_INTERNAL void onstack_trampolines_forget(onstack_action *action, const onstack_below *unowned);
 
 static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint32_t trampoline) {
   return (uint64_t)(uintptr_t)copy->trampoline + (uint64_t)trampoline * ONSTACK_TRAMPOLINE_BYTES;

@@ -24,7 +24,7 @@ static ONSTACK_HANDLER bool action_is_on_alternate(const ucontext_t *context, ui
 /*
  * Contexts that are being forwarded right now, by any thread. An owner that chains to us brings the same ucontext in
  * again while it is under way, further down the stack, or on the interrupted stack when it was called there. By another
- * trampoline that is the way down. By the same one (an owner that installed itself twice) it is the next level's turn,
+ * trampoline that is the way down. By the same one (an owner that installed itself twice) it goes to the next level,
  * and when there is none it is a circle. Elsewhere on the stack the note is a left-over of an owner that left by
  * siglongjmp, and is taken over. A full table leaves the newest forward unguarded.
  */
@@ -199,7 +199,7 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
 
 /*
  * What lies below a trampoline that is being installed, where it replaced something else than was expected: an owner has
- * left, and what it put back tells whose turn it is; or one has come. The change may end meanwhile: then what is published
+ * left, and what it put back tells who comes next; or one has come. The change may end meanwhile: then what is published
  * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
  * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */

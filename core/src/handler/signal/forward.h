@@ -28,7 +28,7 @@ typedef struct onstack_found {
  * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
  * each: what lay underneath when it was installed. An owner that comes later has found that address. When it calls it
  * (it chains), or puts it back (it leaves), perhaps after our last stop, that tells since when it has been there, and
- * whose turn it is: the same as if each owner had found the one before it.
+ * who comes next: the same as if each owner had found the one before it.
  */
 #define ONSTACK_TRAMPOLINES 16u
 
@@ -45,15 +45,15 @@ typedef struct onstack_action {
   uint32_t current; /* the trampoline that is installed, or was last */
   uint32_t visited; /* a newer owner came or went under this run: its own timers may outlive its profile */
   uint32_t held;    /* bits: trampolines that an owner may have found and not put back yet */
-  uint32_t turn, turns[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
-  struct onstack_kernel_sigaction ours;      /* while `running`: as it was installed last */
+  uint32_t sequence, sequences[ONSTACK_TRAMPOLINES]; /* when each was installed last; 0: never */
+  struct onstack_kernel_sigaction ours;              /* while `running`: as it was installed last */
   onstack_below below[ONSTACK_TRAMPOLINES];
   uint64_t forwarded;
   uint64_t forwarded_timer;
   uint64_t swallowed;
   uint64_t late;
   uint64_t looped;
-  uint32_t undisputed; /* ours is installed, and nobody else has the signal (dekker; own_threads.h) */
+  uint32_t undisputed; /* ours is installed, and no other owner has the signal (dekker; own_threads.h) */
   /* A trampoline is being installed: its number and one in the lowest byte, else 0; above, how often this has been written.
      Somebody may have come or left since the look by which it was chosen, and the thread that installs it may be waiting
      for a processor: until that thread has set it right, a handler goes by what the kernel says that was replaced. */
