@@ -4,6 +4,7 @@
  * does not pass signals on and restores the bare pointer that it had found (a Go c-archive), one that chains, one that
  * insists, and a second copy of this library.
  */
+#include "handler/signal/forward.h"
 #include "support.h"
 
 #include <dlfcn.h>
@@ -302,6 +303,20 @@ Test(displacement, an_owner_from_between_two_sessions_is_forgotten_when_it_leave
   an_owner_from_between_two_sessions(false);
 }
 Test(displacement, and_so_is_one_that_the_first_session_had_noticed) { an_owner_from_between_two_sessions(true); }
+
+/* Seen by the flags that it leaves behind. */
+Test(displacement, an_owner_between_two_looks_has_been_there) {
+  onstack_options options = t_options(100, NULL, NULL);
+  options.threads = ONSTACK_OFF;
+  signal(SIGPROF, SIG_IGN);
+  onstack_session *session = t_start(&options);
+  cr_assert(onstack_actions[SIGPROF].undisputed);
+  install(newer_alone);
+  put_back_bare_pointer();
+  cr_assert_geq(onstack_session_poll(session, 0), 0);
+  cr_assert_not(onstack_actions[SIGPROF].undisputed, "its late ticks could come to threads of ours");
+  t_finish(session);
+}
 
 /* Its timers may tick on for a while, and SIG_DFL would kill: what such an owner itself leaves is SIG_IGN. */
 Test(displacement, after_a_visit_nothing_deadlier_than_ignore_is_left) {

@@ -47,7 +47,7 @@ static struct {
 } * shared;
 
 static struct sigaction instants_found, instants_found_second;
-static bool instants_chains;
+static bool instants_chains, instants_over_default;
 
 static void instants_first(int signal, siginfo_t *info, void *context) {
   (void)signal, (void)context;
@@ -67,12 +67,13 @@ static void instants_come(int flags) {
   shared->found_itself = instants_found.sa_sigaction == instants_owner;
 }
 
-enum { HAS_OWNER = 1, HAS_FIRST, HAS_SECOND, HAS_IGNORE, HAS_OTHER };
+enum { HAS_OWNER = 1, HAS_FIRST, HAS_SECOND, HAS_IGNORE, HAS_DEFAULT, HAS_OTHER };
 
 static int instants_who_has_it(void) {
   struct sigaction now;
   sigaction(SIGPROF, NULL, &now);
   if (now.sa_handler == SIG_IGN) return HAS_IGNORE;
+  if (now.sa_handler == SIG_DFL) return HAS_DEFAULT;
   if (now.sa_sigaction == instants_second) return HAS_SECOND;
   return now.sa_sigaction == instants_owner ? HAS_OWNER : now.sa_sigaction == instants_first ? HAS_FIRST : HAS_OTHER;
 }
@@ -167,7 +168,10 @@ static void instants_child(bool chains, bool beside) {
   struct sigaction first = {.sa_sigaction = instants_first, .sa_flags = SA_SIGINFO | SA_RESTART};
   t_deadline(30);
   instants_chains = chains;
-  sigaction(SIGPROF, &first, NULL);
+  if (instants_over_default)
+    signal(SIGPROF, SIG_DFL);
+  else
+    sigaction(SIGPROF, &first, NULL);
   instants_obey(ORDER_START); /* the very first start takes its measure of libc */
   instants_obey(ORDER_STOP);
   if (beside) instants_start_another(&t_copies[1]);
@@ -377,6 +381,32 @@ static void ignored(const plan *p, int stop) {
   order(0, ORDER_ASK);
   cr_assert_eq(shared->on_top, p->first < p->second ? HAS_IGNORE : HAS_FIRST, "at %d of %d: %d", p->first, p->second,
                shared->on_top);
+}
+
+/* ---- over SIG_DFL, an owner whose timers may outlive its visit at the moment of a stop ---- */
+
+/* Between two system calls (from the second stop of one to the first of the next) it cannot be seen. */
+static bool is_seen(const plan *p) { return p->second > p->first + p->first % 2; }
+
+static void visited(const plan *p, int stop) {
+  if (stop == p->first) order(0, ORDER_COME);
+  if (stop == p->second || (stop < 0 && p->second >= NEVER)) order(0, ORDER_LEAVE);
+  if (stop >= 0) return;
+  order(0, ORDER_ASK);
+  cr_assert(!is_seen(p) || shared->on_top != HAS_DEFAULT, "come at %d, left at %d: a late tick kills", p->first, p->second);
+}
+
+Test(owners_instants, of_a_stop_over_the_default_with_a_visit, .timeout = 100) {
+  t_deadline(100);
+  shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  instants_over_default = true;
+  plan p = {ORDER_STOP, false, false, false, NEVER + 1, NEVER + 1, visited};
+  const int stops = observe(&p); /* the last of them is behind all that a stop sees */
+  for (p.first = 0; p.first < stops - 1; p.first++) {
+    for (p.second = p.first; p.second < stops; p.second++) observe(&p);
+    p.second = NEVER;
+    observe(&p);
+  }
 }
 
 static void instead(uint32_t what, bool beside, void (*at)(const plan *, int stop), bool pairs) {
