@@ -3,17 +3,20 @@
 # Runs suites, prints progress and each runner's own closing lines, and fails if one failed.
 # Usage: ci/test.sh quick     what `make test` runs: each promise once, in minutes
 #        ci/test.sh rest      what `make test-all` runs: all that quick leaves out
-#        ci/test.sh SUITE...  these suites, whole: c fuzz truth rust go stacks matrix coexist preload install abi cxx fork aarch64
-#                             faults readme
+#        ci/test.sh SUITE...  these suites, whole: c truth go stacks matrix coexist preload rust install fork fuzz abi cxx aarch64
+#                             readme faults
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-all_suites="c fuzz truth rust go stacks matrix coexist preload install abi cxx fork aarch64 faults readme"
+all_suites="c truth go stacks matrix coexist preload rust install fork fuzz abi cxx aarch64 readme faults"
 case ${1:-} in
-quick) part=quick suites="c fuzz truth rust go stacks matrix coexist preload abi cxx aarch64 readme" ;;
-rest) part=rest suites="c truth stacks matrix coexist install fork faults readme" ;;
+quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi cxx aarch64 readme" ;;
+rest) part=rest suites="c truth stacks matrix coexist install fork readme faults" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
+# These judge no times: one after another they run beside the others, and what they said is printed when it is their turn.
+beside=
+[ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults"
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -45,11 +48,12 @@ crashed() {
 # What later suites compile, while the first one (one test at a time) leaves a processor idle. cargo and go lock what they
 # share with those suites, and a failure here is theirs to report.
 warm() {
-  (cd bindings/rust && nice -n 19 cargo test --locked --workspace --features onstack/perfmaps --no-run
+  (cd bindings/go && nice -n 19 go test -run '^$' ./...
+    cd ../../tests/go && nice -n 19 go test -run '^$' .
+    cd ../.. && nice -n 19 make -f tests/coexist/Makefile ahead
+    cd bindings/rust && nice -n 19 cargo test --locked --workspace --features onstack/perfmaps --no-run
     cd ../../examples/rust-http && nice -n 19 cargo test --locked --no-run
-    cd ../../bindings/rust/fuzz && nice -n 19 cargo test --locked --no-run
-    cd ../../../bindings/go && nice -n 19 go test -run '^$' ./...
-    cd ../../tests/go && nice -n 19 go test -run '^$' .) >"$BUILD/warm.log" 2>&1
+    cd ../../bindings/rust/fuzz && nice -n 19 cargo test --locked --no-run) >"$BUILD/warm.log" 2>&1
 }
 
 # What a part of the tests is, in the words of each runner: by_part WORDS-OF-QUICK WORDS-OF-REST.
@@ -183,19 +187,33 @@ run_cxx() {
 
 # Each system call and allocation of a session fails in turn; calls that a filter refuses, limits, missing files.
 run_faults() {
-  if [ -n "$faults" ]; then
-    wait "$faults" || failed+=("faults")
-    faults=
-    cat "$BUILD/faults.log"
-  else
-    timeout -k 5 600 tests/faults/run.sh || failed+=("faults")
-  fi
+  timeout -k 5 600 tests/faults/run.sh || failed+=("faults")
 }
 
-# It judges no times, and runs beside the suites before it, which compile.
-begin_faults() {
-  timeout -k 5 600 tests/faults/run.sh >"$BUILD/faults.log" 2>&1 &
-  faults=$!
+is_beside() { # suite
+  case " $beside " in *" $1 "*) return 0 ;; esac
+  return 1
+}
+
+# All of them, in a process of its own, from the end of the first suite on: until then that one and `warm` compile.
+run_beside() {
+  local suite
+  renice -n 19 "$BASHPID" >/dev/null
+  rm -f "$BUILD"/beside-*
+  for suite in $suites; do
+    is_beside "$suite" || continue
+    failed=()
+    "run_$suite" >"$BUILD/beside-$suite.log" 2>&1
+    printf '%s\n' "${failed[@]}" >"$BUILD/beside-$suite.failed"
+  done
+}
+
+# What one of them said, and its failures.
+collect() { # suite
+  wait "$lane"
+  cat "$BUILD/beside-$1.log"
+  mapfile -t -O "${#failed[@]}" failed < <(grep . "$BUILD/beside-$1.failed")
+  [ -e "$BUILD/beside-$1.failed" ] || failed+=("$1: it did not come to its end")
 }
 
 run_readme() {
@@ -204,19 +222,28 @@ run_readme() {
 }
 
 mkdir -p "$BUILD"
-warming= faults=
 # What fails is run once more: machines are shared, and what is wrong fails twice. The closing lines name it all the same.
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
+warming= lane=
 if [ "$part" = quick ] || [ $# -eq 0 ]; then
   warm &
   warming=$!
 fi
 for suite in $suites; do
   step "$suite"
-  if [ "$suite" = install ] && { [ "$part" = rest ] || [ $# -eq 0 ]; }; then begin_faults; fi
   count=${#failed[@]}
-  if [ "$suite" = c ]; then run_c; else watched "run_$suite"; fi
+  if [ "$suite" = c ]; then
+    run_c
+    if [ -n "$beside" ]; then
+      run_beside &
+      lane=$!
+    fi
+  elif is_beside "$suite"; then
+    watched collect "$suite"
+  else
+    watched "run_$suite"
+  fi
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"
   again+=("$suite")

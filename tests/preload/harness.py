@@ -34,6 +34,12 @@ def case(function):
     return function
 
 
+def by_itself(function):
+    """A case that adds up what all children of this process used: no other runs beside it."""
+    function.by_itself = True
+    return case(function)
+
+
 class Run:
     """One run of a program in an empty directory, with what it left there."""
 

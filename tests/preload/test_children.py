@@ -4,7 +4,7 @@ import resource
 import subprocess
 import time
 
-from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, about, case, check, equal, program, wait_for
+from harness import LIBRARY, OUT, PROGRAM, STATUS, Run, Skip, about, by_itself, case, check, equal, program, wait_for
 
 WORK = 0.4
 
@@ -97,7 +97,7 @@ def a_percent_sign_can_be_written():
         check("out%p" in run.names, f"files: {run.names}")
 
 
-@case
+@by_itself
 def short_processes_are_in_the_books():
     """The sum of many: what no stack could be had for is counted all the same. What they use is asked of the same processes
     alone: profiled, the writing of their files is most of it, which is ours and no tick's."""

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{action, alone, burn, own_threads};
 use onstack::{Error, Profile, ProfilerGuard, ProfilerGuardBuilder, Report, Top};
 
-const WORK: Duration = Duration::from_millis(1500);
+const WORK: Duration = Duration::from_millis(600);
 
 /// Sum over the functions whose path ends like that.
 fn cum(top: &Top, name: &str) -> f64 {
@@ -26,7 +26,7 @@ fn folded(report: &Report) -> String {
 fn shares_are_those_of_the_work() {
     let _alone = alone();
     let guard = ProfilerGuard::new(199).unwrap();
-    let (heavy, light) = burn(WORK);
+    let (heavy, light) = burn(3 * WORK);
     guard.stop().unwrap();
     let top = guard.report().build().unwrap().top();
 
@@ -171,7 +171,7 @@ fn two_guards_have_their_own_rates() {
     let _alone = alone();
     let slow = ProfilerGuard::new(50).unwrap();
     let fast = ProfilerGuard::new(200).unwrap();
-    burn(2 * WORK);
+    burn(5 * WORK);
     slow.stop().unwrap();
     fast.stop().unwrap();
     let (slow_stats, fast_stats) = (slow.stats().unwrap(), fast.stats().unwrap());
