@@ -2189,7 +2189,6 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
 
 ONSTACK_INTERNAL_DEFINE onstack_action onstack_actions[ONSTACK_SIGNALS];
 
-typedef void (*action_plain)(int);
 typedef void (*action_info)(int, siginfo_t *, void *);
 
 /* The kernel's mask of the interrupted code: the first 64 bits of uc_sigmask in every libc. */
@@ -2294,10 +2293,9 @@ action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo
   bool narrower = (wanted & everything) != everything;
   onstack_kernel_sigset ours = 0;
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
-  if (found->flags & (uint64_t)SA_SIGINFO)
-    ((action_info)(uintptr_t)found->handler)(signal, info, context);
-  else
-    ((action_plain)(uintptr_t)found->handler)(signal);
+  /* A handler without SA_SIGINFO does not look at the other two: so nothing hangs on flags and handler being of one moment
+     where the kernel is writing them. */
+  ((action_info)(uintptr_t)found->handler)(signal, info, context);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
