@@ -3,20 +3,22 @@
 # Runs suites, prints progress and each runner's own closing lines, and fails if one failed.
 # Usage: ci/test.sh quick     what `make test` runs: each promise once, in minutes
 #        ci/test.sh rest      what `make test-all` runs: all that quick leaves out
-#        ci/test.sh SUITE...  these suites, whole: c truth go stacks matrix coexist preload rust install fork fuzz abi cxx aarch64
+#        ci/test.sh SUITE...  these suites, whole: c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64
 #                             readme faults
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-all_suites="c truth go stacks matrix coexist preload rust install fork fuzz abi cxx aarch64 readme faults"
+all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults"
 case ${1:-} in
 quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi cxx aarch64 readme" ;;
-rest) part=rest suites="c truth stacks matrix coexist install fork readme faults" ;;
+rest) part=rest suites="c preload truth stacks matrix coexist install fork readme faults" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
 # These judge no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
 [ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults"
+before_beside=c # the suite behind which they begin
+[ $part = quick ] || before_beside=preload
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -157,7 +159,8 @@ run_coexist() {
 
 # The preloaded library on a program that ends in every way; hosts that others wrote: make stress.
 run_preload() {
-  timeout -k 5 500 tests/preload/run.py || failed+=("preload")
+  # shellcheck disable=SC2046
+  timeout -k 5 500 tests/preload/run.py $(by_part --together --alone) || failed+=("preload")
 }
 
 # The examples of C and C++ against an installed tree: gcc, clang, pkg-config, CMake.
@@ -195,7 +198,7 @@ is_beside() { # suite
   return 1
 }
 
-# All of them, in a process of its own, from the end of the first suite on: until then that one and `warm` compile.
+# All of them, in a process of its own: not beside the first suite, while that and `warm` compile.
 run_beside() {
   local suite
   renice -n 19 "$BASHPID" >/dev/null
@@ -235,14 +238,14 @@ for suite in $suites; do
   count=${#failed[@]}
   if [ "$suite" = c ]; then
     run_c
-    if [ -n "$beside" ]; then
-      run_beside &
-      lane=$!
-    fi
   elif is_beside "$suite"; then
     watched collect "$suite"
   else
     watched "run_$suite"
+  fi
+  if [ "$suite" = "$before_beside" ] && [ -n "$beside" ]; then
+    run_beside &
+    lane=$!
   fi
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"

@@ -35,7 +35,7 @@ def case(function):
 
 
 def by_itself(function):
-    """A case that adds up what all children of this process used: no other runs beside it."""
+    """A case that needs an idle machine, or adds up what all children of this process used: nothing runs beside it."""
     function.by_itself = True
     return case(function)
 
