@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
 # The directory of a source says in which context it runs, so who may include whom is an order:
-#   base <- handler <- {control, drain};  profile: the public header and base;  session and preload: everything below them.
+#   base <- handler <- {allocator, drain}; allocator <- control;  profile: the public header and base;  session and preload: everything below them.
 # Below the context a directory is a subject: handler/tick, control/unwind. An internal header is included by its path
 # from core/src (from core for the preload's own), so that this check sees it.
 # docs/ARCHITECTURE.md has the same order as a table.
@@ -21,10 +21,11 @@ apart='^handler/(signal|tick)/' # the entry and what it calls, by their .c; thei
 declare -A may=(
   [base]=""
   [handler]="base"
-  [control]="base handler"
+  [allocator]="base handler"
+  [control]="base handler allocator"
   [drain]="base handler"
   [profile]="base"
-  [session]="base handler control drain profile"
+  [session]="base handler allocator control drain profile"
   [preload]="base handler control profile session"
 )
 

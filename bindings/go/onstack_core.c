@@ -2802,6 +2802,8 @@ typedef struct onstack_slot {
   onstack_counters counters;
   onstack_lost lost[ONSTACK_KINDS];
   uint64_t periods[ONSTACK_KINDS]; /* as samples of a kind say it; a source sets its own before its first event */
+  uint32_t objects;                /* heap: sampled allocations in use that are tracked */
+  uint64_t object_base;            /* heap: a sample's object is this, and its position in the ring, and 1 */
   onstack_kept *kept;              /* ONSTACK_KEPT_STACKS of them; NULL: no stack is walked again */
 } onstack_slot;
 
@@ -3027,6 +3029,8 @@ typedef struct onstack_event {
   onstack_kind kind;
   uint64_t value;                     /* in the kind's unit */
   uint32_t weight;                    /* events that it stands for, at least 1 */
+  uint8_t flags;                      /* ONSTACK_SAMPLE_*, besides those of the record itself */
+  const uint64_t *name;               /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
   bool elsewhere;                     /* the stack of another thread than the calling one; it may go on meanwhile */
   const onstack_registers *registers; /* of a blocked thread pc and sp are enough, the others 0 */
   void *ucontext;                     /* of a signal; NULL: there is none */
@@ -3036,8 +3040,9 @@ typedef struct onstack_event {
  * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
  * counted in slot->lost. Of another thread's stack all is read by the kernel's copy, and neither labels nor goroutines are
  * looked up: only the thread itself can. Signal-safe; with every signal blocked, so that nothing nests over a claimed entry.
+ * Returns the sample's position in the ring and 1; 0: there is no sample.
  */
-ONSTACK_INTERNAL void onstack_record(onstack_slot *slot, const onstack_event *event);
+ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
 
 /* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
    room on the signal stack. */
@@ -3761,7 +3766,8 @@ static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_mem
   if (event->thread) {
     onstack_thread_snapshot(event->thread, name, memory->ranges);
   } else {
-    name[0] = name[1] = 0;
+    name[0] = event->name ? event->name[0] : 0;
+    name[1] = event->name ? event->name[1] : 0;
     onstack_walk_forget_ranges(memory);
   }
   if (!event->elsewhere) return;
@@ -3830,7 +3836,7 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   return entry;
 }
 
-static RECORD_INLINE void record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
+static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
                                        uint64_t position) {
   const onstack_walk_result result = record_walk(slot, event, entry);
   entry->frame_count = (uint16_t)result.frame_count;
@@ -3841,12 +3847,15 @@ static RECORD_INLINE void record_stack(onstack_slot *slot, const onstack_event *
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
   onstack_ring_publish(&slot->ring, entry, position);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+  return result.frame_count > 0;
 }
 
-ONSTACK_HANDLER_APART void onstack_record(onstack_slot *slot, const onstack_event *event) {
+ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_event *event) {
   uint64_t position;
   onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
-  if (entry) record_stack(slot, event, entry, position);
+  if (!entry) return 0;
+  entry->flags = event->flags;
+  return record_stack(slot, event, entry, position) ? position + 1 : 0;
 }
 
 ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
@@ -6781,6 +6790,426 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
 
 ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"rules", true, true, 640, rules_run};
 
+/* ---- core/src/allocator/draw.c ---- */
+/* ---- core/src/allocator/draw.h ---- */
+/*
+ * Which bytes are sampled: distances from one sample to the next, drawn so that each byte has the same chance, and what a
+ * sampled allocation stands for. Arithmetic of our own: libm is no dependency, and it may set errno.
+ */
+#ifndef ONSTACK_ALLOCATOR_DRAW_H
+#define ONSTACK_ALLOCATOR_DRAW_H
+
+/* What one sampled allocation stands for. */
+typedef struct onstack_draw_weight {
+  uint32_t objects; /* at least 1 */
+  uint64_t bytes;
+} onstack_draw_weight;
+
+/* A new state for a generator of random numbers; never 0. */
+ONSTACK_INTERNAL uint64_t onstack_draw_seed(uint64_t from);
+
+/* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+
+/*
+ * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
+ * size / p bytes. Both are rounded up or down by chance, so that sums are right. With an interval of 1: for itself.
+ */
+ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval);
+
+#endif
+
+#include <string.h>
+
+#define DRAW_LN2 0.6931471805599453
+#define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
+#define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
+
+uint64_t onstack_draw_seed(uint64_t from) {
+  /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
+  from ^= from >> 33;
+  from *= 0xff51afd7ed558ccdu;
+  from ^= from >> 33;
+  from *= 0xc4ceb9fe1a85ec53u;
+  from ^= from >> 33;
+  return from != 0 ? from : 1;
+}
+
+/* xorshift64* (Vigna 2016). */
+static uint64_t draw_next(uint64_t *random) {
+  uint64_t state = *random;
+  state ^= state >> 12;
+  state ^= state << 25;
+  state ^= state >> 27;
+  *random = state;
+  return state * 0x2545f4914f6cdd1du;
+}
+
+/* In (0, 1]. */
+static double draw_unit(uint64_t *random) { return ((double)(draw_next(random) >> 11) + 1.0) / 9007199254740992.0; }
+
+/* -ln(unit) for 0 < unit <= 1: exponent and mantissa, ln((1 + t) / (1 - t)) = 2 (t + t^3/3 + ...). */
+static double draw_minus_ln(double unit) {
+  uint64_t bits;
+  double mantissa, sum = 0;
+  memcpy(&bits, &unit, sizeof(bits));
+  int exponent = (int)(bits >> 52) - 1023;
+  bits = (bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+  memcpy(&mantissa, &bits, sizeof(mantissa));
+  if (mantissa > 1.4142135623730951) {
+    mantissa /= 2;
+    exponent++;
+  }
+  const double t = (mantissa - 1) / (mantissa + 1);
+  double power = t;
+  for (int i = 0; i < DRAW_TERMS; i++) {
+    sum += power / (2 * i + 1);
+    power *= t * t;
+  }
+  return -(2 * sum + exponent * DRAW_LN2);
+}
+
+/* 1 - exp(-x) for x > 0: by its series up to 1/2, and above by 1 - exp(-2 y) = a (2 - a) with a = 1 - exp(-y). */
+static double draw_chance(double x) {
+  int halved = 0;
+  double sum = 0, term = 1;
+  if (x >= DRAW_CERTAIN) return 1;
+  for (; x > 0.5; halved++) x /= 2;
+  for (int i = 1; i <= DRAW_TERMS; i++) {
+    term *= -x / i;
+    sum -= term;
+  }
+  for (; halved > 0; halved--) sum = sum * (2 - sum);
+  return sum;
+}
+
+int64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
+  return 1 + (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+}
+
+static uint64_t draw_round(uint64_t *random, double number) {
+  const uint64_t whole = (uint64_t)number;
+  return whole + (draw_unit(random) <= number - (double)whole);
+}
+
+onstack_draw_weight onstack_draw_weight_of(uint64_t *random, size_t size, uint32_t interval) {
+  const double bytes = size > 0 ? (double)size : 1;
+  const double chance = interval > 1 ? draw_chance(bytes / (double)interval) : 1;
+  if (chance >= 1) return (onstack_draw_weight){1, size};
+  const uint64_t objects = draw_round(random, 1 / chance);
+  return (onstack_draw_weight){objects < UINT32_MAX ? (uint32_t)objects : UINT32_MAX,
+                               draw_round(random, (double)size / chance)};
+}
+
+/* ---- core/src/allocator/heap.c ---- */
+/* ---- core/src/allocator/heap.h ---- */
+/*
+ * Allocations as a source of samples (ONSTACK_CLOCK_HEAP): the public calls for allocators (onstack.h), and what switches
+ * them on and off. One session at a time.
+ */
+#ifndef ONSTACK_ALLOCATOR_HEAP_H
+#define ONSTACK_ALLOCATOR_HEAP_H
+
+/* From here on allocations are sampled into the running slot. Start only. */
+ONSTACK_INTERNAL void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval);
+/* No new sample is begun; one that is under way is waited for by whoever waits for the slot's records. Stop only. */
+ONSTACK_INTERNAL void onstack_heap_switch_off(void);
+/* Start only. */
+ONSTACK_INTERNAL bool onstack_heap_is_on(void);
+
+#endif
+
+/* ---- core/src/allocator/live.h ---- */
+/*
+ * Sampled allocations that have not been freed, by address. Bounded, without a lock and without an allocation for the
+ * host's threads: an address has its places in one window of the table, and where all are taken the allocation is not
+ * tracked, which is counted.
+ *
+ * A place goes from free to claimed to live by the allocating thread, from live to freed by whoever frees (one of them wins
+ * the exchange), and back to free by the consumer, once it has told the sink. So an end is never lost, however slow the
+ * sink. Nobody else frees an address that is still allocated, so a live place is not another's by the time of the exchange.
+ */
+#ifndef ONSTACK_ALLOCATOR_LIVE_H
+#define ONSTACK_ALLOCATOR_LIVE_H
+
+#define ONSTACK_LIVE_WINDOW 32u /* places of an address */
+#define ONSTACK_LIVE_NONE UINT32_MAX
+
+/* What the consumer tells of an end. */
+typedef struct onstack_live_note {
+  uint64_t position; /* of its sample in the ring */
+  uint64_t bytes;
+  uint32_t objects;
+  int32_t tid;
+} onstack_live_note;
+
+typedef struct onstack_live_table {
+  uint64_t *addresses; /* 0: none */
+  onstack_live_note *notes;
+  uint8_t *states;
+  void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
+  size_t bytes;
+  uint32_t mask;   /* places - 1 */
+  uint64_t freed;  /* places that went from live to freed */
+  uint64_t reused; /* of these, whose address was given out again before anybody said that it is free */
+  uint64_t untracked;
+} onstack_live_table;
+
+ONSTACK_INTERNAL_DATA onstack_live_table onstack_live;
+
+/* An empty table for so many allocations. 0, -ENOMEM. Start only. */
+ONSTACK_INTERNAL int onstack_live_make(uint32_t objects);
+/* Gives its pages back. Stop only, when no thread can be inside. */
+ONSTACK_INTERNAL void onstack_live_drop(void);
+
+/* Any thread, signal-safe, inside a visit of the session (handler/tick/record.h). */
+ONSTACK_INTERNAL uint32_t onstack_live_claim(uint64_t address); /* ONSTACK_LIVE_NONE: no room, counted */
+ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note *note);
+ONSTACK_INTERNAL void onstack_live_give_up(uint32_t place); /* after a claim, without a begin */
+/* True if it was live. */
+ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
+
+/* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
+ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
+
+/* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
+ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
+ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
+
+#endif
+
+#include <sys/prctl.h>
+
+/* What every allocation looks at. Written by start and stop; `number` publishes the rest. */
+static struct {
+  uint32_t number; /* of the session, in this process; 0: off */
+  uint32_t interval;
+  uint32_t generation; /* of the slot */
+  uint32_t last;       /* the number given out last */
+  onstack_slot *slot;
+} heap;
+
+/*
+ * A thread's own. Initial-exec: no call of the loader, which may allocate, on the way of an allocation. A signal handler
+ * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
+ */
+typedef struct heap_thread {
+  int64_t left;    /* bytes to the next sample */
+  uint64_t random; /* 0: not seeded */
+  uint32_t number; /* of the session that `left` belongs to */
+} heap_thread;
+
+static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
+
+void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
+  heap.slot = slot;
+  heap.interval = interval;
+  heap.generation = slot->generation;
+  if (++heap.last == 0) heap.last = 1;
+  onstack_publish(&heap.number, heap.last);
+}
+
+void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
+
+bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
+
+/* The countdown has run out, or is another session's. */
+static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
+  if (heap.interval == 1) return 1;
+  if (heap_own.random == 0)
+    heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32 ^ number);
+  if (heap_own.number != number) {
+    heap_own.number = number;
+    heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval) - (int64_t)size;
+    if (heap_own.left >= 0) return 0;
+  }
+  heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval);
+  return 1;
+}
+
+int onstack_heap_due(size_t size) {
+  const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number == 0, 1)) return 0;
+  if (size == 0) size = 1;
+  if (size > INT64_MAX) return 0; /* no such allocation succeeds */
+  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0 && heap.interval > 1) return 0;
+  return heap_due_slowly(number, size);
+}
+
+static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  if (heap_own.random == 0) heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)tid << 32);
+  const onstack_draw_weight weight = onstack_draw_weight_of(&heap_own.random, size, heap.interval);
+  uint64_t name[2] = {0, 0};
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+  const uint32_t place = onstack_live_claim(address);
+  const onstack_event event = {.tid = tid,
+                               .kind = ONSTACK_KIND_ALLOCATION,
+                               .value = weight.bytes,
+                               .weight = weight.objects,
+                               .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
+                               .name = name,
+                               .registers = registers};
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
+  const uint64_t recorded = onstack_record(slot, &event);
+  if (place == ONSTACK_LIVE_NONE) return;
+  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)tid};
+  if (recorded != 0)
+    onstack_live_begin(place, &note);
+  else
+    onstack_live_give_up(place);
+}
+
+/* The frame record that this function keeps leads to the caller's registers. */
+__attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
+  const uint64_t *record = __builtin_frame_address(0);
+  /* A return address; inside the call, as a walk expects of a first PC. */
+  const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = record[0]};
+  onstack_source_visit visit;
+  if (!address || onstack_observe(&heap.number) == 0) return;
+  onstack_slot *slot = heap.slot;
+  /* What our own threads allocate is no business of the host's. */
+  if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!onstack_source_enter(&visit, slot, heap.generation, NULL)) return;
+  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_allocated(const void *address, size_t size) {
+  if (onstack_heap_due(size)) onstack_heap_take(address, size);
+}
+
+void onstack_heap_freed(const void *address) {
+  onstack_source_visit visit;
+  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
+  if (!onstack_live_has((uint64_t)(uintptr_t)address)) return;
+  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
+  onstack_live_end((uint64_t)(uintptr_t)address);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_moved(const void *from, const void *to, size_t size) {
+  onstack_heap_freed(from);
+  onstack_heap_allocated(to, size);
+}
+
+/* ---- core/src/allocator/live.c ---- */
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LIVE_FREE 0u
+#define LIVE_CLAIMED 1u
+#define LIVE_LIVE 2u
+#define LIVE_FREED 3u
+
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t))
+#define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
+
+ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
+
+/* Twice as many places as objects: a window of 32 is then full once in many millions of times. */
+int onstack_live_make(uint32_t objects) {
+  onstack_live_table *live = &onstack_live;
+  size_t places = 2 * ONSTACK_LIVE_WINDOW;
+  while (places < 2 * (size_t)objects) places *= 2;
+  const size_t bytes = places * LIVE_PLACE_BYTES;
+  if (live->bytes < bytes) {
+    /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return -ENOMEM;
+    live->memory = memory;
+    live->bytes = bytes;
+  } else {
+    places = live->mask + (size_t)1;
+    madvise(live->memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
+  }
+  live->addresses = live->memory;
+  live->notes = (onstack_live_note *)(void *)(live->addresses + places);
+  live->states = (uint8_t *)(live->notes + places);
+  live->mask = (uint32_t)places - 1;
+  live->freed = live->reused = live->untracked = 0;
+  return 0;
+}
+
+void onstack_live_drop(void) {
+  if (onstack_live.memory) madvise(onstack_live.memory, onstack_live.bytes, MADV_DONTNEED);
+}
+
+/* Sampled addresses are often those of pages: their low bits say nothing. */
+static uint32_t live_home(uint64_t address) {
+  return (uint32_t)((address * 0x9e3779b97f4a7c15u) >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
+}
+
+static uint32_t live_find(uint64_t address) {
+  const uint32_t home = live_home(address);
+  for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
+    if (onstack_load_relaxed(&onstack_live.addresses[place]) == address &&
+        onstack_observe(&onstack_live.states[place]) == LIVE_LIVE)
+      return place;
+  return ONSTACK_LIVE_NONE;
+}
+
+bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
+
+static bool live_free(uint32_t place) {
+  uint8_t expected = LIVE_LIVE;
+  if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
+  return true;
+}
+
+bool onstack_live_end(uint64_t address) {
+  const uint32_t place = live_find(address);
+  return place != ONSTACK_LIVE_NONE && live_free(place);
+}
+
+uint32_t onstack_live_claim(uint64_t address) {
+  const uint32_t home = live_home(address);
+  /* Given out again: whoever freed it did not say so. */
+  if (onstack_live_end(address)) onstack_add_relaxed(&onstack_live.reused, (uint64_t)1);
+  for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++) {
+    uint8_t expected = LIVE_FREE;
+    if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
+    if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
+    onstack_store_relaxed(&onstack_live.addresses[place], address);
+    return place;
+  }
+  onstack_add_relaxed(&onstack_live.untracked, (uint64_t)1);
+  return ONSTACK_LIVE_NONE;
+}
+
+void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
+  onstack_live.notes[place] = *note;
+  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_LIVE);
+}
+
+void onstack_live_release(uint32_t place) {
+  onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
+  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
+}
+
+void onstack_live_give_up(uint32_t place) { onstack_live_release(place); }
+
+uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+  const uint32_t places = onstack_live.mask + 1;
+  for (uint32_t place = from; place < places; place++) {
+    uint64_t eight;
+    if (place % LIVE_WORD == 0) {
+      memcpy(&eight, &onstack_live.states[place], sizeof(eight)); /* what changes meanwhile is seen in the next round */
+      if (eight == 0) {
+        place += LIVE_WORD - 1;
+        continue;
+      }
+    }
+    if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
+      return place;
+  }
+  return ONSTACK_LIVE_NONE;
+}
+
 /* ---- core/src/control/choose.c ---- */
 /* Where the variants of a seam are chosen, once, at start. */
 /* ---- core/src/control/choose.h ---- */
@@ -6794,6 +7223,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_unwinder_ops onstack_unwinder_rules = {"ru
 
 typedef struct onstack_settings {
   uint64_t period_ns;
+  uint64_t period; /* as samples say it: period_ns, or bytes */
+  uint32_t heap_objects;
   uint32_t weight_max;
   const struct onstack_clock_ops *clock; /* control/tick/clock.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
@@ -6831,6 +7262,7 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
+  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples */
   bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
@@ -6870,6 +7302,9 @@ typedef struct onstack_clock_ops {
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
+  /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
+  void (*drop)(void);
+
   /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
   void (*after_fork)(void);
 } onstack_clock_ops;
@@ -6878,6 +7313,7 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;        /* CPU t
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real time, by timers */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
@@ -6925,6 +7361,7 @@ static const struct {
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
     {&onstack_clock_wall, &onstack_clock_wall_ticker},
+    {&onstack_clock_heap, &onstack_clock_heap},
 };
 
 const onstack_clock_ops *onstack_clock_find(uint32_t number) {
@@ -7303,7 +7740,7 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 
 /* The first structure, and so far the shortest: up to sink_data. */
 #define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 88,
+_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
                "options grow at the end, and the old sizes stay known");
 
 #define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
@@ -7312,6 +7749,9 @@ _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && 
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
+#define OPTIONS_HEAP_INTERVAL (512u << 10)
+#define OPTIONS_HEAP_OBJECTS 16384u
+#define OPTIONS_HEAP_OBJECTS_MAX (1u << 20)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
 int onstack_options_init(onstack_options *options, size_t size) {
@@ -7340,6 +7780,9 @@ static int options_check_switches(const onstack_options *options) {
   /* Asked for and never called would be a silent loss. */
   if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
   if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
+  const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
+  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
+  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -7390,6 +7833,14 @@ static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
   if (settings->weight_max == 0) settings->weight_max = 1;
 }
 
+static void options_set_period(const onstack_options *options, onstack_settings *settings) {
+  options_set_rate(options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  settings->period = settings->period_ns;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : OPTIONS_HEAP_OBJECTS;
+  if (options->clock == ONSTACK_CLOCK_HEAP)
+    settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
+}
+
 int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
   int result = options_copy(given, &options);
@@ -7400,7 +7851,7 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   if ((result = options_check_meaning(settings->signal)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings)) < 0) return result;
   if ((result = options_set_sizes(&options, settings)) < 0) return result;
-  options_set_rate(options.frequency ? options.frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  options_set_period(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -8596,6 +9047,54 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .after_fork = clock_cpu_after_fork,
 };
 
+/* ---- core/src/control/tick/clock_heap.c ---- */
+/* No clock at all: the program's allocations make the samples (allocator/heap.h). */
+
+static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+
+static int clock_heap_probe(int32_t signal) {
+  (void)signal;
+  return 0;
+}
+
+static int clock_heap_join(onstack_slot *slot) {
+  if (onstack_heap_is_on()) return ONSTACK_E_SESSIONS;
+  /* Several sessions may share one profile: numbers of objects come once in a process. */
+  slot->object_base = ++clock_heap_sessions << 40;
+  return onstack_live_make(slot->objects);
+}
+
+static int clock_heap_start(onstack_slot *slot, int listed) {
+  (void)listed;
+  onstack_heap_switch_on(slot, (uint32_t)slot->periods[ONSTACK_KIND_ALLOCATION]);
+  return 0;
+}
+
+static void clock_heap_leave(onstack_slot *slot) {
+  if (slot->object_base != 0) onstack_heap_switch_off();
+}
+
+static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
+  (void)tid;
+  *ns = 0;
+  return false;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
+    .name = "heap",
+    .number = ONSTACK_CLOCK_HEAP,
+    .kind = ONSTACK_KIND_ALLOCATION,
+    .silent = true,
+    .probe = clock_heap_probe,
+    .scan_age = onstack_clock_scan_all,
+    .join = clock_heap_join,
+    .start = clock_heap_start,
+    .leave = clock_heap_leave,
+    .read = clock_heap_read,
+    .drop = onstack_live_drop,
+    .after_fork = onstack_heap_switch_off,
+};
+
 /* ---- core/src/control/tick/clock_listed.c ---- */
 /* What clocks have in common that find threads by lists alone. */
 /* ---- core/src/control/tick/task_list.h ---- */
@@ -9127,7 +9626,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));
   memset(slot->periods, 0, sizeof(slot->periods));
-  slot->periods[slot->kind] = settings->period_ns;
+  slot->periods[slot->kind] = settings->period;
+  slot->objects = settings->heap_objects;
+  slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
   const slot_memory *memory = &slot_memories[index];
@@ -9157,7 +9658,11 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
   int result = clock->join ? clock->join(slot) : 0;
-  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
+  if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
+  if (clock->silent) {
+    onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+    return clock->start(slot, 0);
+  }
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
@@ -9179,6 +9684,7 @@ void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) 
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
+  if (slot->clock->silent) return;
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
@@ -9188,6 +9694,7 @@ void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) 
 void onstack_slot_give_back(onstack_slot *slot) {
   slot_memory *memory = &slot_memories[slot->index];
   onstack_threads_clear(slot);
+  if (slot->clock->drop) slot->clock->drop();
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
@@ -12483,6 +12990,12 @@ ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_deli
 
 #include <string.h>
 
+/* The number under which an end comes; 0: none will. */
+static uint64_t deliver_object(const onstack_slot *slot, const onstack_ring_entry *entry) {
+  if (slot->object_base == 0 || (entry->flags & ONSTACK_SAMPLE_UNTRACKED)) return 0;
+  return slot->object_base + onstack_ring_position(&slot->ring, entry) + 1;
+}
+
 static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, const onstack_walked *stack,
                         const onstack_delivery *to) {
   ONSTACK_STOP_EXCEPTIONS;
@@ -12505,6 +13018,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
+      .object = deliver_object(slot, entry),
   };
   return to->sink(to->data, &sample) == 0;
 }
@@ -14245,6 +14759,36 @@ ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output
 #ifndef ONSTACK_PROFILE_STACKS_H
 #define ONSTACK_PROFILE_STACKS_H
 
+/* ---- core/src/profile/held.h ---- */
+/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
+#ifndef ONSTACK_PROFILE_HELD_H
+#define ONSTACK_PROFILE_HELD_H
+
+typedef struct onstack_profile_held_object {
+  uint64_t object; /* 0: the place is free */
+  uint64_t value;
+  uint32_t weight;
+  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
+} onstack_profile_held_object;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_held {
+  onstack_profile_held_object *places;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_held;
+
+/* Room for one more. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
+/* After a reserve; the object is not there yet. */
+ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
+/* Takes it out; false: it is not there. */
+ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
+                                                  onstack_profile_held_object *out);
+ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
+
+#endif
+
 #define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
 
 typedef struct onstack_profile_stack {
@@ -14261,6 +14805,8 @@ typedef struct onstack_profile_stack {
   uint64_t samples;
   uint64_t weight;
   uint64_t value;
+  uint64_t held_weight; /* of allocations, what is in use */
+  uint64_t held_value;
 } onstack_profile_stack;
 
 typedef struct onstack_profile_stacks {
@@ -14272,6 +14818,7 @@ typedef struct onstack_profile_stacks {
   size_t capacity;
   /* All that came when `count` had reached its limit, by kind; without frames. */
   onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_held held;
 } onstack_profile_stacks;
 
 /* Returns an empty store with one reference, NULL when memory is out. */
@@ -14286,6 +14833,9 @@ ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks
  */
 ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                                   const onstack_sample *sample, size_t limit, bool *added);
+
+/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
+ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
 
 #endif
 
@@ -14633,6 +15183,64 @@ uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *bytes, size_t len
 }
 
 uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_profile_hash_word(hash, 0) >> 16); }
+
+/* ---- core/src/profile/held.c ---- */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define HELD_FIRST ((size_t)64)
+
+static size_t held_home(const onstack_profile_held *held, uint64_t object) {
+  return (size_t)((object * 0x9e3779b97f4a7c15u) >> 20) & (held->capacity - 1);
+}
+
+void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
+  size_t at = held_home(held, object->object);
+  while (held->places[at].object != 0) at = (at + 1) & (held->capacity - 1);
+  held->places[at] = *object;
+  held->count++;
+}
+
+int onstack_profile_held_reserve(onstack_profile_held *held) {
+  if (2 * (held->count + 1) <= held->capacity) return 0;
+  onstack_profile_held larger = {.capacity = held->capacity ? 2 * held->capacity : HELD_FIRST};
+  larger.places = calloc(larger.capacity, sizeof(*larger.places));
+  if (!larger.places) return -ENOMEM;
+  for (size_t i = 0; i < held->capacity; i++)
+    if (held->places[i].object != 0) onstack_profile_held_add(&larger, &held->places[i]);
+  free(held->places);
+  *held = larger;
+  return 0;
+}
+
+/* No mark stays behind: what comes after it in its chain moves up. */
+static void held_close(onstack_profile_held *held, size_t hole) {
+  const size_t mask = held->capacity - 1;
+  for (size_t at = (hole + 1) & mask; held->places[at].object != 0; at = (at + 1) & mask) {
+    const size_t home = held_home(held, held->places[at].object);
+    if (((at - home) & mask) < ((at - hole) & mask)) continue;
+    held->places[hole] = held->places[at];
+    hole = at;
+  }
+  held->places[hole].object = 0;
+}
+
+bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object, onstack_profile_held_object *out) {
+  if (held->capacity == 0 || object == 0) return false;
+  size_t at = held_home(held, object);
+  while (held->places[at].object != 0 && held->places[at].object != object) at = (at + 1) & (held->capacity - 1);
+  if (held->places[at].object == 0) return false;
+  *out = held->places[at];
+  held_close(held, at);
+  held->count--;
+  return true;
+}
+
+void onstack_profile_held_release(onstack_profile_held *held) {
+  free(held->places);
+  *held = (onstack_profile_held){0};
+}
 
 /* ---- core/src/profile/maps/mapping.c ---- */
 /* What can be asked of one mapping, and of an address. */
@@ -15287,8 +15895,8 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
 #ifndef ONSTACK_PROFILE_PPROF_PPROF_COLUMNS_H
 #define ONSTACK_PROFILE_PPROF_PPROF_COLUMNS_H
 
-/* Each kind has its value, and most have a count. */
-#define ONSTACK_PPROF_COLUMNS (2 * (ONSTACK_KINDS - 1))
+/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
+#define ONSTACK_PPROF_COLUMNS (2 * ONSTACK_KINDS)
 #define ONSTACK_PPROF_NO_COLUMN UINT8_MAX
 
 typedef struct onstack_pprof_column {
@@ -15299,9 +15907,12 @@ typedef struct onstack_pprof_column {
 typedef struct onstack_pprof_columns {
   onstack_pprof_column items[ONSTACK_PPROF_COLUMNS];
   uint32_t count;
-  onstack_kind first;            /* whose value is shown first, and whose period the profile has */
-  uint8_t weight[ONSTACK_KINDS]; /* the column of a kind's weight; ONSTACK_PPROF_NO_COLUMN: none */
-  uint8_t value[ONSTACK_KINDS];  /* of its value */
+  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
+  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PPROF_NO_COLUMN: none */
+  uint8_t value[ONSTACK_KINDS];    /* of its value */
+  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PPROF_NO_COLUMN: no allocations */
+  uint8_t shown;                   /* by default */
+  const char *period_type;
 } onstack_pprof_columns;
 
 /* `kinds`: a bit each, 1 << ONSTACK_KIND_*, at least one. */
@@ -15481,11 +16092,11 @@ static uint64_t pprof_main_period(const onstack_profile_view *view, onstack_kind
   return periods[best];
 }
 
-/* Of several kinds the last would be shown by default. */
+/* Of several kinds, and of allocations, the last would be shown by default; of the latter that is right, and is said as Go says it. */
 static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pprof_column *column) {
   const uint32_t kinds = writer->report->view.kinds;
   uint32_t number;
-  if (!(kinds & (kinds - 1))) return 0;
+  if (!(kinds & (kinds - 1)) && writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &number);
   if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_default_sample_type, number);
   return error;
@@ -15494,11 +16105,12 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pp
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   const onstack_pprof_columns *columns = &writer->columns;
-  const onstack_pprof_column *first = &columns->items[columns->value[columns->first]];
+  const onstack_pprof_column *first = &columns->items[columns->shown];
+  const onstack_pprof_column period = {columns->period_type, first->unit};
   int error = 0;
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, first);
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, &period);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;
@@ -15561,15 +16173,19 @@ static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_
   return error;
 }
 
+/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+static uint64_t pprof_value(const onstack_pprof_columns *columns, const onstack_profile_stack *stack, uint32_t column) {
+  if (column == columns->value[stack->kind]) return stack->value;
+  if (column == columns->weight[stack->kind]) return stack->weight;
+  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
+  return column == columns->held_value ? stack->held_value : 0;
+}
+
 /* In the columns of its kind; 0 in the others. */
 static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_pprof_columns *columns = &writer->columns;
   for (uint32_t i = 0; i < columns->count; i++) {
-    /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-    const uint64_t value = i == columns->value[stack->kind]    ? stack->value
-                           : i == columns->weight[stack->kind] ? stack->weight
-                                                               : 0;
-    onstack_pprof_add_varint(&writer->part, value);
+    onstack_pprof_add_varint(&writer->part, pprof_value(columns, stack, i));
   }
   onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
@@ -15685,13 +16301,20 @@ static uint8_t pprof_column(onstack_pprof_columns *columns, const char *type, on
 }
 
 onstack_pprof_columns onstack_pprof_columns_of(uint32_t kinds) {
-  onstack_pprof_columns columns = {.count = 0};
+  onstack_pprof_columns columns = {
+      .count = 0, .held_weight = ONSTACK_PPROF_NO_COLUMN, .held_value = ONSTACK_PPROF_NO_COLUMN};
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (!(kinds & 1u << kind)) continue;
     if (columns.first == 0) columns.first = kind;
     columns.weight[kind] = pprof_column(&columns, pprof_types[kind].weight, ONSTACK_UNIT_COUNT);
     columns.value[kind] = pprof_column(&columns, pprof_types[kind].value, onstack_kind_unit(kind));
+    if (kind != ONSTACK_KIND_ALLOCATION) continue;
+    columns.held_weight = pprof_column(&columns, "inuse_objects", ONSTACK_UNIT_COUNT);
+    columns.held_value = pprof_column(&columns, "inuse_space", ONSTACK_UNIT_BYTES);
   }
+  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
+  columns.shown = heap ? columns.held_value : columns.value[columns.first];
+  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
   return columns;
 }
 
@@ -16048,8 +16671,13 @@ static bool profile_labels_are_sound(const onstack_sample *sample) {
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
 
+/* Only an end has none. */
+static bool profile_frames_are_sound(const onstack_sample *sample) {
+  return (sample->flags & ONSTACK_SAMPLE_FREED) ? sample->kind == ONSTACK_KIND_ALLOCATION : sample->frame_count > 0;
+}
+
 static bool profile_sample_is_sound(const onstack_sample *sample) {
-  return sample && sample->size >= sizeof(*sample) && sample->frames && sample->frame_count > 0 &&
+  return sample && sample->size >= sizeof(*sample) && sample->frames && profile_frames_are_sound(sample) &&
          sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 &&
          sample->unit == onstack_kind_unit(sample->kind) && profile_labels_are_sound(sample);
 }
@@ -16113,6 +16741,12 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
 ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile *profile = data;
   if (!profile || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+  if (sample->flags & ONSTACK_SAMPLE_FREED) {
+    pthread_mutex_lock(&profile->lock);
+    if (profile->stacks) onstack_profile_stacks_end(profile->stacks, sample->object);
+    pthread_mutex_unlock(&profile->lock);
+    return 0;
+  }
   onstack_profile_stack key = profile_key(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
@@ -16353,6 +16987,7 @@ bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return onstac
 void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);
   onstack_profile_hash_release(&stacks->index);
+  onstack_profile_held_release(&stacks->held);
   free(stacks->items);
   free(stacks);
 }
@@ -16405,18 +17040,35 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
+  if (sample->object != 0 && onstack_profile_held_reserve(&stacks->held) != 0) return -ENOMEM;
   if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow[key->kind];
     stack->kind = key->kind;
+    item = ONSTACK_PROFILE_HASH_NONE;
   } else if (!stack) {
     stack = stacks_add(stacks, key, hash);
     if (!stack) return -ENOMEM;
     *added = true;
+    item = (uint32_t)stacks->count - 1;
   }
   stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;
+  if (sample->object == 0) return 0;
+  stack->held_weight += sample->weight;
+  stack->held_value += sample->value;
+  onstack_profile_held_add(&stacks->held,
+                           &(onstack_profile_held_object){sample->object, sample->value, sample->weight, item});
   return 0;
+}
+
+void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object) {
+  onstack_profile_held_object held;
+  if (!onstack_profile_held_remove(&stacks->held, object, &held)) return;
+  onstack_profile_stack *stack =
+      held.stack == ONSTACK_PROFILE_HASH_NONE ? &stacks->overflow[ONSTACK_KIND_ALLOCATION] : &stacks->items[held.stack];
+  stack->held_weight -= held.weight;
+  stack->held_value -= held.value;
 }
 
 /* ---- core/src/profile/string_table.c ---- */
@@ -16605,6 +17257,11 @@ ONSTACK_API const char *onstack_advice(const char *key) {
 
 /* ---- core/src/session/consumer.c ---- */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+/* ---- core/src/session/heap_ends.h ---- */
+/* Ends of sampled allocations, on their way to the sink. */
+#ifndef ONSTACK_SESSION_HEAP_ENDS_H
+#define ONSTACK_SESSION_HEAP_ENDS_H
+
 /* ---- core/src/session/session.h ---- */
 /*
  * What a session is, for the files that join the layers: session.c (start and stop), consumer.c (who empties the ring and
@@ -16639,10 +17296,11 @@ struct onstack_session {
   uint64_t scan_age_ns;                              /* of the clock (control/tick/clock.h) */
   uint64_t next_scan_ns;                             /* consumer only */
   uint64_t scanned_cpu_ns;                           /* the process's CPU time at the last scan; consumer only */
-  uint32_t armed;     /* start has armed the threads; until then nobody else does (publish / observe) */
-  uint32_t finished;  /* `last` is valid (publish / observe) */
-  onstack_stats last; /* what stop saw */
-  bool child_is_new;  /* of a fork that is followed: nobody has asked for its sink_data yet */
+  uint32_t armed;      /* start has armed the threads; until then nobody else does (publish / observe) */
+  uint32_t finished;   /* `last` is valid (publish / observe) */
+  onstack_stats last;  /* what stop saw */
+  uint64_t freed_told; /* ends of allocations that the sink has had; consumer only */
+  bool child_is_new;   /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
@@ -16661,6 +17319,14 @@ ONSTACK_INTERNAL uint64_t onstack_session_drain_work(void *session);
 
 /* The counters as they are now. */
 ONSTACK_INTERNAL void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats);
+
+#endif
+
+/*
+ * Tells the sink of all that was freed and whose allocation it has had. Under the consumer lock, after a delivery. False:
+ * the sink forked, and this is the child.
+ */
+ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void *data);
 
 #endif
 
@@ -16726,10 +17392,11 @@ static void session_look(onstack_session *session) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool armed = onstack_observe(&session->armed);
+  const bool silent = slot->clock->silent;
+  const bool armed = onstack_observe(&session->armed) && !silent;
   if (armed) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (onstack_control_try_lock()) {
+  if (!silent && onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);
     if (due) onstack_action_calm(session->settings.signal);
     onstack_control_unlock();
@@ -16772,6 +17439,7 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
+  if (session->slot->clock->silent) return; /* nobody catches the signal */
   if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
 }
 
@@ -16780,7 +17448,9 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
-  return onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
+  const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
+  if (session_is_here(session) && session->slot->object_base != 0) onstack_heap_ends_deliver(session, to.sink, to.data);
+  return handed;
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
@@ -16876,6 +17546,46 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
   return 0;
 }
 
+/* ---- core/src/session/heap_ends.c ---- */
+
+static int heap_end_tell(onstack_session *session, uint32_t place, onstack_sink sink, void *data) {
+  ONSTACK_STOP_EXCEPTIONS;
+  static const uint64_t no_frames[1];
+  const onstack_slot *slot = session->slot;
+  const onstack_live_note *note = &onstack_live.notes[place];
+  const onstack_sample sample = {.size = sizeof(sample),
+                                 .kind = ONSTACK_KIND_ALLOCATION,
+                                 .time_ns = onstack_monotonic_ns(),
+                                 .value = note->bytes,
+                                 .period = slot->periods[ONSTACK_KIND_ALLOCATION],
+                                 .unit = ONSTACK_UNIT_BYTES,
+                                 .weight = note->objects,
+                                 .tid = note->tid,
+                                 .thread_name = "",
+                                 .frames = no_frames,
+                                 .flags = ONSTACK_SAMPLE_FREED,
+                                 .object = slot->object_base + note->position + 1};
+  return sink(data, &sample);
+}
+
+bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void *data) {
+  onstack_slot *slot = session->slot;
+  const uint32_t generation = onstack_load_relaxed(&slot->generation);
+  const uint64_t freed = onstack_load_relaxed(&onstack_live.freed);
+  const uint64_t delivered = onstack_load_relaxed(&slot->ring.head);
+  if (freed == session->freed_told) return true;
+  onstack_store_relaxed(&slot->sink_tid, onstack_sys_gettid());
+  for (uint32_t place = 0; (place = onstack_live_next_freed(place, delivered)) != ONSTACK_LIVE_NONE; place++) {
+    const int result = sink ? heap_end_tell(session, place, sink, data) : 0;
+    if (onstack_load_relaxed(&slot->generation) != generation) return false;
+    if (result != 0) onstack_add_relaxed(&session->delivered[ONSTACK_KIND_ALLOCATION].refused, (uint64_t)1);
+    onstack_live_release(place);
+    session->freed_told++;
+  }
+  onstack_store_relaxed(&slot->sink_tid, 0);
+  return true;
+}
+
 /* ---- core/src/session/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
@@ -16946,7 +17656,7 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
+      .unblocked_signal = session->settings.own_threads && !slot->clock->silent ? session->settings.signal : 0,
       .work = onstack_session_drain_work,
       .data = session,
   };
@@ -16990,6 +17700,7 @@ static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
+  session->freed_told = 0;
   session->settings.resumed = session->child_is_new = true;
   if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
     onstack_profile_after_fork(session->settings.sink_data);
@@ -17115,13 +17826,21 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
 #include <stdlib.h>
 #include <string.h>
 
+static void session_fill_action(const onstack_action *action, onstack_stats *stats) {
+  stats->forwarded = onstack_load_relaxed(&action->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&action->swallowed);
+  stats->late = onstack_load_relaxed(&action->late);
+  stats->looped = onstack_load_relaxed(&action->looped);
+}
+
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
   const onstack_lost *lost = &slot->lost[slot->kind];
   const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
   const onstack_action *action = &onstack_actions[session->settings.signal];
-  stats->period_ns = session->settings.period_ns;
+  stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
   stats->samples = onstack_load_relaxed(&delivered->samples);
@@ -17140,11 +17859,12 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  stats->forwarded = onstack_load_relaxed(&action->forwarded);
-  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
-  stats->swallowed = onstack_load_relaxed(&action->swallowed);
-  stats->late = onstack_load_relaxed(&action->late);
-  stats->looped = onstack_load_relaxed(&action->looped);
+  if (slot->clock->silent) {
+    stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
+    stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+  } else {
+    session_fill_action(action, stats);
+  }
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
@@ -17265,6 +17985,11 @@ static void text_write_counters(statistics_text *text, const onstack_stats *stat
                         stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
                         stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
                         stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+  text_send(text, length);
+  if (strcmp(stats->clock, "heap") != 0) return;
+  length = snprintf(text->line, sizeof(text->line),
+                    "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n", stats->period_ns,
+                    stats->heap_untracked, stats->heap_reused);
   text_send(text, length);
 }
 

@@ -57,3 +57,16 @@ int onstack_thread_label_set(const char *key, const char *value) {
 }
 
 void onstack_thread_labels_clear(void) {}
+
+void onstack_heap_allocated(const void *address, size_t size) { (void)address, (void)size; }
+
+void onstack_heap_freed(const void *address) { (void)address; }
+
+void onstack_heap_moved(const void *from, const void *to, size_t size) { (void)from, (void)to, (void)size; }
+
+int onstack_heap_due(size_t size) {
+  (void)size;
+  return 0;
+}
+
+void onstack_heap_take(const void *address, size_t size) { (void)address, (void)size; }

@@ -9,16 +9,28 @@ static const uint64_t frames[] = {0x11000, 0x12001, 0x13001};
 typedef struct of_kind {
   onstack_kind kind;
   onstack_unit unit;
-  const char *types[4]; /* type and unit of each column; the last is the value's */
-  const char *number;   /* in folded stacks, of two samples of weight 3 and value 700 */
+  const char *types[8]; /* type and unit of each column */
+  int64_t values[4];    /* of two samples of weight 3 and value 700 */
+  const char *period;   /* its type */
+  const char *number;   /* in folded stacks */
 } of_kind;
 
 static const of_kind all_kinds[] = {
-    {ONSTACK_KIND_CPU, ONSTACK_UNIT_NANOSECONDS, {"samples", "count", "cpu", "nanoseconds"}, " 6\n"},
-    {ONSTACK_KIND_WALL, ONSTACK_UNIT_NANOSECONDS, {"samples", "count", "wall", "nanoseconds"}, " 6\n"},
-    {ONSTACK_KIND_ALLOCATION, ONSTACK_UNIT_BYTES, {"alloc_objects", "count", "alloc_space", "bytes"}, " 1400\n"},
-    {ONSTACK_KIND_WAIT, ONSTACK_UNIT_NANOSECONDS, {"contentions", "count", "delay", "nanoseconds"}, " 1400\n"},
-    {ONSTACK_KIND_DUMP, ONSTACK_UNIT_COUNT, {"threads", "count"}, " 1400\n"},
+    {ONSTACK_KIND_CPU, ONSTACK_UNIT_NANOSECONDS, {"samples", "count", "cpu", "nanoseconds"}, {6, 1400}, "cpu", " 6\n"},
+    {ONSTACK_KIND_WALL, ONSTACK_UNIT_NANOSECONDS, {"samples", "count", "wall", "nanoseconds"}, {6, 1400}, "wall", " 6\n"},
+    {ONSTACK_KIND_ALLOCATION,
+     ONSTACK_UNIT_BYTES,
+     {"alloc_objects", "count", "alloc_space", "bytes", "inuse_objects", "count", "inuse_space", "bytes"},
+     {6, 1400, 0, 0},
+     "space",
+     " 1400\n"},
+    {ONSTACK_KIND_WAIT,
+     ONSTACK_UNIT_NANOSECONDS,
+     {"contentions", "count", "delay", "nanoseconds"},
+     {6, 1400},
+     "delay",
+     " 1400\n"},
+    {ONSTACK_KIND_DUMP, ONSTACK_UNIT_COUNT, {"threads", "count"}, {1400}, "threads", " 1400\n"},
 };
 
 #define KINDS (sizeof(all_kinds) / sizeof(all_kinds[0]))
@@ -39,12 +51,13 @@ static decoded *decode_kind(onstack_profile *profile, onstack_kind kind) {
 }
 
 static void check_types(const decoded *out, const of_kind *of) {
-  const size_t texts = of->types[2] ? 4 : 2;
+  size_t texts = 0;
+  while (texts < 8 && of->types[texts]) texts++;
   cr_assert_eq(out->type_count, texts);
   for (size_t i = 0; i < texts; i++) cr_assert_str_eq(d_text(out, out->types[i]), of->types[i]);
-  cr_assert_str_eq(d_text(out, out->period_type[0]), of->types[texts - 2]);
+  cr_assert_str_eq(d_text(out, out->period_type[0]), of->period);
   cr_assert_str_eq(d_text(out, out->period_type[1]), of->types[texts - 1]);
-  cr_assert_eq(out->default_type, 0);
+  cr_assert_str_eq(d_text(out, out->default_type), of->kind == ONSTACK_KIND_ALLOCATION ? "inuse_space" : "");
 }
 
 Test(profile_kinds, one_kind_has_its_types_and_units) {
@@ -56,8 +69,7 @@ Test(profile_kinds, one_kind_has_its_types_and_units) {
     decoded *out = decode_kind(profile, ANY_KIND);
     check_types(out, of);
     cr_assert_eq(out->sample_count, 1);
-    cr_assert_eq(out->samples[0].values[0], of->types[2] ? 6 : 1400);
-    if (of->types[2]) cr_assert_eq(out->samples[0].values[1], 1400);
+    for (size_t c = 0; c < out->samples[0].value_count; c++) cr_assert_eq(out->samples[0].values[c], of->values[c]);
     cr_assert_eq(out->period, (int64_t)(100 + of->kind));
     decoded_free(out);
     char *text = folded_text(profile, NULL);
@@ -70,23 +82,24 @@ Test(profile_kinds, one_kind_has_its_types_and_units) {
 }
 
 Test(profile_kinds, several_kinds_have_columns_of_their_own) {
-  static const char *const expected[] = {
-      "samples",     "count", "cpu",         "nanoseconds", "wall",  "nanoseconds", "alloc_objects", "count",
-      "alloc_space", "bytes", "contentions", "count",       "delay", "nanoseconds", "threads",       "count"};
-  static const int64_t values[KINDS][8] = {
-      {6, 1400}, {6, 0, 1400}, {0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 0, 0, 1400}};
+  static const char *const expected[] = {"samples",       "count",         "cpu",         "nanoseconds", "wall",
+                                         "nanoseconds",   "alloc_objects", "count",       "alloc_space", "bytes",
+                                         "inuse_objects", "count",         "inuse_space", "bytes",       "contentions",
+                                         "count",         "delay",         "nanoseconds", "threads",     "count"};
+  static const int64_t values[KINDS][10] = {
+      {6, 1400}, {6, 0, 1400}, {0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 0, 0, 6, 1400}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1400}};
   onstack_profile *profile = profile_of(NULL);
   for (size_t i = 0; i < KINDS; i++) feed_kind(profile, &all_kinds[i]);
   decoded *out = decode_kind(profile, ANY_KIND);
-  cr_assert_eq(out->type_count, 16);
-  for (size_t i = 0; i < 16; i++) cr_assert_str_eq(d_text(out, out->types[i]), expected[i]);
+  cr_assert_eq(out->type_count, 20);
+  for (size_t i = 0; i < 20; i++) cr_assert_str_eq(d_text(out, out->types[i]), expected[i]);
   cr_assert_str_eq(d_text(out, out->period_type[0]), "cpu");
   cr_assert_eq(out->period, 100 + ONSTACK_KIND_CPU);
   cr_assert_str_eq(d_text(out, out->default_type), "cpu");
   cr_assert_eq(out->sample_count, KINDS, "the same stack, once for each kind");
   for (size_t i = 0; i < KINDS; i++) {
-    cr_assert_eq(out->samples[i].value_count, 8);
-    for (size_t c = 0; c < 8; c++) cr_assert_eq(out->samples[i].values[c], values[i][c], "sample %zu, column %zu", i, c);
+    cr_assert_eq(out->samples[i].value_count, 10);
+    for (size_t c = 0; c < 10; c++) cr_assert_eq(out->samples[i].values[c], values[i][c], "sample %zu, column %zu", i, c);
   }
   decoded_free(out);
   onstack_profile_free(profile);
@@ -135,11 +148,11 @@ Test(profile_kinds, too_many_stacks_overflow_by_kind) {
   for (size_t i = 0; i < KINDS; i++) feed_kind(profile, &all_kinds[i]);
   decoded *out = decode_kind(profile, ANY_KIND);
   cr_assert_eq(out->sample_count, KINDS);
-  int64_t sums[8] = {0};
+  int64_t sums[10] = {0};
   for (size_t i = 0; i < out->sample_count; i++)
-    for (size_t c = 0; c < 8; c++) sums[c] += out->samples[i].values[c];
-  static const int64_t expected[8] = {12, 1400, 1400, 6, 1400, 6, 1400, 1400};
-  for (size_t c = 0; c < 8; c++) cr_assert_eq(sums[c], expected[c], "column %zu", c);
+    for (size_t c = 0; c < 10; c++) sums[c] += out->samples[i].values[c];
+  static const int64_t expected[10] = {12, 1400, 1400, 6, 1400, 0, 0, 6, 1400, 1400};
+  for (size_t c = 0; c < 10; c++) cr_assert_eq(sums[c], expected[c], "column %zu", c);
   decoded_free(out);
   onstack_write_options waits = {.size = sizeof(waits), .kind = ONSTACK_KIND_WAIT};
   char *text = folded_text(profile, &waits);

@@ -106,7 +106,7 @@ typedef struct d_mapping {
 typedef struct d_sample {
   uint64_t locations[DEEP];
   size_t location_count;
-  uint64_t values[8];
+  uint64_t values[10];
   size_t value_count;
   const char *thread; /* NULL: no label */
   int64_t thread_id;
@@ -119,7 +119,7 @@ typedef struct decoded {
   d_location locations[MANY];
   d_function functions[MANY];
   d_mapping mappings[MANY];
-  uint64_t types[16]; /* sample types and units in turn */
+  uint64_t types[20]; /* sample types and units in turn */
   uint64_t default_type;
   uint64_t period_type[2];
   uint64_t comments[8];

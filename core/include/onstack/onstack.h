@@ -105,13 +105,13 @@ typedef uint32_t onstack_truncation;
 #define ONSTACK_TRUNCATION_COUNT 11
 
 /*
- * What a sample tells of, which also says the unit of its value. The sessions of this version make the first two; whoever
+ * What a sample tells of, which also says the unit of its value. The sessions of this version make the first three; whoever
  * makes samples of its own may give any of them to onstack_profile_sink. Sinks must expect kinds that they do not know.
  */
 typedef uint32_t onstack_kind;
 #define ONSTACK_KIND_CPU 1        /* CPU time: ticks of ONSTACK_CLOCK_CPU; nanoseconds */
 #define ONSTACK_KIND_WALL 2       /* real time: ticks of ONSTACK_CLOCK_WALL; nanoseconds */
-#define ONSTACK_KIND_ALLOCATION 3 /* memory, where it was allocated; bytes */
+#define ONSTACK_KIND_ALLOCATION 3 /* memory, where it was allocated: sessions of ONSTACK_CLOCK_HEAP; bytes */
 #define ONSTACK_KIND_WAIT 4       /* time that a thread waited; nanoseconds */
 #define ONSTACK_KIND_DUMP 5       /* a thread's stack at the moment of a question; count, 1 each */
 
@@ -136,15 +136,19 @@ typedef struct onstack_sample {
   const char *thread_name;       /* NUL-terminated, "" when unknown; at most 15 bytes */
   const uint64_t *frames;        /* frame_count addresses, leaf first. frames[0] is the interrupted PC, exactly; the
                                     others are return addresses: the call is at address - 1 */
-  uint32_t frame_count;          /* at least 1 */
+  uint32_t frame_count;          /* at least 1; 0 with ONSTACK_SAMPLE_FREED */
   uint32_t label_bytes;          /* of `labels` */
   const char *labels;            /* pairs of NUL-terminated strings, key and value, one behind the other: at most
                                     options.label_bytes. NULL when there are none */
   uint32_t flags;                /* ONSTACK_SAMPLE_* */
   uint32_t reserved;             /* 0 */
+  uint64_t object;               /* of an allocation: its number in this process, under which its end will come; 0: none */
 } onstack_sample;
 
 #define ONSTACK_SAMPLE_LABELS_CUT 1u /* there were more labels than the session had room for */
+/* the allocation `object` has been freed: value and weight are those that its sample had; frames, labels and name are empty */
+#define ONSTACK_SAMPLE_FREED 2u
+#define ONSTACK_SAMPLE_UNTRACKED 4u /* an allocation whose end will not be told: the table was full (heap_untracked) */
 
 /*
  * Receives a sample. Called on the session's drain thread, or inside onstack_session_poll; never in a signal handler,
@@ -217,6 +221,13 @@ typedef uint8_t onstack_clock;
  * threads are found by a look at /proc/self/task, each 10 ms or, with very many threads, less often.
  */
 #define ONSTACK_CLOCK_WALL 2
+/*
+ * No time at all: memory, where it is allocated. Allocators report to the session by onstack_heap_allocated and its kin; one
+ * allocation in `heap_interval` bytes is sampled, and its end is told. No signal is caught and no timer is made. One such session
+ * at a time (ONSTACK_E_SESSIONS). `frequency` must be 0. In the statistics a tick is an allocation, as the samples' weights
+ * count them.
+ */
+#define ONSTACK_CLOCK_HEAP 3
 
 /* What stop leaves behind when the found action was SIG_DFL or a handler and ours is still installed. */
 typedef uint8_t onstack_restore;
@@ -267,6 +278,10 @@ typedef struct onstack_options {
      answer ONSTACK_E_CONTEXT. NULL: all threads */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data; /* handed to thread_filter */
+  uint32_t
+      heap_interval; /* with ONSTACK_CLOCK_HEAP: mean bytes from one sample to the next; 0: 524,288. 1: each allocation */
+  uint32_t heap_objects; /* sampled allocations that can be in use at a time, at most 1,048,576; 0: 16,384. Later ones are
+                              samples, but not counted as in use (heap_untracked). Some 70 bytes each */
 } onstack_options;
 
 /*
@@ -319,7 +334,7 @@ ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samp
 typedef struct onstack_stats {
   uint32_t size;              /* in: what the caller has; out: what was filled in */
   uint32_t running;           /* 1 while sampling */
-  uint64_t period_ns;         /* as in the samples */
+  uint64_t period_ns;         /* as in the samples; of ONSTACK_CLOCK_HEAP bytes */
   uint64_t ticks;             /* recognized as this session's */
   uint64_t recorded;          /* ticks that have a sample; counted, as the next one, when it is taken out of the buffer */
   uint64_t samples;           /* samples taken out of the buffer (recorded / samples is the mean weight) */
@@ -346,11 +361,13 @@ typedef struct onstack_stats {
   uint64_t looped;          /* foreign signals that came back from the action below while being forwarded; dropped */
   const char *unwinder;     /* name in use; static, or the user's */
   const char *reader;       /* memory reader in use: "probe", "copy", "pipe", "none"; static */
-  const char *clock;        /* who ticks: "cpu", "wall", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
+  const char *clock;        /* who ticks: "cpu", "wall", "heap", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
                                  thread of ours looks at the others' clocks then, and sends the signals); static */
   uint64_t blocked;         /* of dropped_stopping: of threads that block the signal. They have no samples; let them take
                                  it (pthread_sigmask). Libraries' own threads often block all signals, as jemalloc's do
                                  (background_thread:false). Known when the session has stopped */
+  uint64_t heap_untracked;  /* sampled allocations that found no place among heap_objects */
+  uint64_t heap_reused;     /* of those in use, freed without a report: their address was given out again */
 } onstack_stats;
 
 /*
@@ -403,6 +420,34 @@ ONSTACK_API int onstack_session_stats_text(onstack_session *session,
  * replace by its own. Context: signal-safe. Returns a static string; NULL where nothing has to be done, or nothing is known.
  */
 ONSTACK_API const char *onstack_advice(const char *key);
+
+/* ---- memory: calls for allocators ------------------------------------------------------------------------------ */
+
+/*
+ * An allocator, an arena or a pool tells of each block that it hands out and takes back. While no session of
+ * ONSTACK_CLOCK_HEAP runs this costs a load and a predictable branch. Only blocks that are sampled are remembered.
+ *
+ * Context: any thread, also where the host allocates in a signal handler; no lock, no allocation, errno stays. A sample
+ * needs 8 KiB of stack.
+ */
+
+/* A block of `size` bytes begins at `address`, which the caller of this function's caller is about to get. NULL: nothing. */
+ONSTACK_API void onstack_heap_allocated(const void *address, size_t size);
+
+/* The block at `address` ends: before it can be given out again. Of any address, NULL too. */
+ONSTACK_API void onstack_heap_freed(const void *address);
+
+/* A block has a new size, and perhaps a new place. Counts as an end and an allocation. Where another thread can be given
+   `from` before this call, use onstack_heap_freed before and onstack_heap_allocated after the move. */
+ONSTACK_API void onstack_heap_moved(const void *from, const void *to, size_t size);
+
+/*
+ * Experimental: onstack_heap_allocated in two steps, for allocators that make what is sampled recognizable, so that a free
+ * need not ask about each address. 1: the next block of this thread, of that size, is to be sampled, and
+ * onstack_heap_take must be called with it, if it could be allocated.
+ */
+ONSTACK_API int onstack_heap_due(size_t size);
+ONSTACK_API void onstack_heap_take(const void *address, size_t size);
 
 /* ---- labels of threads ------------------------------------------------------------------------------------------ */
 
@@ -534,11 +579,12 @@ typedef struct onstack_write_options {
  * types:
  *   ONSTACK_KIND_CPU         samples/count (in ticks: times the period it is the time), cpu/nanoseconds
  *   ONSTACK_KIND_WALL        samples/count (in ticks), wall/nanoseconds
- *   ONSTACK_KIND_ALLOCATION  alloc_objects/count, alloc_space/bytes
+ *   ONSTACK_KIND_ALLOCATION  alloc_objects/count, alloc_space/bytes, inuse_objects/count, inuse_space/bytes
  *   ONSTACK_KIND_WAIT        contentions/count, delay/nanoseconds
  *   ONSTACK_KIND_DUMP        threads/count
  * A profile that holds several kinds has a column for each of their types, in this order; two kinds share samples/count. A
- * sample has 0 in the columns of other kinds. The default sample type, and the period, are then those of the first kind. An
+ * sample has 0 in the columns of other kinds. The default sample type, and the period, are then those of the first kind;
+ * of allocations inuse_space is the default, and the period type is space/bytes. An
  * empty profile has the types of CPU time, or of the kind that was asked for.
  * One Location a frame with one Line for each inlined function, mappings with build ids. Servers refuse a profile for a
  * label without a key and for two labels with one key: the former is left out, of the latter the first stands. `options`

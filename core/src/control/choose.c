@@ -24,6 +24,7 @@ static const struct {
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
     {&onstack_clock_wall, &onstack_clock_wall_ticker},
+    {&onstack_clock_heap, &onstack_clock_heap},
 };
 
 const onstack_clock_ops *onstack_clock_find(uint32_t number) {

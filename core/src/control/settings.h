@@ -8,6 +8,8 @@
 
 typedef struct onstack_settings {
   uint64_t period_ns;
+  uint64_t period; /* as samples say it: period_ns, or bytes */
+  uint32_t heap_objects;
   uint32_t weight_max;
   const struct onstack_clock_ops *clock; /* control/tick/clock.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);

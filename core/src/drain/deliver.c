@@ -8,6 +8,12 @@
 
 #include <string.h>
 
+/* The number under which an end comes; 0: none will. */
+static uint64_t deliver_object(const onstack_slot *slot, const onstack_ring_entry *entry) {
+  if (slot->object_base == 0 || (entry->flags & ONSTACK_SAMPLE_UNTRACKED)) return 0;
+  return slot->object_base + onstack_ring_position(&slot->ring, entry) + 1;
+}
+
 static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, const onstack_walked *stack,
                         const onstack_delivery *to) {
   ONSTACK_STOP_EXCEPTIONS;
@@ -30,6 +36,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
       .flags = entry->flags,
+      .object = deliver_object(slot, entry),
   };
   return to->sink(to->data, &sample) == 0;
 }

@@ -100,8 +100,13 @@ static bool profile_labels_are_sound(const onstack_sample *sample) {
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
 
+/* Only an end has none. */
+static bool profile_frames_are_sound(const onstack_sample *sample) {
+  return (sample->flags & ONSTACK_SAMPLE_FREED) ? sample->kind == ONSTACK_KIND_ALLOCATION : sample->frame_count > 0;
+}
+
 static bool profile_sample_is_sound(const onstack_sample *sample) {
-  return sample && sample->size >= sizeof(*sample) && sample->frames && sample->frame_count > 0 &&
+  return sample && sample->size >= sizeof(*sample) && sample->frames && profile_frames_are_sound(sample) &&
          sample->frame_count <= ONSTACK_MAX_DEPTH && sample->weight > 0 && onstack_kind_unit(sample->kind) != 0 &&
          sample->unit == onstack_kind_unit(sample->kind) && profile_labels_are_sound(sample);
 }
@@ -165,6 +170,12 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
 ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile *profile = data;
   if (!profile || !profile_sample_is_sound(sample)) return ONSTACK_E_OPTIONS;
+  if (sample->flags & ONSTACK_SAMPLE_FREED) {
+    pthread_mutex_lock(&profile->lock);
+    if (profile->stacks) onstack_profile_stacks_end(profile->stacks, sample->object);
+    pthread_mutex_unlock(&profile->lock);
+    return 0;
+  }
   onstack_profile_stack key = profile_key(profile, sample);
   onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);

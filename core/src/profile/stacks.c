@@ -18,6 +18,7 @@ bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks) { return onstac
 void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);
   onstack_profile_hash_release(&stacks->index);
+  onstack_profile_held_release(&stacks->held);
   free(stacks->items);
   free(stacks);
 }
@@ -70,16 +71,33 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   uint32_t item = onstack_profile_hash_find(&stacks->index, hash, stacks_equal, stacks, key);
   onstack_profile_stack *stack = item == ONSTACK_PROFILE_HASH_NONE ? NULL : &stacks->items[item];
   *added = false;
+  if (sample->object != 0 && onstack_profile_held_reserve(&stacks->held) != 0) return -ENOMEM;
   if (!stack && stacks->count >= limit) {
     stack = &stacks->overflow[key->kind];
     stack->kind = key->kind;
+    item = ONSTACK_PROFILE_HASH_NONE;
   } else if (!stack) {
     stack = stacks_add(stacks, key, hash);
     if (!stack) return -ENOMEM;
     *added = true;
+    item = (uint32_t)stacks->count - 1;
   }
   stack->samples++;
   stack->weight += sample->weight;
   stack->value += sample->value;
+  if (sample->object == 0) return 0;
+  stack->held_weight += sample->weight;
+  stack->held_value += sample->value;
+  onstack_profile_held_add(&stacks->held,
+                           &(onstack_profile_held_object){sample->object, sample->value, sample->weight, item});
   return 0;
+}
+
+void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object) {
+  onstack_profile_held_object held;
+  if (!onstack_profile_held_remove(&stacks->held, object, &held)) return;
+  onstack_profile_stack *stack =
+      held.stack == ONSTACK_PROFILE_HASH_NONE ? &stacks->overflow[ONSTACK_KIND_ALLOCATION] : &stacks->items[held.stack];
+  stack->held_weight -= held.weight;
+  stack->held_value -= held.value;
 }

@@ -11,6 +11,7 @@
 #include "base/kinds.h"
 #include "profile/arena.h"
 #include "profile/hash_index.h"
+#include "profile/held.h"
 
 #include "onstack/onstack.h"
 
@@ -30,6 +31,8 @@ typedef struct onstack_profile_stack {
   uint64_t samples;
   uint64_t weight;
   uint64_t value;
+  uint64_t held_weight; /* of allocations, what is in use */
+  uint64_t held_value;
 } onstack_profile_stack;
 
 typedef struct onstack_profile_stacks {
@@ -41,6 +44,7 @@ typedef struct onstack_profile_stacks {
   size_t capacity;
   /* All that came when `count` had reached its limit, by kind; without frames. */
   onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_held held;
 } onstack_profile_stacks;
 
 /* Returns an empty store with one reference, NULL when memory is out. */
@@ -55,5 +59,8 @@ ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks
  */
 ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                                   const onstack_sample *sample, size_t limit, bool *added);
+
+/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
+ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
 
 #endif

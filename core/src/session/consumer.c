@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The consumer's side of a session: the drain thread, or whoever polls. One at a time, by the consumer lock. */
+#include "session/heap_ends.h"
 #include "session/session.h"
 
 #include "base/exceptions.h"
@@ -75,10 +76,11 @@ static void session_look(onstack_session *session) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool armed = onstack_observe(&session->armed);
+  const bool silent = slot->clock->silent;
+  const bool armed = onstack_observe(&session->armed) && !silent;
   if (armed) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (onstack_control_try_lock()) {
+  if (!silent && onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);
     if (due) onstack_action_calm(session->settings.signal);
     onstack_control_unlock();
@@ -121,6 +123,7 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
+  if (session->slot->clock->silent) return; /* nobody catches the signal */
   if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
 }
 
@@ -129,7 +132,9 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
-  return onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
+  const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
+  if (session_is_here(session) && session->slot->object_base != 0) onstack_heap_ends_deliver(session, to.sink, to.data);
+  return handed;
 }
 
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {

@@ -68,7 +68,7 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .unblocked_signal = session->settings.own_threads ? session->settings.signal : 0,
+      .unblocked_signal = session->settings.own_threads && !slot->clock->silent ? session->settings.signal : 0,
       .work = onstack_session_drain_work,
       .data = session,
   };
@@ -112,6 +112,7 @@ static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
   session->module_statistics = (onstack_module_statistics){0};
   memset(session->delivered, 0, sizeof(session->delivered));
+  session->freed_told = 0;
   session->settings.resumed = session->child_is_new = true;
   if (session->settings.sink == onstack_profile_sink && !session->settings.fork_sink_data)
     onstack_profile_after_fork(session->settings.sink_data);

@@ -2,6 +2,7 @@
 /* What a session says about itself: counters, and how the frames in each module were walked. */
 #include "session/session.h"
 
+#include "allocator/live.h"
 #include "base/exceptions.h"
 #include "base/sized.h"
 #include "control/fork.h"
@@ -14,13 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void session_fill_action(const onstack_action *action, onstack_stats *stats) {
+  stats->forwarded = onstack_load_relaxed(&action->forwarded);
+  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
+  stats->swallowed = onstack_load_relaxed(&action->swallowed);
+  stats->late = onstack_load_relaxed(&action->late);
+  stats->looped = onstack_load_relaxed(&action->looped);
+}
+
 void onstack_session_fill_stats(const onstack_session *session, onstack_stats *stats) {
   const onstack_slot *slot = session->slot;
   const onstack_counters *counters = &slot->counters;
   const onstack_lost *lost = &slot->lost[slot->kind];
   const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
   const onstack_action *action = &onstack_actions[session->settings.signal];
-  stats->period_ns = session->settings.period_ns;
+  stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
   stats->samples = onstack_load_relaxed(&delivered->samples);
@@ -39,11 +48,12 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  stats->forwarded = onstack_load_relaxed(&action->forwarded);
-  stats->forwarded_timer = onstack_load_relaxed(&action->forwarded_timer);
-  stats->swallowed = onstack_load_relaxed(&action->swallowed);
-  stats->late = onstack_load_relaxed(&action->late);
-  stats->looped = onstack_load_relaxed(&action->looped);
+  if (slot->clock->silent) {
+    stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
+    stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+  } else {
+    session_fill_action(action, stats);
+  }
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;

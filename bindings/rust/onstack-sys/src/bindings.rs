@@ -43,12 +43,15 @@ pub const ONSTACK_UNIT_COUNT: u32 = 1;
 pub const ONSTACK_UNIT_NANOSECONDS: u32 = 2;
 pub const ONSTACK_UNIT_BYTES: u32 = 3;
 pub const ONSTACK_SAMPLE_LABELS_CUT: u32 = 1;
+pub const ONSTACK_SAMPLE_FREED: u32 = 2;
+pub const ONSTACK_SAMPLE_UNTRACKED: u32 = 4;
 pub const ONSTACK_REGISTER_RBX: u32 = 0;
 pub const ONSTACK_DEFAULT: u32 = 0;
 pub const ONSTACK_ON: u32 = 1;
 pub const ONSTACK_OFF: u32 = 2;
 pub const ONSTACK_CLOCK_CPU: u32 = 1;
 pub const ONSTACK_CLOCK_WALL: u32 = 2;
+pub const ONSTACK_CLOCK_HEAP: u32 = 3;
 pub const ONSTACK_RESTORE_EXACT: u32 = 1;
 pub const ONSTACK_RESTORE_IGNORE: u32 = 2;
 pub const ONSTACK_FORK_STOP: u32 = 1;
@@ -81,6 +84,7 @@ pub struct onstack_sample {
     pub labels: *const ::core::ffi::c_char,
     pub flags: u32,
     pub reserved: u32,
+    pub object: u64,
 }
 pub type onstack_sink = ::core::option::Option<
     unsafe extern "C" fn(
@@ -158,6 +162,8 @@ pub struct onstack_options {
         ) -> ::core::ffi::c_int,
     >,
     pub thread_filter_data: *mut ::core::ffi::c_void,
+    pub heap_interval: u32,
+    pub heap_objects: u32,
 }
 extern "C" {
     pub fn onstack_options_init(options: *mut onstack_options, size: usize) -> ::core::ffi::c_int;
@@ -216,6 +222,8 @@ pub struct onstack_stats {
     pub reader: *const ::core::ffi::c_char,
     pub clock: *const ::core::ffi::c_char,
     pub blocked: u64,
+    pub heap_untracked: u64,
+    pub heap_reused: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(
@@ -264,6 +272,25 @@ extern "C" {
 }
 extern "C" {
     pub fn onstack_advice(key: *const ::core::ffi::c_char) -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn onstack_heap_allocated(address: *const ::core::ffi::c_void, size: usize);
+}
+extern "C" {
+    pub fn onstack_heap_freed(address: *const ::core::ffi::c_void);
+}
+extern "C" {
+    pub fn onstack_heap_moved(
+        from: *const ::core::ffi::c_void,
+        to: *const ::core::ffi::c_void,
+        size: usize,
+    );
+}
+extern "C" {
+    pub fn onstack_heap_due(size: usize) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_heap_take(address: *const ::core::ffi::c_void, size: usize);
 }
 extern "C" {
     pub fn onstack_thread_label_set(

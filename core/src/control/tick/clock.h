@@ -14,6 +14,7 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
+  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples */
   bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
@@ -53,6 +54,9 @@ typedef struct onstack_clock_ops {
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
+  /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
+  void (*drop)(void);
+
   /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
   void (*after_fork)(void);
 } onstack_clock_ops;
@@ -61,6 +65,7 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;        /* CPU t
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real time, by timers */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);

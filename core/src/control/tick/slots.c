@@ -119,7 +119,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   memset(&slot->counters, 0, sizeof(slot->counters));
   memset(slot->lost, 0, sizeof(slot->lost));
   memset(slot->periods, 0, sizeof(slot->periods));
-  slot->periods[slot->kind] = settings->period_ns;
+  slot->periods[slot->kind] = settings->period;
+  slot->objects = settings->heap_objects;
+  slot->object_base = 0;
   onstack_thread_table_init(&slot->threads, index);
   const bool keeps = slot->copy_works && slot->unwinder->needs_rules;
   const slot_memory *memory = &slot_memories[index];
@@ -149,7 +151,11 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
   int result = clock->join ? clock->join(slot) : 0;
-  if (result < 0) return result == -ENOMEM ? result : ONSTACK_E_CLOCK;
+  if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
+  if (clock->silent) {
+    onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+    return clock->start(slot, 0);
+  }
   result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
@@ -171,6 +177,7 @@ void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) 
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
+  if (slot->clock->silent) return;
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(settings->signal);
@@ -180,6 +187,7 @@ void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) 
 void onstack_slot_give_back(onstack_slot *slot) {
   slot_memory *memory = &slot_memories[slot->index];
   onstack_threads_clear(slot);
+  if (slot->clock->drop) slot->clock->drop();
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);

@@ -39,7 +39,8 @@ static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_mem
   if (event->thread) {
     onstack_thread_snapshot(event->thread, name, memory->ranges);
   } else {
-    name[0] = name[1] = 0;
+    name[0] = event->name ? event->name[0] : 0;
+    name[1] = event->name ? event->name[1] : 0;
     onstack_walk_forget_ranges(memory);
   }
   if (!event->elsewhere) return;
@@ -108,7 +109,7 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   return entry;
 }
 
-static RECORD_INLINE void record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
+static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
                                        uint64_t position) {
   const onstack_walk_result result = record_walk(slot, event, entry);
   entry->frame_count = (uint16_t)result.frame_count;
@@ -119,12 +120,15 @@ static RECORD_INLINE void record_stack(onstack_slot *slot, const onstack_event *
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
   onstack_ring_publish(&slot->ring, entry, position);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+  return result.frame_count > 0;
 }
 
-ONSTACK_HANDLER_APART void onstack_record(onstack_slot *slot, const onstack_event *event) {
+ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_event *event) {
   uint64_t position;
   onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
-  if (entry) record_stack(slot, event, entry, position);
+  if (!entry) return 0;
+  entry->flags = event->flags;
+  return record_stack(slot, event, entry, position) ? position + 1 : 0;
 }
 
 ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,

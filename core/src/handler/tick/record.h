@@ -21,6 +21,8 @@ typedef struct onstack_event {
   onstack_kind kind;
   uint64_t value;                     /* in the kind's unit */
   uint32_t weight;                    /* events that it stands for, at least 1 */
+  uint8_t flags;                      /* ONSTACK_SAMPLE_*, besides those of the record itself */
+  const uint64_t *name;               /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
   bool elsewhere;                     /* the stack of another thread than the calling one; it may go on meanwhile */
   const onstack_registers *registers; /* of a blocked thread pc and sp are enough, the others 0 */
   void *ucontext;                     /* of a signal; NULL: there is none */
@@ -30,8 +32,9 @@ typedef struct onstack_event {
  * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
  * counted in slot->lost. Of another thread's stack all is read by the kernel's copy, and neither labels nor goroutines are
  * looked up: only the thread itself can. Signal-safe; with every signal blocked, so that nothing nests over a claimed entry.
+ * Returns the sample's position in the ring and 1; 0: there is no sample.
  */
-ONSTACK_INTERNAL void onstack_record(onstack_slot *slot, const onstack_event *event);
+ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
 
 /* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
    room on the signal stack. */

@@ -46,11 +46,11 @@ static uint64_t pprof_main_period(const onstack_profile_view *view, onstack_kind
   return periods[best];
 }
 
-/* Of several kinds the last would be shown by default. */
+/* Of several kinds, and of allocations, the last would be shown by default; of the latter that is right, and is said as Go says it. */
 static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pprof_column *column) {
   const uint32_t kinds = writer->report->view.kinds;
   uint32_t number;
-  if (!(kinds & (kinds - 1))) return 0;
+  if (!(kinds & (kinds - 1)) && writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &number);
   if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_default_sample_type, number);
   return error;
@@ -59,11 +59,12 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pp
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   const onstack_pprof_columns *columns = &writer->columns;
-  const onstack_pprof_column *first = &columns->items[columns->value[columns->first]];
+  const onstack_pprof_column *first = &columns->items[columns->shown];
+  const onstack_pprof_column period = {columns->period_type, first->unit};
   int error = 0;
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
-  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, first);
+  if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, &period);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;
@@ -126,15 +127,19 @@ static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_
   return error;
 }
 
+/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+static uint64_t pprof_value(const onstack_pprof_columns *columns, const onstack_profile_stack *stack, uint32_t column) {
+  if (column == columns->value[stack->kind]) return stack->value;
+  if (column == columns->weight[stack->kind]) return stack->weight;
+  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
+  return column == columns->held_value ? stack->held_value : 0;
+}
+
 /* In the columns of its kind; 0 in the others. */
 static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
   const onstack_pprof_columns *columns = &writer->columns;
   for (uint32_t i = 0; i < columns->count; i++) {
-    /* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-    const uint64_t value = i == columns->value[stack->kind]    ? stack->value
-                           : i == columns->weight[stack->kind] ? stack->weight
-                                                               : 0;
-    onstack_pprof_add_varint(&writer->part, value);
+    onstack_pprof_add_varint(&writer->part, pprof_value(columns, stack, i));
   }
   onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
 }

@@ -28,12 +28,19 @@ static uint8_t pprof_column(onstack_pprof_columns *columns, const char *type, on
 }
 
 onstack_pprof_columns onstack_pprof_columns_of(uint32_t kinds) {
-  onstack_pprof_columns columns = {.count = 0};
+  onstack_pprof_columns columns = {
+      .count = 0, .held_weight = ONSTACK_PPROF_NO_COLUMN, .held_value = ONSTACK_PPROF_NO_COLUMN};
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (!(kinds & 1u << kind)) continue;
     if (columns.first == 0) columns.first = kind;
     columns.weight[kind] = pprof_column(&columns, pprof_types[kind].weight, ONSTACK_UNIT_COUNT);
     columns.value[kind] = pprof_column(&columns, pprof_types[kind].value, onstack_kind_unit(kind));
+    if (kind != ONSTACK_KIND_ALLOCATION) continue;
+    columns.held_weight = pprof_column(&columns, "inuse_objects", ONSTACK_UNIT_COUNT);
+    columns.held_value = pprof_column(&columns, "inuse_space", ONSTACK_UNIT_BYTES);
   }
+  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
+  columns.shown = heap ? columns.held_value : columns.value[columns.first];
+  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
   return columns;
 }

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "allocator/heap.h"
+
+#include "allocator/draw.h"
+#include "allocator/live.h"
+#include "handler/tick/own_threads.h"
+#include "handler/tick/record.h"
+#include "handler/unwind/arch.h"
+
+#include <sys/prctl.h>
+
+/* What every allocation looks at. Written by start and stop; `number` publishes the rest. */
+static struct {
+  uint32_t number; /* of the session, in this process; 0: off */
+  uint32_t interval;
+  uint32_t generation; /* of the slot */
+  uint32_t last;       /* the number given out last */
+  onstack_slot *slot;
+} heap;
+
+/*
+ * A thread's own. Initial-exec: no call of the loader, which may allocate, on the way of an allocation. A signal handler
+ * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
+ */
+typedef struct heap_thread {
+  int64_t left;    /* bytes to the next sample */
+  uint64_t random; /* 0: not seeded */
+  uint32_t number; /* of the session that `left` belongs to */
+} heap_thread;
+
+static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
+
+void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
+  heap.slot = slot;
+  heap.interval = interval;
+  heap.generation = slot->generation;
+  if (++heap.last == 0) heap.last = 1;
+  onstack_publish(&heap.number, heap.last);
+}
+
+void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
+
+bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
+
+/* The countdown has run out, or is another session's. */
+static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
+  if (heap.interval == 1) return 1;
+  if (heap_own.random == 0)
+    heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32 ^ number);
+  if (heap_own.number != number) {
+    heap_own.number = number;
+    heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval) - (int64_t)size;
+    if (heap_own.left >= 0) return 0;
+  }
+  heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval);
+  return 1;
+}
+
+int onstack_heap_due(size_t size) {
+  const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number == 0, 1)) return 0;
+  if (size == 0) size = 1;
+  if (size > INT64_MAX) return 0; /* no such allocation succeeds */
+  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0 && heap.interval > 1) return 0;
+  return heap_due_slowly(number, size);
+}
+
+static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  if (heap_own.random == 0) heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)tid << 32);
+  const onstack_draw_weight weight = onstack_draw_weight_of(&heap_own.random, size, heap.interval);
+  uint64_t name[2] = {0, 0};
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+  const uint32_t place = onstack_live_claim(address);
+  const onstack_event event = {.tid = tid,
+                               .kind = ONSTACK_KIND_ALLOCATION,
+                               .value = weight.bytes,
+                               .weight = weight.objects,
+                               .flags = place == ONSTACK_LIVE_NONE ? ONSTACK_SAMPLE_UNTRACKED : 0,
+                               .name = name,
+                               .registers = registers};
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
+  const uint64_t recorded = onstack_record(slot, &event);
+  if (place == ONSTACK_LIVE_NONE) return;
+  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)tid};
+  if (recorded != 0)
+    onstack_live_begin(place, &note);
+  else
+    onstack_live_give_up(place);
+}
+
+/* The frame record that this function keeps leads to the caller's registers. */
+__attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
+  const uint64_t *record = __builtin_frame_address(0);
+  /* A return address; inside the call, as a walk expects of a first PC. */
+  const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = record[0]};
+  onstack_source_visit visit;
+  if (!address || onstack_observe(&heap.number) == 0) return;
+  onstack_slot *slot = heap.slot;
+  /* What our own threads allocate is no business of the host's. */
+  if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!onstack_source_enter(&visit, slot, heap.generation, NULL)) return;
+  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_allocated(const void *address, size_t size) {
+  if (onstack_heap_due(size)) onstack_heap_take(address, size);
+}
+
+void onstack_heap_freed(const void *address) {
+  onstack_source_visit visit;
+  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
+  if (!onstack_live_has((uint64_t)(uintptr_t)address)) return;
+  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
+  onstack_live_end((uint64_t)(uintptr_t)address);
+  onstack_source_leave(&visit);
+}
+
+void onstack_heap_moved(const void *from, const void *to, size_t size) {
+  onstack_heap_freed(from);
+  onstack_heap_allocated(to, size);
+}

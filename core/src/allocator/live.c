@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "allocator/live.h"
+
+#include "base/atomics.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LIVE_FREE 0u
+#define LIVE_CLAIMED 1u
+#define LIVE_LIVE 2u
+#define LIVE_FREED 3u
+
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t))
+#define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
+
+ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
+
+/* Twice as many places as objects: a window of 32 is then full once in many millions of times. */
+int onstack_live_make(uint32_t objects) {
+  onstack_live_table *live = &onstack_live;
+  size_t places = 2 * ONSTACK_LIVE_WINDOW;
+  while (places < 2 * (size_t)objects) places *= 2;
+  const size_t bytes = places * LIVE_PLACE_BYTES;
+  if (live->bytes < bytes) {
+    /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return -ENOMEM;
+    live->memory = memory;
+    live->bytes = bytes;
+  } else {
+    places = live->mask + (size_t)1;
+    madvise(live->memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
+  }
+  live->addresses = live->memory;
+  live->notes = (onstack_live_note *)(void *)(live->addresses + places);
+  live->states = (uint8_t *)(live->notes + places);
+  live->mask = (uint32_t)places - 1;
+  live->freed = live->reused = live->untracked = 0;
+  return 0;
+}
+
+void onstack_live_drop(void) {
+  if (onstack_live.memory) madvise(onstack_live.memory, onstack_live.bytes, MADV_DONTNEED);
+}
+
+/* Sampled addresses are often those of pages: their low bits say nothing. */
+static uint32_t live_home(uint64_t address) {
+  return (uint32_t)((address * 0x9e3779b97f4a7c15u) >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
+}
+
+static uint32_t live_find(uint64_t address) {
+  const uint32_t home = live_home(address);
+  for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
+    if (onstack_load_relaxed(&onstack_live.addresses[place]) == address &&
+        onstack_observe(&onstack_live.states[place]) == LIVE_LIVE)
+      return place;
+  return ONSTACK_LIVE_NONE;
+}
+
+bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
+
+static bool live_free(uint32_t place) {
+  uint8_t expected = LIVE_LIVE;
+  if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
+  return true;
+}
+
+bool onstack_live_end(uint64_t address) {
+  const uint32_t place = live_find(address);
+  return place != ONSTACK_LIVE_NONE && live_free(place);
+}
+
+uint32_t onstack_live_claim(uint64_t address) {
+  const uint32_t home = live_home(address);
+  /* Given out again: whoever freed it did not say so. */
+  if (onstack_live_end(address)) onstack_add_relaxed(&onstack_live.reused, (uint64_t)1);
+  for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++) {
+    uint8_t expected = LIVE_FREE;
+    if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
+    if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
+    onstack_store_relaxed(&onstack_live.addresses[place], address);
+    return place;
+  }
+  onstack_add_relaxed(&onstack_live.untracked, (uint64_t)1);
+  return ONSTACK_LIVE_NONE;
+}
+
+void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
+  onstack_live.notes[place] = *note;
+  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_LIVE);
+}
+
+void onstack_live_release(uint32_t place) {
+  onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
+  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
+}
+
+void onstack_live_give_up(uint32_t place) { onstack_live_release(place); }
+
+uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+  const uint32_t places = onstack_live.mask + 1;
+  for (uint32_t place = from; place < places; place++) {
+    uint64_t eight;
+    if (place % LIVE_WORD == 0) {
+      memcpy(&eight, &onstack_live.states[place], sizeof(eight)); /* what changes meanwhile is seen in the next round */
+      if (eight == 0) {
+        place += LIVE_WORD - 1;
+        continue;
+      }
+    }
+    if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
+      return place;
+  }
+  return ONSTACK_LIVE_NONE;
+}

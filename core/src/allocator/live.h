@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Sampled allocations that have not been freed, by address. Bounded, without a lock and without an allocation for the
+ * host's threads: an address has its places in one window of the table, and where all are taken the allocation is not
+ * tracked, which is counted.
+ *
+ * A place goes from free to claimed to live by the allocating thread, from live to freed by whoever frees (one of them wins
+ * the exchange), and back to free by the consumer, once it has told the sink. So an end is never lost, however slow the
+ * sink. Nobody else frees an address that is still allocated, so a live place is not another's by the time of the exchange.
+ */
+#ifndef ONSTACK_ALLOCATOR_LIVE_H
+#define ONSTACK_ALLOCATOR_LIVE_H
+
+#include "base/defs.h"
+
+#define ONSTACK_LIVE_WINDOW 32u /* places of an address */
+#define ONSTACK_LIVE_NONE UINT32_MAX
+
+/* What the consumer tells of an end. */
+typedef struct onstack_live_note {
+  uint64_t position; /* of its sample in the ring */
+  uint64_t bytes;
+  uint32_t objects;
+  int32_t tid;
+} onstack_live_note;
+
+typedef struct onstack_live_table {
+  uint64_t *addresses; /* 0: none */
+  onstack_live_note *notes;
+  uint8_t *states;
+  void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
+  size_t bytes;
+  uint32_t mask;   /* places - 1 */
+  uint64_t freed;  /* places that went from live to freed */
+  uint64_t reused; /* of these, whose address was given out again before anybody said that it is free */
+  uint64_t untracked;
+} onstack_live_table;
+
+ONSTACK_INTERNAL_DATA onstack_live_table onstack_live;
+
+/* An empty table for so many allocations. 0, -ENOMEM. Start only. */
+ONSTACK_INTERNAL int onstack_live_make(uint32_t objects);
+/* Gives its pages back. Stop only, when no thread can be inside. */
+ONSTACK_INTERNAL void onstack_live_drop(void);
+
+/* Any thread, signal-safe, inside a visit of the session (handler/tick/record.h). */
+ONSTACK_INTERNAL uint32_t onstack_live_claim(uint64_t address); /* ONSTACK_LIVE_NONE: no room, counted */
+ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note *note);
+ONSTACK_INTERNAL void onstack_live_give_up(uint32_t place); /* after a claim, without a begin */
+/* True if it was live. */
+ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
+
+/* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
+ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
+
+/* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
+ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
+ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
+
+#endif
