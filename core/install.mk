@@ -24,7 +24,7 @@ PACKAGE = $(BUILD)/package
 CMAKEDIR = $(LIBDIR)/cmake/onstack
 TEMPLATES = onstack.pc onstack-config.cmake onstack-config-version.cmake
 MAN_PAGES = $(wildcard docs/man/*.[1-8])
-OPTIONAL_LIBRARIES = libonstack-preload.so libonstack-libunwind.a
+OPTIONAL_LIBRARIES = libonstack-preload.so libonstack-libunwind.a libonstack-heap.a
 # A page for each function: a line that includes the page where the function is described.
 man_names = $(shell sed -n '/^\.Sh NAME/,/^\.Sh SYNOPSIS/s/^\.Nm \([a-z_]*\).*/\1/p' $(1))
 man_section = $(subst .,,$(suffix $(1)))
@@ -53,6 +53,8 @@ install: templates
 	ln -sf $(SHARED_FILE) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/$(LINK_NAME)
 	$(INSTALL) -m 644 $(BUILD)/lib/libonstack.a $(DESTDIR)$(LIBDIR)/
+	@if [ -e $(BUILD)/lib/libonstack-heap.a ]; then \
+	  $(INSTALL) -m 644 $(BUILD)/lib/libonstack-heap.a $(DESTDIR)$(LIBDIR)/; fi
 	$(INSTALL) -m 644 core/include/onstack/onstack.h $(DESTDIR)$(INCLUDEDIR)/onstack/
 	$(INSTALL) -m 644 $(PACKAGE)/onstack.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
 	$(INSTALL) -m 644 $(PACKAGE)/onstack-config.cmake $(PACKAGE)/onstack-config-version.cmake $(DESTDIR)$(CMAKEDIR)/

@@ -7138,9 +7138,11 @@ void onstack_live_drop(void) {
   if (onstack_live.memory) madvise(onstack_live.memory, onstack_live.bytes, MADV_DONTNEED);
 }
 
-/* Sampled addresses are often those of pages: their low bits say nothing. */
+/* Sampled addresses are often those of pages, at even distances: one multiplication would crowd them (splitmix64's two). */
 static uint32_t live_home(uint64_t address) {
-  return (uint32_t)((address * 0x9e3779b97f4a7c15u) >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
+  uint64_t hash = address * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
+  return (uint32_t)(hash >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
 static uint32_t live_find(uint64_t address) {
@@ -15192,7 +15194,9 @@ uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_pr
 #define HELD_FIRST ((size_t)64)
 
 static size_t held_home(const onstack_profile_held *held, uint64_t object) {
-  return (size_t)((object * 0x9e3779b97f4a7c15u) >> 20) & (held->capacity - 1);
+  uint64_t hash = object * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
+  return (size_t)(hash >> 32) & (held->capacity - 1);
 }
 
 void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {

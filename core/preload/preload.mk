@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # build/lib/libonstack-preload.so: the core inside, nothing of it visible. Included by core/Makefile.
 PRELOAD_SOURCES := $(filter-out core/preload/compress_%,$(sort $(wildcard core/preload/*.c)))
-PRELOAD_OBJECTS := $(PRELOAD_SOURCES:core/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/preload/compress.o
+PRELOAD_OBJECTS := $(PRELOAD_SOURCES:core/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/heap/malloc.o $(BUILD)/obj/preload/compress.o
 # The static zlib that goes in (core/preload/compress.h); none: profiles are written as they are. After installing one, make
 # clean, or remove compress.o.
 ZLIB ?= -l:libz.a

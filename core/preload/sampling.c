@@ -87,12 +87,13 @@ int onstack_sampling_start(const onstack_settings_of_preload *settings, int numb
   int result = onstack_profile_new(NULL, &sampling.profile);
   options.frequency = settings->frequency;
   options.clock = settings->clock;
+  options.heap_interval = settings->heap_interval;
   options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
   options.sink = onstack_profile_sink;
   options.sink_data = sampling.profile;
   if (result == 0) result = sampling_start_session(&options);
   if (result == 0) {
-    sampling.before = number < 0 && settings->clock != ONSTACK_CLOCK_WALL ? sampling_ticks_before() : 0;
+    sampling.before = number < 0 && settings->clock <= ONSTACK_CLOCK_CPU ? sampling_ticks_before() : 0;
     onstack_store_relaxed(&sampling.on, 1u);
     return 0;
   }
@@ -140,10 +141,11 @@ static int sampling_write_file(const onstack_settings_of_preload *settings, bool
 }
 
 static uint64_t sampling_count(void) {
-  uint64_t cpu, wall; /* of one of them, as the clock is */
+  uint64_t cpu, wall, heap; /* of one of them, as the clock is */
   onstack_profile_totals(sampling.profile, ONSTACK_KIND_CPU, &cpu, NULL, NULL);
   onstack_profile_totals(sampling.profile, ONSTACK_KIND_WALL, &wall, NULL, NULL);
-  return cpu + wall;
+  onstack_profile_totals(sampling.profile, ONSTACK_KIND_ALLOCATION, &heap, NULL, NULL);
+  return cpu + wall + heap;
 }
 
 bool onstack_sampling_save(const onstack_settings_of_preload *settings) {

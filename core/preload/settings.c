@@ -77,6 +77,22 @@ static bool settings_read_clock(onstack_settings_of_preload *settings) {
   return true;
 }
 
+/* A heap profile instead of one of time. */
+static bool settings_read_heap(onstack_settings_of_preload *settings) {
+  const char *value = settings_get("ONSTACK_HEAP"), *rate = settings_get("ONSTACK_HEAP_RATE");
+  long number = 0;
+  if (!value || strcmp(value, "0") == 0) return true;
+  if (strcmp(value, "1") != 0) return settings_complain("ONSTACK_HEAP", value, "give 1 for a heap profile, or 0");
+  if (settings_get("ONSTACK_CLOCK"))
+    return settings_complain("ONSTACK_HEAP", value, "a heap profile has no clock: take ONSTACK_CLOCK away");
+  if (rate && !settings_number(rate, 1, 1L << 30, &number))
+    return settings_complain("ONSTACK_HEAP_RATE", rate, "give the mean bytes between two samples, 1 to 1073741824");
+  settings->clock = ONSTACK_CLOCK_HEAP;
+  settings->frequency = 0;
+  settings->heap_interval = (uint32_t)number;
+  return true;
+}
+
 static bool settings_read_toggle(onstack_settings_of_preload *settings) {
   const char *value = settings_get("CPUPROFILESIGNAL");
   long number = 0;
@@ -141,7 +157,8 @@ bool onstack_settings_read(onstack_settings_of_preload *settings) {
   if (getauxval(AT_SECURE) || !(value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name))) return true;
   onstack_host_stderr_remember();
   bool good = settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
-              settings_read_clock(settings) && settings_read_toggle(settings) && settings_read_others(settings);
+              settings_read_clock(settings) && settings_read_heap(settings) && settings_read_toggle(settings) &&
+              settings_read_others(settings);
   settings->wanted = good;
   settings->kept_out = !settings->follow || !good; /* children would only repeat the complaint */
   if (settings->kept_out) {

@@ -21,7 +21,8 @@ typedef struct onstack_settings_of_preload {
   bool successor;                    /* the program before this one in the process has left a profile: an empty one is
                                         not put in its place */
   int toggle;                        /* signal that starts and stops; 0: from the beginning to the end */
-  uint32_t frequency;                /* 0: the library's default */
+  uint32_t frequency;                /* 0: the library's default; of a heap profile always */
+  uint32_t heap_interval;            /* 0: the library's default */
   onstack_clock clock;               /* 0: the library's default */
   char unwinder[64];                 /* "": the library's default */
   char profile[ONSTACK_OUTPUT_NAME]; /* patterns, absolute */

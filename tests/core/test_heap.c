@@ -129,6 +129,23 @@ Test(heap, what_finds_no_place_is_counted_and_never_in_use) {
   cr_assert_eq((uint64_t)sums.columns[2] + stats.heap_untracked, 500);
 }
 
+/* At any even distance; as many as were asked for have their places. */
+Test(heap, blocks_at_even_distances_do_not_crowd) {
+  static const size_t distances[] = {16, 4096, 3 * 4096, 16 * 4096, 1 << 20};
+  for (size_t d = 0; d < sizeof(distances) / sizeof(distances[0]); d++) {
+    onstack_stats stats;
+    onstack_profile *profile = profile_of(NULL);
+    onstack_session *session = heap_start(profile, 1, 0);
+    for (uintptr_t i = 1; i <= 16384; i++) {
+      onstack_heap_allocated((void *)(i * distances[d]), 10);
+      if (i % 1000 == 0) t_sleep(0.02); /* the buffer holds some thousand samples */
+    }
+    const heap_sums sums = heap_finish(session, profile, &stats);
+    cr_expect_lt(stats.heap_untracked, 20, "%zu: %lu", distances[d], (unsigned long)stats.heap_untracked);
+    cr_expect_eq((uint64_t)sums.columns[0], 16384 - stats.dropped_ring_full);
+  }
+}
+
 Test(heap, an_address_that_comes_again_ends_what_had_it) {
   onstack_stats stats;
   onstack_profile *profile = profile_of(NULL);

@@ -15,6 +15,7 @@ OUT = BUILD / "tests" / "preload"
 LIBRARY = BUILD / "lib" / "libonstack-preload.so"
 PROGRAM = OUT / "program"
 SIGNALS = OUT / "signals"
+HEAP = OUT / "heap"
 STUB = OUT / "stub.so"
 STATUS = 3  # of program.c
 

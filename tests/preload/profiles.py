@@ -75,7 +75,7 @@ def numbers(value):
 
 
 class Profile:
-    """samples: a list of (ticks, nanoseconds, [function names, leaf first]); comments: of text."""
+    """samples: a list of (ticks, nanoseconds, [function names, leaf first]); values: all columns of each; comments: of text."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -98,6 +98,7 @@ class Profile:
                 comments += numbers(value)
         self.comments = [strings[comment] for comment in comments]
         name = lambda location: [strings[functions[line]] for line in locations[location]] or ["?"]
+        self.values = [values for _, values in samples]
         self.samples = [
             (values[0], values[1], [text for location in stack for text in name(location)]) for stack, values in samples
         ]
@@ -121,6 +122,11 @@ class Profile:
             elif number == 2:
                 values += numbers(value)
         return stack, values
+
+    def sum(self, column, function=None):
+        """A column of all samples, or of those whose stack has this function."""
+        rows = zip(self.values, self.samples)
+        return sum(values[column] for values, (_, _, stack) in rows if function is None or function in stack)
 
     def seconds(self, function=None):
         """Of all samples, or of those whose stack has this function."""

@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import harness
-import test_ends, test_children, test_output, test_environment, test_format, test_musl, test_signals  # noqa: F401, E401  they register their cases
+import test_ends, test_children, test_output, test_environment, test_format, test_heap, test_musl, test_signals  # noqa: F401, E401  they register their cases
 
 
 def build():
@@ -28,7 +28,7 @@ def build():
     harness.OUT.mkdir(parents=True, exist_ok=True)
     flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fno-omit-frame-pointer",
              "-fno-optimize-sibling-calls"]
-    for program in (harness.PROGRAM, harness.SIGNALS):
+    for program in (harness.PROGRAM, harness.SIGNALS, harness.HEAP):
         subprocess.run(["cc", *flags, HERE / f"{program.name}.c", "-o", program, "-lpthread", "-ldl"], check=True)
     subprocess.run(["cc", *flags, "-shared", "-fPIC", HERE / "stub.c", "-o", harness.STUB, "-ldl"], check=True)
     core = harness.ROOT / "core"

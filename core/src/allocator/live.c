@@ -45,9 +45,11 @@ void onstack_live_drop(void) {
   if (onstack_live.memory) madvise(onstack_live.memory, onstack_live.bytes, MADV_DONTNEED);
 }
 
-/* Sampled addresses are often those of pages: their low bits say nothing. */
+/* Sampled addresses are often those of pages, at even distances: one multiplication would crowd them (splitmix64's two). */
 static uint32_t live_home(uint64_t address) {
-  return (uint32_t)((address * 0x9e3779b97f4a7c15u) >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
+  uint64_t hash = address * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
+  return (uint32_t)(hash >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
 static uint32_t live_find(uint64_t address) {

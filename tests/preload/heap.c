@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A program whose books of its own allocations are exact: prints what it has allocated and what it keeps, by function. */
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define APART __attribute__((noinline, noclone))
+
+static void *volatile kept[100000];
+static int keeps;
+
+static void *of_a_constructor;
+__attribute__((constructor)) static void before_main(void) { of_a_constructor = malloc(100); }
+
+APART static void keep(void *block) {
+  if (!block) abort();
+  memset(block, 1, 16);
+  kept[keeps++] = block;
+}
+
+APART static void leak_malloc(void) { keep(malloc(1000)); }
+APART static void leak_calloc(void) { keep(calloc(10, 100)); }
+APART static void leak_realloc(void) { keep(realloc(malloc(10), 1000)); }
+APART static void leak_aligned(void) {
+  void *block = NULL;
+  if (posix_memalign(&block, 64, 1000) != 0 || (uintptr_t)block % 64 != 0) abort();
+  keep(block);
+  void *volatile aligned = aligned_alloc(8192, 8192);
+  if ((uintptr_t)aligned % 8192 != 0) abort();
+  free(aligned);
+}
+APART static void churn(void) {
+  char *block = calloc(1, 500);
+  for (int i = 0; i < 500; i++)
+    if (block[i]) abort();
+  memset(block, 7, 500);
+  block = realloc(block, 3000);
+  for (int i = 0; i < 500; i++)
+    if (block[i] != 7) abort();
+  if (malloc_usable_size(block) < 3000) abort();
+  block = reallocarray(block, 10, 10);
+  for (int i = 0; i < 100; i++)
+    if (block[i] != 7) abort();
+  free(block);
+  free(strdup("text"));
+}
+
+APART static void wrong(void) {
+  void *block = NULL;
+  if (posix_memalign(&block, 3, 10) != EINVAL) abort();
+  volatile size_t huge = SIZE_MAX / 2;
+  if (calloc(huge, 3) || errno != ENOMEM) abort();
+  if (reallocarray(NULL, huge, 3) || errno != ENOMEM) abort();
+  errno = 77;
+  free(NULL);
+  free(malloc(1));
+  if (errno != 77) abort();
+}
+
+static void key_ends(void *block) {
+  free(block);
+  free(malloc(300));
+}
+static pthread_key_t key;
+static void *thread(void *unused) {
+  (void)unused;
+  pthread_setspecific(key, malloc(50));
+  for (int i = 0; i < 3000; i++) churn();
+  return NULL;
+}
+
+int main(int count, char **arguments) {
+  const int rounds = count > 1 ? atoi(arguments[1]) : 1000;
+  const int others = count > 2 ? atoi(arguments[2]) : 0;
+  pthread_t threads[16];
+  usleep(300000); /* the session has begun */
+  free(of_a_constructor);
+  pthread_key_create(&key, key_ends);
+  for (int i = 0; i < others; i++) pthread_create(&threads[i], NULL, thread, NULL);
+  for (int i = 0; i < rounds; i++) {
+    leak_malloc();
+    leak_calloc();
+    leak_realloc();
+    leak_aligned();
+    wrong();
+  }
+  for (int i = 0; i < others; i++) pthread_join(threads[i], NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 1000; i++) churn();
+    for (int i = 0; i < keeps; i++) free(kept[i]);
+    _exit(0);
+  }
+  int status;
+  if (waitpid(child, &status, 0) != child || status != 0) return 3;
+  for (int i = 0; i < keeps; i += 2) free(kept[i]);
+  printf("%d\n", keeps);
+  return 0;
+}

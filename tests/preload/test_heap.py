@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Heap profiles by the preload, against a program whose books are exact."""
+from harness import HEAP, Run, case, check, equal, one_line
+
+ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE = range(4)
+
+
+def heap(*arguments, rate, **variables):
+    return Run(HEAP, *arguments, ONSTACK_PROFILE="out", ONSTACK_HEAP="1", ONSTACK_HEAP_RATE=str(rate), **variables)
+
+
+def counter(profile, line, key):
+    words = next(text for text in profile.comments if text.startswith(line)).split()
+    return int(next(word for word in words if word.startswith(key + "=")).split("=")[1])
+
+
+@case
+def heap_books_are_exact_where_each_allocation_is_counted():
+    rounds = 500
+    with heap(rounds, rate=1) as run:
+        equal(run.status, 0, f"exit status ({run.errors})")
+        profile = run.profile()
+        equal(counter(profile, "onstack.stats", "dropped_ring_full"), 0, "samples that found no room")
+        for function, allocated, kept in (("leak_malloc", 1000, 0), ("leak_calloc", 1000, 1000), ("leak_realloc", 1010, 0),
+                                          ("leak_aligned", 1000 + 8192, 1000)):
+            equal(profile.sum(ALLOC_SPACE, function), allocated * rounds, f"bytes that {function} allocated")
+            equal(profile.sum(INUSE_SPACE, function), kept * rounds, f"bytes in use of {function}")
+            equal(profile.sum(INUSE_OBJECTS, function), rounds if kept else 0, f"blocks in use of {function}")
+        rooted = sum(values[ALLOC_SPACE] for values, sample in zip(profile.values, profile.samples) if "main" in sample[2])
+        check(rooted >= 0.99 * profile.sum(ALLOC_SPACE), f"{rooted} bytes of {profile.sum(ALLOC_SPACE)} lead to main")
+
+
+@case
+def heap_blocks_of_many_threads_end():
+    with heap(100, 8, rate=2000) as run:
+        equal(run.status, 0, f"exit status ({run.errors})")
+        profile = run.profile()
+        lost = counter(profile, "onstack.stats", "dropped_ring_full")
+        equal(profile.sum(INUSE_SPACE, "thread"), 0, "bytes in use that threads have freed")
+        equal(profile.sum(INUSE_SPACE, "key_ends"), 0, "bytes in use of destructors of thread-local data")
+        wanted = 8 * 3000 * (500 + 3000 + 100 + 5)
+        found = profile.sum(ALLOC_SPACE, "thread")
+        # 43,000 samples: half a per cent is one standard deviation
+        check(lost > 0 or abs(found - wanted) < 0.03 * wanted, f"{found} bytes of {wanted}")
+
+
+@case
+def heap_of_every_child_is_its_own():
+    with Run(HEAP, 50, ONSTACK_PROFILE="out.%p", ONSTACK_HEAP="1", ONSTACK_HEAP_RATE="1") as run:
+        equal(run.status, 0, f"exit status ({run.errors})")
+        parent = max(run.profiles(), key=lambda profile: profile.sum(ALLOC_SPACE, "leak_malloc"))
+        equal(parent.sum(INUSE_SPACE, "leak_calloc"), 50 * 1000, "in use in the parent, whose child has freed its copies")
+
+
+@case
+def heap_settings_that_are_wrong_are_refused():
+    for variables, word in (({"ONSTACK_HEAP": "yes"}, "ONSTACK_HEAP=yes"), ({"ONSTACK_HEAP_RATE": "0"}, "ONSTACK_HEAP_RATE=0"),
+                            ({"ONSTACK_CLOCK": "cpu"}, "ONSTACK_HEAP=1")):
+        settings = {"ONSTACK_PROFILE": "out", "ONSTACK_HEAP": "1", **variables}
+        with Run(HEAP, 1, **settings) as run:
+            equal(run.status, 0, "exit status")
+            one_line(run, word, "not profiled")
+            equal(run.names, [], "files")
+
+
+@case
+def heap_switched_off_changes_nothing():
+    with Run(HEAP, 100, 4, ONSTACK_PROFILE="out", ONSTACK_HEAP="0") as run:
+        equal((run.status, run.output, run.errors), (0, "400\n", ""), "what it says")
+        check(not any("inuse" in text for text in run.profile().comments), "no heap in a profile of CPU time")
+    with Run(HEAP, 100, 4) as run:
+        equal((run.status, run.output, run.names), (0, "400\n", []), "what it says without a profile")
