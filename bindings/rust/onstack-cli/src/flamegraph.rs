@@ -11,8 +11,8 @@ use crate::output;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
-    input: PathBuf,
+    #[command(flatten)]
+    input: input::Shown,
     /// The headline of the picture
     #[arg(long, default_value = "Flame Graph")]
     title: String,
@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
     // Drawn as a whole before the output is touched: a failure leaves no half of a picture.
     let mut picture = Vec::new();
-    let drawn = input::read(&arguments.input)?.flamegraph_with_options(&mut picture, &mut options);
-    drawn.map_err(|error| Failure::new(&arguments.input, error))?;
+    let drawn = arguments.input.read()?.flamegraph_with_options(&mut picture, &mut options);
+    drawn.map_err(|error| Failure::new(arguments.input.path(), error))?;
     output::write(arguments.output.as_deref(), &picture)
 }

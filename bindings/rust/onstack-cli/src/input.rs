@@ -3,11 +3,39 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use onstack::Profile;
 
 use crate::failure::Failure;
+
+/// A profile to look at.
+#[derive(Args)]
+pub struct Shown {
+    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
+    input: PathBuf,
+    /// Which of the profile's values is shown, as inuse_space or alloc_objects of a heap profile
+    #[arg(long, value_name = "NAME")]
+    sample_type: Option<String>,
+}
+
+impl Shown {
+    pub fn path(&self) -> &Path {
+        &self.input
+    }
+
+    pub fn read(&self) -> Result<Profile, Failure> {
+        let mut profile = read(&self.input)?;
+        if let Some(name) = &self.sample_type {
+            profile.show(name).map_err(|error| match error {
+                onstack::Error::Input(why) => Failure::new(&self.input, why),
+                other => Failure::new(&self.input, other),
+            })?;
+        }
+        Ok(profile)
+    }
+}
 
 /// Reads a file, or the standard input for `-`.
 pub fn read(path: &Path) -> Result<Profile, Failure> {

@@ -29,7 +29,7 @@ impl Status {
         let pairs = first.split_whitespace().filter_map(|word| word.split_once('='));
         Self {
             counters: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-            modules: lines.filter(|line| line.starts_with("onstack.module ")).map(Cow::into_owned).collect(),
+            modules: lines.filter(|line| line.starts_with("onstack.")).map(Cow::into_owned).collect(),
         }
     }
 
@@ -48,6 +48,10 @@ impl Status {
             .fold(0, |sum, key| sum.saturating_add(self.number(key)))
     }
 
+    pub fn is_of_heap(&self) -> bool {
+        self.counters.get("clock").is_some_and(|clock| clock == "heap")
+    }
+
     /// The comments of the profile.
     pub fn comments(&self) -> Vec<String> {
         let counters = self.counters.iter();
@@ -64,6 +68,10 @@ impl Status {
         let ticks = self.number("recorded");
         let rate = ticks as f64 / seconds.max(0.001);
         let dropped = self.dropped();
+        if self.is_of_heap() {
+            let samples = self.number("samples");
+            return format!("{samples} samples of {ticks} allocations, {dropped} dropped, {seconds:.1} s");
+        }
         format!("{ticks} ticks, {rate:.0} a second, {dropped} dropped, {seconds:.1} s")
     }
 }

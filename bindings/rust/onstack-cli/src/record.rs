@@ -31,6 +31,11 @@ pub struct Arguments {
     /// What a tick is of: cpu, the CPU time of each thread, or wall, real time, of threads that wait too
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = ["cpu", "wall"])]
     clock: String,
+    /// A heap profile instead: where memory was allocated, and what is in use at the end. One allocation in BYTES bytes is
+    /// sampled, 524288 unless given; 1 counts each
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "524288",
+        conflicts_with_all = ["clock", "frequency"], value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    heap: Option<u32>,
     /// How stacks are found: rules, frame_pointer or pc_only
     #[arg(long, value_name = "NAME", value_parser = ["rules", "frame_pointer", "pc_only"])]
     unwinder: Option<String>,
@@ -64,9 +69,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
     let mut command = Command::new(&path);
     command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded).env("ONSTACK_PROFILE", output::pattern(&raw));
-    command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string()).env("ONSTACK_STATUS", output::pattern(&status));
+    command.env("ONSTACK_STATUS", output::pattern(&status));
     // One file has room for one process; what its children would write is left out.
-    command.env("ONSTACK_FORK", "stop").env("ONSTACK_CLOCK", &arguments.clock);
+    command.env("ONSTACK_FORK", "stop");
+    source(arguments, &mut command);
     // Set for gperftools, it would make the preload wait for that signal.
     command.env_remove("CPUPROFILESIGNAL");
     match &arguments.unwinder {
@@ -84,6 +90,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let status = live.end();
     finish(&Recorded { program: &path, raw: &raw, output: &output, status: &status, ended }, arguments.quiet, started)?;
     Ok(code(ended))
+}
+
+/// What samples are of, in the preload's variables; what stands there for another program is taken away.
+fn source(arguments: &Arguments, command: &mut Command) {
+    for name in ["ONSTACK_HEAP", "ONSTACK_HEAP_RATE", "ONSTACK_CLOCK", "CPUPROFILE_REALTIME"] {
+        command.env_remove(name);
+    }
+    command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string());
+    match arguments.heap {
+        Some(bytes) => command.env("ONSTACK_HEAP", "1").env("ONSTACK_HEAP_RATE", bytes.to_string()),
+        None => command.env("ONSTACK_CLOCK", &arguments.clock),
+    };
 }
 
 fn wait(mut child: Child, live: &Live, started: Instant) -> io::Result<ExitStatus> {
@@ -132,14 +150,14 @@ fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), 
     output::write(Some(output), &bytes)?;
     if !quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
-        advise(&profile.summary());
+        advise(&profile.summary(), status.is_of_heap());
     }
     Ok(())
 }
 
 /// What a person should know at once about the profile: that it is empty, or which library cut many of its stacks.
-fn advise(summary: &Summary) {
-    if summary.total == 0 {
+fn advise(summary: &Summary, heap: bool) {
+    if summary.total == 0 && !heap {
         eprintln!(
             "onstack: no samples: the program used less CPU time than lies between two ticks, or left it to children, \
              which are not recorded"

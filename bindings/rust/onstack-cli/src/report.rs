@@ -2,7 +2,6 @@
 //! `report`, `top` and `stat`: a profile in the terminal.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 
@@ -12,8 +11,8 @@ use crate::output;
 
 #[derive(Args)]
 pub struct TopArguments {
-    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
-    input: PathBuf,
+    #[command(flatten)]
+    input: input::Shown,
     /// How many functions are shown
     #[arg(short = 'n', long, value_name = "FUNCTIONS", default_value_t = 30)]
     count: usize,
@@ -44,12 +43,12 @@ fn percent(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub struct StatArguments {
-    /// A pprof profile (compressed or not) or folded stacks; `-` is the standard input
-    input: PathBuf,
+    #[command(flatten)]
+    input: input::Shown,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let profile = input::read(&arguments.top.input)?;
+    let profile = arguments.top.input.read()?;
     let mut text = String::new();
     if !arguments.tree || arguments.table {
         let _ = write!(text, "{:.*}", arguments.top.count, profile.top());
@@ -63,11 +62,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 pub fn top(arguments: &TopArguments) -> Result<(), Failure> {
-    let top = input::read(&arguments.input)?.top();
+    let top = arguments.input.read()?.top();
     output::write(None, format!("{:.*}", arguments.count, top).as_bytes())
 }
 
 pub fn stat(arguments: &StatArguments) -> Result<(), Failure> {
-    let summary = input::read(&arguments.input)?.summary();
+    let summary = arguments.input.read()?.summary();
     output::write(None, summary.to_string().as_bytes())
 }

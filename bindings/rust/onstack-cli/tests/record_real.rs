@@ -150,3 +150,49 @@ fn a_terminal_sees_the_line_change() {
     assert!(seen.contains("\r\u{1b}[Konstack: "), "{seen:?}");
     assert!(seen.contains("ticks, "), "{seen:?}");
 }
+
+/// Keeps 1,000 blocks of 1,000 bytes of 2,000.
+#[test]
+fn a_heap_profile_says_what_is_in_use() {
+    const SOURCE: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+void *volatile block;
+__attribute__((noinline)) void keeps(void) { block = malloc(1000); }
+__attribute__((noinline)) void gives_back(void) { block = malloc(1000); free(block); }
+int main(void) {
+  usleep(300000);
+  for (int i = 0; i < 1000; i++) { keeps(); gives_back(); }
+  return 0;
+}
+"#;
+    let Some(library) = library() else { return };
+    let (source, program, profile) = (place("heap.c"), place("heap"), place("heap.pb.gz"));
+    fs::write(&source, SOURCE).unwrap();
+    assert!(Command::new("cc").args(["-O1", "-g", "-o"]).args([&program, &source]).status().unwrap().success());
+    let onstack = || Command::new(env!("CARGO_BIN_EXE_onstack"));
+    let record = onstack()
+        .args(["record", "--heap=1", "-o"])
+        .arg(&profile)
+        .env("ONSTACK_PRELOAD", library)
+        .arg("--")
+        .arg(program)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&record.stderr);
+    assert!(record.status.success() && said.contains("allocations"), "{said}");
+    let lines = |sample_type: &str| {
+        let top = onstack().arg("top").arg(&profile).args(["--sample-type", sample_type]).output().unwrap();
+        let both = [top.stdout, top.stderr].concat();
+        String::from_utf8_lossy(&both).into_owned()
+    };
+    let cumulative = |text: &str, function: &str| {
+        let line = text.lines().find(|line| line.ends_with(&format!("  {function}")))?;
+        line.split_whitespace().nth(3).map(str::to_owned)
+    };
+    let (in_use, allocated) = (lines("inuse_objects"), lines("alloc_objects"));
+    assert_eq!(cumulative(&in_use, "keeps").as_deref(), Some("1000"), "{in_use}");
+    assert_eq!(cumulative(&in_use, "gives_back").as_deref().unwrap_or("0"), "0", "{in_use}");
+    assert_eq!(cumulative(&allocated, "gives_back").as_deref(), Some("1000"), "{allocated}");
+    assert!(lines("cpu").contains("it has no cpu; it has alloc_objects, alloc_space, inuse_objects, inuse_space"));
+}

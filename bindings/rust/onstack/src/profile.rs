@@ -61,6 +61,20 @@ impl Profile {
         Self::decode(&plain?)
     }
 
+    /// Chooses which of its values tables and pictures show from now on, as `inuse_space` or `alloc_objects` of a heap
+    /// profile.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when it has no sample type of that name; the text lists those that it has.
+    pub fn show(&mut self, sample_type: &str) -> Result<()> {
+        let names: Vec<&str> = self.message.sample_type.iter().map(|value| self.message.text(value.r#type)).collect();
+        let Some(index) = names.iter().position(|name| *name == sample_type) else {
+            return Err(Error::Input(format!("it has no {sample_type}; it has {}", names.join(", "))));
+        };
+        self.message.default_sample_type = self.message.sample_type[index].r#type;
+        Ok(())
+    }
+
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut message = ProfileMessage::decode(bytes).map_err(|damage| Error::Input(damage.into()))?;
         // The decoder takes an empty input, and text that by chance has the shape, for an empty message.
