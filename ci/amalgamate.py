@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Writes the single-file copy of the core that the Go package compiles.
 
-    ci/amalgamate.py --write            write bindings/go/onstack{.h,_names.h,_core.c}
+    ci/amalgamate.py --write            write bindings/go/onstack{.h,_names.h,_core.c}, bindings/go/nativeheap/malloc.c
     ci/amalgamate.py --check            fail when one of them is not what --write would write
     ci/amalgamate.py --write --out DIR  the same, elsewhere
 
@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "core" / "src"
 PUBLIC = ROOT / "core" / "include"
 PUBLIC_HEADER = PUBLIC / "onstack" / "onstack.h"
+MALLOC = ROOT / "core" / "heap" / "malloc.c"
 # The order of the layers: a file sees what stands before it.
 LAYERS = ("base", "handler", "allocator", "control", "drain", "profile", "session")
 
@@ -143,6 +144,18 @@ def names_text():
     )
 
 
+def malloc_text():
+    """The same file for Go. cgo links each package by itself first, where the calls of another package are not there: weak."""
+    include = '#include "onstack/onstack.h"\n'
+    calls = sorted(set(re.findall(r"\bonstack_heap_\w+", MALLOC.read_text())))
+    weak = "".join(f"#pragma weak {name.replace('onstack_', 'onstack_cgo_', 1)}\n" for name in calls)
+    text = MALLOC.read_text().replace(LICENCE, "", 1)
+    if include not in text:
+        raise AmalgamationError(f"{MALLOC.relative_to(ROOT)} does not include the public header")
+    text = text.replace(include, '#include "../onstack_names.h"\n#include "../onstack.h"\n' + weak, 1)
+    return LICENCE + NOTE + "//go:build cgo && linux\n\n#define _GNU_SOURCE 1\n" + text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     mode = parser.add_mutually_exclusive_group(required=True)
@@ -151,7 +164,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bindings" / "go")
     args = parser.parse_args()
     try:
-        texts = {"onstack.h": header_text(), "onstack_names.h": names_text(), "onstack_core.c": core_text()}
+        texts = {"onstack.h": header_text(), "onstack_names.h": names_text(), "onstack_core.c": core_text(),
+                 "nativeheap/malloc.c": malloc_text()}
     except AmalgamationError as error:
         sys.exit(f"amalgamate: {error}")
     stale = [n for n, t in texts.items() if not (args.out / n).is_file() or (args.out / n).read_text() != t]
@@ -160,6 +174,7 @@ def main():
             sys.exit(f"amalgamate: {', '.join(stale)} in {args.out} differ from the core; run ci/amalgamate.py --write")
         return
     for name in stale:
+        (args.out / name).parent.mkdir(exist_ok=True)
         (args.out / name).write_text(texts[name])
         print(f"amalgamate: wrote {name}")
 

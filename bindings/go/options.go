@@ -24,6 +24,7 @@ type config struct {
 	signal      int32
 	unwinder    string
 	clock       Clock
+	interval    uint32 // of the heap
 	threadNames uint8
 	threadIDs   uint8
 
@@ -99,17 +100,26 @@ const (
 	// Real time: threads that wait are sampled as well, Go's idle ones too. Each tick ends system calls of native code that
 	// wait (poll, nanosleep) with EINTR, which that code must be able to bear; Go's own does.
 	ClockWall Clock = 2
+	// Memory instead of time: where native code allocates, and what of it is in use. Package nativeheap makes malloc report;
+	// without it there is nothing to sample. One such profile at a time. WithRate has no meaning.
+	ClockHeap Clock = 3
 )
 
 // WithClock sets the clock. Errors: ErrOptions; ErrClock at Start where nothing can tick.
 func WithClock(clock Clock) Option {
 	return func(c *config) error {
-		if clock != ClockCPU && clock != ClockWall {
-			return fmt.Errorf("onstack: WithClock(%d): give ClockCPU or ClockWall: %w", clock, ErrOptions)
+		if clock < ClockCPU || clock > ClockHeap {
+			return fmt.Errorf("onstack: WithClock(%d): give ClockCPU, ClockWall or ClockHeap: %w", clock, ErrOptions)
 		}
 		c.clock = clock
 		return nil
 	}
+}
+
+// WithHeapInterval sets the mean bytes from one sample of a profile with ClockHeap to the next (default 524,288; 1 counts
+// each allocation). Errors: ErrOptions, also at Start with another clock.
+func WithHeapInterval(bytes int) Option {
+	return func(c *config) error { return positive("WithHeapInterval", bytes, &c.interval) }
 }
 
 // WithSignal names the signal to sample by. In a Go process that can only be SIGPROF, which the profiler shares with

@@ -55,6 +55,9 @@ func Start(opts ...Option) (*Profile, error) {
 		C.onstack_profile_free(state.table)
 		return nil, err
 	}
+	if c.clock == ClockHeap {
+		nativeHeap.Store(state)
+	}
 	p := &Profile{state}
 	runtime.AddCleanup(p, func(state *profileState) { state.close() }, state)
 	return p, nil
@@ -84,6 +87,7 @@ func (s *profileState) close() error {
 	if s.table == nil {
 		return ErrClosed
 	}
+	nativeHeap.CompareAndSwap(s, nil)
 	C.onstack_profile_free(s.table)
 	s.table = nil
 	return nil

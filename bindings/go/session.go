@@ -59,6 +59,7 @@ type session struct {
 	stopped      time.Time
 	started      time.Time
 	labels       bool // samples carry goroutine labels
+	heap         bool // samples are of allocations
 }
 
 // startSession begins sampling into table, which must outlive the session.
@@ -72,6 +73,7 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	options.buffer_bytes = C.uint32_t(c.bufferBytes)
 	options.signal = C.int32_t(c.signal)
 	options.clock = C.onstack_clock(c.clock)
+	options.heap_interval = C.uint32_t(c.interval)
 	if inLibrary() {
 		options.threads = C.ONSTACK_ON
 	}
@@ -84,7 +86,8 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 		defer C.free(unsafe.Pointer(name))
 		options.unwinder = name
 	}
-	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels}
+	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels,
+		heap: c.clock == ClockHeap}
 	if err := coreError("start", int(C.onstack_session_start(&options, &s.handle))); err != nil {
 		return nil, err
 	}
@@ -220,6 +223,8 @@ func (s *session) coreStats() Stats {
 	stats := Stats{
 		Running:         c.running != 0,
 		Period:          time.Duration(c.period_ns),
+		HeapUntracked:   uint64(c.heap_untracked),
+		HeapReused:      uint64(c.heap_reused),
 		Ticks:           uint64(c.ticks),
 		Recorded:        uint64(c.recorded),
 		Samples:         uint64(c.samples),

@@ -43,7 +43,7 @@ func (t Truncation) key() string { return strings.ReplaceAll(t.String(), " ", "_
 //	Ticks == Recorded + Unattributed + DroppedRingFull + DroppedNoStack + DroppedUnwinder + DroppedStopping
 type Stats struct {
 	Running bool
-	Period  time.Duration // of the clock, between two ticks of a thread
+	Period  time.Duration // of the clock, between two ticks of a thread; of ClockHeap bytes
 
 	Ticks     uint64 // recognized as this profile's
 	Recorded  uint64 // ticks whose sample was kept
@@ -71,6 +71,9 @@ type Stats struct {
 	Swallowed      uint64 // foreign signals that nobody else wanted
 	Late           uint64 // ticks of profiles that were over already
 	Looped         uint64 // foreign signals that came back while being handed on, and were dropped
+
+	HeapUntracked uint64 // sampled allocations that found no place among those in use: they count as allocated alone
+	HeapReused    uint64 // blocks that were freed by ways that nobody saw, until their address came again
 
 	// GoroutineLabels says whether samples carry the labels of pprof.Do. It is false where WithGoroutineLabels said so,
 	// and where this Go version keeps them in a way that is not known.

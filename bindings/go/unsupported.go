@@ -45,6 +45,9 @@ func (*Profile) WriteTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
 // WriteFolded answers ErrUnsupported.
 func (*Profile) WriteFolded(io.Writer) error { return ErrUnsupported }
 
+// writeNativeHeap has nothing to write.
+func writeNativeHeap(io.Writer) (bool, error) { return false, nil }
+
 // advice has nothing to go by: no modules are known here.
 func advice(string) string { return "" }
 

@@ -98,7 +98,12 @@ func (s *profileState) renderTaken() ([]byte, error) {
 // writeOptions are what the session knows of the profile. The caller frees the comments.
 func (s *session) writeOptions() C.onstack_write_options {
 	start, length := s.span()
+	var kind C.onstack_kind // an empty profile has no other way to know
+	if s.heap {
+		kind = C.ONSTACK_KIND_ALLOCATION
+	}
 	return C.onstack_write_options{
+		kind:               kind,
 		size:               C.sizeof_onstack_write_options,
 		symbolizer:         C.onstack_symbolizer(C.onstackgo_on_addresses),
 		demangler:          C.onstack_demangler(C.onstackgo_on_name),

@@ -169,7 +169,7 @@ func TestOverPprofWithTheRealClient(t *testing.T) {
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "next "+r.URL.Path) })
 	server := httptest.NewServer(OverPprof(next))
 	defer server.Close()
-	if _, body := get(t, server.URL+"/debug/pprof/heap"); body != "next /debug/pprof/heap" {
+	if _, body := get(t, server.URL+"/debug/pprof/heap?debug=1"); body != "next /debug/pprof/heap" {
 		t.Errorf("another path: %q", body)
 	}
 	if response, _ := get(t, server.URL+"/debug/pprof/onstack?seconds=0"); response.StatusCode != http.StatusBadRequest {

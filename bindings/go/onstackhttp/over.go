@@ -8,7 +8,8 @@ import (
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
 )
 
-// OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, and all else by next. Scrapers that know
+// OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, /debug/pprof/heap by onstack.WriteHeapProfile
+// (gc=1, seconds=N as in net/http/pprof; with debug= it is next's), and all else by next. Scrapers that know
 // net/http/pprof get whole-process profiles then without any change on their side:
 //
 //	import _ "net/http/pprof"
@@ -25,6 +26,10 @@ func OverPprofBy(next, ours http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/debug/pprof/profile" || r.URL.Path == "/debug/pprof/onstack" {
 			ours.ServeHTTP(w, r)
+			return
+		}
+		if r.URL.Path == "/debug/pprof/heap" && r.FormValue("debug") == "" {
+			heap(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstack
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"runtime/pprof"
+
+	"github.com/google/pprof/profile"
+)
+
+// WriteHeapProfile writes Go's heap and the native one as one compressed pprof profile: inuse_space (the default),
+// inuse_objects, alloc_space, alloc_objects. The label "heap" tells "go" from "native". The native part is that of the
+// profile with ClockHeap, running or stopped, that was started last and is not closed; without one it is empty.
+//
+// Go's part is runtime/pprof's: as of its last garbage collection. The native part has goroutines above native frames.
+// Errors: those of w, and of a profile that cannot be read back.
+func WriteHeapProfile(w io.Writer) error {
+	var raw bytes.Buffer
+	if err := pprof.Lookup("heap").WriteTo(&raw, 0); err != nil {
+		return fmt.Errorf("onstack: Go's heap profile: %w", err)
+	}
+	merged, err := labelled(&raw, "go")
+	if err != nil {
+		return err
+	}
+	raw.Reset()
+	there, err := writeNativeHeap(&raw)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return write(merged, w)
+	}
+	native, err := labelled(&raw, "native")
+	if err != nil {
+		return err
+	}
+	if merged, err = profile.Merge([]*profile.Profile{merged, native}); err != nil {
+		return fmt.Errorf("onstack: Go's heap profile and the native one: %w", err)
+	}
+	return write(merged, w)
+}
+
+func write(merged *profile.Profile, w io.Writer) error {
+	merged.DefaultSampleType = "inuse_space"
+	return merged.Write(w)
+}
+
+// labelled reads a profile and says on each sample whose heap it is.
+func labelled(from io.Reader, heap string) (*profile.Profile, error) {
+	parsed, err := profile.Parse(from)
+	if err != nil {
+		return nil, fmt.Errorf("onstack: the %s heap's profile: %w", heap, err)
+	}
+	for _, sample := range parsed.Sample {
+		if sample.Label == nil {
+			sample.Label = map[string][]string{}
+		}
+		sample.Label["heap"] = []string{heap}
+	}
+	return parsed, nil
+}

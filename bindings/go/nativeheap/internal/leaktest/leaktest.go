@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//go:build cgo && linux
+
+// Package leaktest allocates in C, for the tests of package nativeheap.
+package leaktest
+
+/*
+#include <stdlib.h>
+
+static void *volatile leaktest_kept;
+__attribute__((noinline)) static void leaktest_keep(size_t bytes) {
+  leaktest_kept = malloc(bytes);
+}
+__attribute__((noinline)) static void leaktest_keep_nothing(size_t bytes) {
+  leaktest_kept = malloc(bytes);
+  free(leaktest_kept);
+}
+*/
+import "C"
+
+// Keep leaks a block.
+func Keep(bytes int) { C.leaktest_keep(C.size_t(bytes)) }
+
+// KeepNothing gives its block back.
+func KeepNothing(bytes int) { C.leaktest_keep_nothing(C.size_t(bytes)) }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstackhttp
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+var heapKept [][]byte
+
+//go:noinline
+func heapGrows() { heapKept = append(heapKept, make([]byte, 16<<20)) }
+
+func heapAsk(t *testing.T, url string) *profile.Profile {
+	t.Helper()
+	response, body := get(t, url)
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %s", url, response.Status, body)
+	}
+	parsed, err := profile.Parse(strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func heapOf(p *profile.Profile, function string) (sum int64) {
+	index, _ := p.SampleIndexByName("inuse_space")
+	for _, sample := range p.Sample {
+		for _, location := range sample.Location {
+			if len(location.Line) > 0 && strings.HasSuffix(location.Line[0].Function.Name, function) {
+				sum += sample.Value[index]
+				break
+			}
+		}
+	}
+	return sum
+}
+
+func TestHeapOverPprof(t *testing.T) {
+	server := httptest.NewServer(OverPprof(http.NotFoundHandler()))
+	defer server.Close()
+	url := server.URL + "/debug/pprof/heap"
+	heapGrows()
+	if got := heapOf(heapAsk(t, url+"?gc=1"), "heapGrows"); got < 16<<20 {
+		t.Errorf("%d bytes in use of 16 MiB", got)
+	}
+	// A delta has nothing of what was there before.
+	if got := heapOf(heapAsk(t, url+"?gc=1&seconds=1"), "heapGrows"); got != 0 {
+		t.Errorf("%d bytes have grown in a second without work", got)
+	}
+	for _, query := range []string{"?seconds=0", "?seconds=301", "?seconds=x", "?gc=x", "?gc=-1"} {
+		if response, body := get(t, url+query); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "give") {
+			t.Errorf("%s: %s %q", query, response.Status, body)
+		}
+	}
+}
