@@ -30,6 +30,10 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 demo: deps ## one profile of a real Go + Rust service, into build/demo
 	@examples/demo.sh
 
+.PHONY: demo-memory
+demo-memory: deps ## a Go service with a leak in C: Go's own heap profile, and the one of both heaps, into build/demo-memory
+	@examples/demo-memory.sh
+
 .PHONY: test
 test: deps ## each promise once (C, Rust, Go, README, arm64 emulated), some eight minutes on two cores; SUITE=c: one suite, whole
 	@ci/test.sh $(or $(SUITE),quick)

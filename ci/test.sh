@@ -139,6 +139,15 @@ run_go() {
   (cd bindings/go && timeout -k 5 600 go test $(by_part -short -run=BesideOurs) ./...) || failed+=("go")
   [ $part != rest ] || return
   timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
+  run_demo_memory || failed+=("go: demo of heap profiles")
+}
+
+# The leak in C is in the profile of both heaps, and not in Go's own.
+run_demo_memory() {
+  local log=$BUILD/demo-memory.log
+  timeout -k 5 300 examples/demo-memory.sh -length 3s >"$log" 2>&1 || { cat "$log"; return 1; }
+  sed -n '/^== what the profile of both heaps says/,$p' "$log" | grep ' cache_put$' || { cat "$log"; return 1; }
+  ! sed '/^== what the profile of both heaps says/,$d' "$log" | grep ' cache_put$'
 }
 
 # Stacks through Go in many kinds of programs, judged by the programs' own code.

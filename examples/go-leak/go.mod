@@ -1,0 +1,12 @@
+module github.com/onstack-profiler/onstack/examples/go-leak
+
+go 1.25.0
+
+replace github.com/onstack-profiler/onstack/bindings/go => ../../bindings/go
+
+require github.com/onstack-profiler/onstack/bindings/go v0.0.0-00010101000000-000000000000
+
+require (
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
+	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724 // indirect
+)
