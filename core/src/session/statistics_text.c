@@ -42,7 +42,8 @@ static void text_write_counters(statistics_text *text, const onstack_stats *stat
                         stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
                         stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
-  if (strcmp(stats->clock, "heap") != 0) return;
+  /* No clock: in the child of a fork, whose session it is not. */
+  if (!stats->clock || strcmp(stats->clock, "heap") != 0) return;
   length = snprintf(text->line, sizeof(text->line),
                     "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n", stats->period_ns,
                     stats->heap_untracked, stats->heap_reused);

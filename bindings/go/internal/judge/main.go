@@ -38,6 +38,9 @@ var columns = [...]profile.ValueType{
 	{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}, {Type: "threads", Unit: "count"},
 }
 
+// none is the place of values that are 0: the samples name no objects, so nothing is in use.
+const none = -1
+
 // head stands before each profile.
 type head struct {
 	Bytes, Samples uint64
@@ -106,6 +109,10 @@ func judgeFile(path string) (count int, err error) {
 func placesOf(types []*profile.ValueType) (places []int, err error) {
 	next := 0
 	for _, have := range types {
+		if have.Type == "inuse_objects" || have.Type == "inuse_space" {
+			places = append(places, none)
+			continue
+		}
 		for next < len(columns) && (columns[next].Type != have.Type || columns[next].Unit != have.Unit) {
 			next++
 		}
@@ -130,6 +137,12 @@ func judge(raw []byte, h head) error {
 	var sums [len(columns)]uint64
 	for _, sample := range p.Sample {
 		for i, value := range sample.Value {
+			if places[i] == none {
+				if value != 0 {
+					return fmt.Errorf("%d of %s", value, p.SampleType[i].Type)
+				}
+				continue
+			}
 			sums[places[i]] += uint64(value)
 		}
 		if err := judgeSample(sample); err != nil {
