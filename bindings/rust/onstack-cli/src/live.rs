@@ -29,7 +29,10 @@ impl Status {
         let pairs = first.split_whitespace().filter_map(|word| word.split_once('='));
         Self {
             counters: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-            modules: lines.filter(|line| line.starts_with("onstack.")).map(Cow::into_owned).collect(),
+            modules: lines
+                .filter(|line| ["onstack.heap ", "onstack.module "].iter().any(|key| line.starts_with(key)))
+                .map(Cow::into_owned)
+                .collect(),
         }
     }
 
