@@ -34,6 +34,10 @@ APART static void leak_aligned(void) {
   void *volatile aligned = aligned_alloc(8192, 8192);
   if ((uintptr_t)aligned % 8192 != 0) abort();
   free(aligned);
+  void *volatile least = memalign(1, 700); /* less than any block is aligned to */
+  free(least);
+  void *volatile odd = memalign(48, 700); /* glibc rounds it up */
+  free(odd);
 }
 APART static void churn(void) {
   char *block = calloc(1, 500);

@@ -128,9 +128,7 @@ MALLOC_API void *calloc(size_t count, size_t size) {
 
 MALLOC_API void free(void *block) {
   if (!block || early_has(block)) return;
-  const int saved = errno;
   malloc_forget(block);
-  errno = saved;
   if (malloc_ready()) next.free(block);
 }
 
@@ -174,26 +172,27 @@ MALLOC_API void *reallocarray(void *from, size_t count, size_t size) {
 
 /* Whether an alignment can be raised to a page's; one that is wrong stays so, for the next allocator to say it. */
 static bool malloc_can_raise(size_t alignment) {
-  return alignment >= sizeof(void *) && alignment < MALLOC_PAGE && (alignment & (alignment - 1)) == 0;
+  return alignment > 0 && alignment < MALLOC_PAGE && (alignment & (alignment - 1)) == 0;
+}
+
+/* A block elsewhere than at a page is not sampled: nobody would tell of its end. */
+static void malloc_take(const void *block, size_t size) {
+  if (((uintptr_t)block & (MALLOC_PAGE - 1)) == 0) onstack_heap_take(block, size);
 }
 
 MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
   if (!malloc_ready()) return ENOMEM;
   const bool due = onstack_heap_due(size);
-  const int error = next.posix_memalign(out, due && malloc_can_raise(alignment) ? MALLOC_PAGE : alignment, size);
-  if (due && error == 0) onstack_heap_take(*out, size);
+  const bool raise = due && alignment >= sizeof(void *) && malloc_can_raise(alignment);
+  const int error = next.posix_memalign(out, raise ? MALLOC_PAGE : alignment, size);
+  if (due && error == 0) malloc_take(*out, size);
   return error;
 }
 
 static void *malloc_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
   const bool due = onstack_heap_due(size);
-  if (!due || !malloc_can_raise(alignment)) {
-    void *block = allocate(alignment, size);
-    if (due) onstack_heap_take(block, size);
-    return block;
-  }
-  void *block = malloc_page(size);
-  onstack_heap_take(block, size);
+  void *block = due && malloc_can_raise(alignment) ? malloc_page(size) : allocate(alignment, size);
+  if (due) malloc_take(block, size);
   return block;
 }
 
