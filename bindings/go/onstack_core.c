@@ -6805,8 +6805,8 @@ typedef struct onstack_draw_weight {
   uint64_t bytes;
 } onstack_draw_weight;
 
-/* A new state for a generator of random numbers; never 0. */
-ONSTACK_INTERNAL uint64_t onstack_draw_seed(uint64_t from);
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
 /* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
 ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
@@ -6825,7 +6825,7 @@ ONSTACK_INTERNAL onstack_draw_weight onstack_draw_weight_of(uint64_t *random, si
 #define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
 #define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
 
-uint64_t onstack_draw_seed(uint64_t from) {
+uint64_t onstack_draw_mix(uint64_t from) {
   /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
   from ^= from >> 33;
   from *= 0xff51afd7ed558ccdu;
@@ -6949,8 +6949,8 @@ typedef struct onstack_live_table {
   uint8_t *states;
   void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
   size_t bytes;
-  uint32_t mask;   /* places - 1 */
-  uint64_t freed;  /* places that went from live to freed */
+  uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
+  uint64_t freed; /* places that went from live to freed */
   uint64_t reused; /* of these, whose address was given out again before anybody said that it is free */
   uint64_t untracked;
 } onstack_live_table;
@@ -6965,7 +6965,6 @@ ONSTACK_INTERNAL void onstack_live_drop(void);
 /* Any thread, signal-safe, inside a visit of the session (handler/tick/record.h). */
 ONSTACK_INTERNAL uint32_t onstack_live_claim(uint64_t address); /* ONSTACK_LIVE_NONE: no room, counted */
 ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note *note);
-ONSTACK_INTERNAL void onstack_live_give_up(uint32_t place); /* after a claim, without a begin */
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 
@@ -6974,6 +6973,7 @@ ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
 
 /* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
+/* Free again: the consumer, of a freed place; or the claimer, without a begin. */
 ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #endif
@@ -7013,17 +7013,22 @@ void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
 
 bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
 
+/* The calling thread's generator. */
+static uint64_t *heap_random(void) {
+  if (heap_own.random == 0)
+    heap_own.random = onstack_draw_mix((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32);
+  return &heap_own.random;
+}
+
 /* The countdown has run out, or is another session's. */
 static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
   if (heap.interval == 1) return 1;
-  if (heap_own.random == 0)
-    heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32 ^ number);
   if (heap_own.number != number) {
     heap_own.number = number;
-    heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval) - (int64_t)size;
+    heap_own.left = onstack_draw_distance(heap_random(), heap.interval) - (int64_t)size;
     if (heap_own.left >= 0) return 0;
   }
-  heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval);
+  heap_own.left = onstack_draw_distance(heap_random(), heap.interval);
   return 1;
 }
 
@@ -7038,8 +7043,7 @@ int onstack_heap_due(size_t size) {
 
 static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  if (heap_own.random == 0) heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)tid << 32);
-  const onstack_draw_weight weight = onstack_draw_weight_of(&heap_own.random, size, heap.interval);
+  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
   uint64_t name[2] = {0, 0};
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
   const uint32_t place = onstack_live_claim(address);
@@ -7057,7 +7061,7 @@ static void heap_record(onstack_slot *slot, const onstack_registers *registers, 
   if (recorded != 0)
     onstack_live_begin(place, &note);
   else
-    onstack_live_give_up(place);
+    onstack_live_release(place);
 }
 
 /* The frame record that this function keeps leads to the caller's registers. */
@@ -7129,8 +7133,8 @@ int onstack_live_make(uint32_t objects) {
   live->addresses = live->memory;
   live->notes = (onstack_live_note *)(void *)(live->addresses + places);
   live->states = (uint8_t *)(live->notes + places);
-  live->mask = (uint32_t)places - 1;
   live->freed = live->reused = live->untracked = 0;
+  onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
 }
 
@@ -7138,11 +7142,10 @@ void onstack_live_drop(void) {
   if (onstack_live.memory) madvise(onstack_live.memory, onstack_live.bytes, MADV_DONTNEED);
 }
 
-/* Sampled addresses are often those of pages, at even distances: one multiplication would crowd them (splitmix64's two). */
+/* Sampled addresses are often those of pages, at even distances: one multiplication would crowd them. */
 static uint32_t live_home(uint64_t address) {
-  uint64_t hash = address * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
-  return (uint32_t)(hash >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
+  const uint32_t mask = onstack_observe(&onstack_live.mask); /* before the pointers: each has as many places at least */
+  return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
 static uint32_t live_find(uint64_t address) {
@@ -7156,16 +7159,12 @@ static uint32_t live_find(uint64_t address) {
 
 bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
 
-static bool live_free(uint32_t place) {
-  uint8_t expected = LIVE_LIVE;
-  if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
-  onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
-  return true;
-}
-
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
-  return place != ONSTACK_LIVE_NONE && live_free(place);
+  uint8_t expected = LIVE_LIVE;
+  if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
+  return true;
 }
 
 uint32_t onstack_live_claim(uint64_t address) {
@@ -7192,8 +7191,6 @@ void onstack_live_release(uint32_t place) {
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
-
-void onstack_live_give_up(uint32_t place) { onstack_live_release(place); }
 
 uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
   const uint32_t places = onstack_live.mask + 1;
@@ -15194,9 +15191,7 @@ uint32_t onstack_profile_hash_fold(uint64_t hash) { return (uint32_t)(onstack_pr
 #define HELD_FIRST ((size_t)64)
 
 static size_t held_home(const onstack_profile_held *held, uint64_t object) {
-  uint64_t hash = object * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
-  return (size_t)(hash >> 32) & (held->capacity - 1);
+  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
 }
 
 void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {

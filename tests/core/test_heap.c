@@ -285,7 +285,7 @@ Test(heap, starts_and_stops_while_others_allocate) {
 }
 
 Test(heap, distances_are_exponential) {
-  uint64_t random = onstack_draw_seed(7);
+  uint64_t random = onstack_draw_mix(7);
   double sum = 0, squares = 0;
   for (int i = 0; i < 200000; i++) {
     const double distance = (double)onstack_draw_distance(&random, 10000);

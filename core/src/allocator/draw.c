@@ -7,7 +7,7 @@
 #define DRAW_TERMS 12     /* of each series: the error is below 1e-12 */
 #define DRAW_CERTAIN 36.0 /* exp(-36) is less than what a double tells from 0 beside 1 */
 
-uint64_t onstack_draw_seed(uint64_t from) {
+uint64_t onstack_draw_mix(uint64_t from) {
   /* The finalizer of MurmurHash3: neighbouring inputs give unlike states. */
   from ^= from >> 33;
   from *= 0xff51afd7ed558ccdu;

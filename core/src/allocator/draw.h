@@ -14,8 +14,8 @@ typedef struct onstack_draw_weight {
   uint64_t bytes;
 } onstack_draw_weight;
 
-/* A new state for a generator of random numbers; never 0. */
-ONSTACK_INTERNAL uint64_t onstack_draw_seed(uint64_t from);
+/* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
+ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
 /* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
 ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);

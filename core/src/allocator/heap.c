@@ -42,17 +42,22 @@ void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
 
 bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
 
+/* The calling thread's generator. */
+static uint64_t *heap_random(void) {
+  if (heap_own.random == 0)
+    heap_own.random = onstack_draw_mix((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32);
+  return &heap_own.random;
+}
+
 /* The countdown has run out, or is another session's. */
 static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
   if (heap.interval == 1) return 1;
-  if (heap_own.random == 0)
-    heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)onstack_sys_gettid() << 32 ^ number);
   if (heap_own.number != number) {
     heap_own.number = number;
-    heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval) - (int64_t)size;
+    heap_own.left = onstack_draw_distance(heap_random(), heap.interval) - (int64_t)size;
     if (heap_own.left >= 0) return 0;
   }
-  heap_own.left = onstack_draw_distance(&heap_own.random, heap.interval);
+  heap_own.left = onstack_draw_distance(heap_random(), heap.interval);
   return 1;
 }
 
@@ -67,8 +72,7 @@ int onstack_heap_due(size_t size) {
 
 static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  if (heap_own.random == 0) heap_own.random = onstack_draw_seed((uint64_t)(uintptr_t)&heap_own ^ (uint64_t)tid << 32);
-  const onstack_draw_weight weight = onstack_draw_weight_of(&heap_own.random, size, heap.interval);
+  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
   uint64_t name[2] = {0, 0};
   onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
   const uint32_t place = onstack_live_claim(address);
@@ -86,7 +90,7 @@ static void heap_record(onstack_slot *slot, const onstack_registers *registers, 
   if (recorded != 0)
     onstack_live_begin(place, &note);
   else
-    onstack_live_give_up(place);
+    onstack_live_release(place);
 }
 
 /* The frame record that this function keeps leads to the caller's registers. */

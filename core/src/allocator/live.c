@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "allocator/live.h"
 
+#include "allocator/draw.h"
 #include "base/atomics.h"
 
 #include <errno.h>
@@ -36,8 +37,8 @@ int onstack_live_make(uint32_t objects) {
   live->addresses = live->memory;
   live->notes = (onstack_live_note *)(void *)(live->addresses + places);
   live->states = (uint8_t *)(live->notes + places);
-  live->mask = (uint32_t)places - 1;
   live->freed = live->reused = live->untracked = 0;
+  onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
 }
 
@@ -45,11 +46,10 @@ void onstack_live_drop(void) {
   if (onstack_live.memory) madvise(onstack_live.memory, onstack_live.bytes, MADV_DONTNEED);
 }
 
-/* Sampled addresses are often those of pages, at even distances: one multiplication would crowd them (splitmix64's two). */
+/* Sampled addresses are often those of pages, at even distances: one multiplication would crowd them. */
 static uint32_t live_home(uint64_t address) {
-  uint64_t hash = address * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
-  return (uint32_t)(hash >> 32) & onstack_live.mask & ~(ONSTACK_LIVE_WINDOW - 1);
+  const uint32_t mask = onstack_observe(&onstack_live.mask); /* before the pointers: each has as many places at least */
+  return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
 static uint32_t live_find(uint64_t address) {
@@ -63,16 +63,12 @@ static uint32_t live_find(uint64_t address) {
 
 bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
 
-static bool live_free(uint32_t place) {
-  uint8_t expected = LIVE_LIVE;
-  if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
-  onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
-  return true;
-}
-
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
-  return place != ONSTACK_LIVE_NONE && live_free(place);
+  uint8_t expected = LIVE_LIVE;
+  if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
+  return true;
 }
 
 uint32_t onstack_live_claim(uint64_t address) {
@@ -99,8 +95,6 @@ void onstack_live_release(uint32_t place) {
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
-
-void onstack_live_give_up(uint32_t place) { onstack_live_release(place); }
 
 uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
   const uint32_t places = onstack_live.mask + 1;

@@ -30,8 +30,8 @@ typedef struct onstack_live_table {
   uint8_t *states;
   void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
   size_t bytes;
-  uint32_t mask;   /* places - 1 */
-  uint64_t freed;  /* places that went from live to freed */
+  uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
+  uint64_t freed; /* places that went from live to freed */
   uint64_t reused; /* of these, whose address was given out again before anybody said that it is free */
   uint64_t untracked;
 } onstack_live_table;
@@ -46,7 +46,6 @@ ONSTACK_INTERNAL void onstack_live_drop(void);
 /* Any thread, signal-safe, inside a visit of the session (handler/tick/record.h). */
 ONSTACK_INTERNAL uint32_t onstack_live_claim(uint64_t address); /* ONSTACK_LIVE_NONE: no room, counted */
 ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note *note);
-ONSTACK_INTERNAL void onstack_live_give_up(uint32_t place); /* after a claim, without a begin */
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 
@@ -55,6 +54,7 @@ ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
 
 /* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
+/* Free again: the consumer, of a freed place; or the claimer, without a begin. */
 ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/held.h"
 
+#include "profile/hash_index.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #define HELD_FIRST ((size_t)64)
 
 static size_t held_home(const onstack_profile_held *held, uint64_t object) {
-  uint64_t hash = object * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9u;
-  return (size_t)(hash >> 32) & (held->capacity - 1);
+  return onstack_profile_hash_fold(onstack_profile_hash_word(0, object)) & (held->capacity - 1);
 }
 
 void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object) {
