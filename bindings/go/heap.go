@@ -38,9 +38,11 @@ func WriteHeapProfile(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	dropped := native.DropFrames
 	if merged, err = profile.Merge([]*profile.Profile{merged, native}); err != nil {
 		return fmt.Errorf("onstack: Go's heap profile and the native one: %w", err)
 	}
+	merged.DropFrames = dropped // what allocators are called; Go's profile begins at their callers
 	return write(merged, w)
 }
 

@@ -6925,6 +6925,9 @@ ONSTACK_INTERNAL bool onstack_heap_is_on(void);
  * host's threads: an address has its places in one window of the table, and where all are taken the allocation is not
  * tracked, which is counted.
  *
+ * Nearly every free is of a block that was not sampled. A counting filter says so by one byte: blocks that lie beside each
+ * other have their bytes beside each other, so that these are in the cache when the blocks' owners are.
+ *
  * A place goes from free to claimed to live by the allocating thread, from live to freed by whoever frees (one of them wins
  * the exchange), and back to free by the consumer, once it has told the sink. So an end is never lost, however slow the
  * sink. Nobody else frees an address that is still allocated, so a live place is not another's by the time of the exchange.
@@ -6947,7 +6950,8 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
+  uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
+  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
@@ -7109,7 +7113,9 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t))
+#define LIVE_FILTER 2u /* bytes of the filter for each place */
+#define LIVE_FILTER_FULL UINT8_MAX
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -7133,6 +7139,7 @@ int onstack_live_make(uint32_t objects) {
   live->addresses = live->memory;
   live->notes = (onstack_live_note *)(void *)(live->addresses + places);
   live->states = (uint8_t *)(live->notes + places);
+  live->filter = live->states + places;
   live->freed = live->reused = live->untracked = 0;
   onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
@@ -7148,6 +7155,18 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
+/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
+static uint8_t *live_filter(uint64_t address) {
+  const uint32_t mask = onstack_observe(&onstack_live.mask);
+  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
+}
+
+static void live_filter_add(uint64_t address, uint8_t difference) {
+  uint8_t *count = live_filter(address);
+  uint8_t had = onstack_load_relaxed(count);
+  while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
+}
+
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
@@ -7157,7 +7176,10 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
-bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
+/* A block's own thread has the count of its begin, or got the block by an order of the host's that carries it. */
+bool onstack_live_has(uint64_t address) {
+  return __builtin_expect(onstack_load_relaxed(live_filter(address)) != 0, 0) && live_find(address) != ONSTACK_LIVE_NONE;
+}
 
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
@@ -7176,6 +7198,7 @@ uint32_t onstack_live_claim(uint64_t address) {
     if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
     if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
     onstack_store_relaxed(&onstack_live.addresses[place], address);
+    live_filter_add(address, 1);
     return place;
   }
   onstack_add_relaxed(&onstack_live.untracked, (uint64_t)1);
@@ -7188,6 +7211,7 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
+  live_filter_add(onstack_live.addresses[place], UINT8_MAX); /* less one */
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
@@ -7428,7 +7452,7 @@ const char *onstack_strerror(int code) {
     return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
            "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
   case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running: stop one first";
+    return "all 8 sessions are running, or the one that a heap can have: stop one first";
   case ONSTACK_E_STOPPED:
     return "the session has been stopped already";
   case ONSTACK_E_OUTPUT:
@@ -16008,6 +16032,7 @@ enum {
   pprof_profile_location = 4,
   pprof_profile_function = 5,
   pprof_profile_string_table = 6,
+  pprof_profile_drop_frames = 7,
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
@@ -16101,6 +16126,23 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pp
   return error;
 }
 
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char pprof_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
+
+static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
+  uint32_t number;
+  if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
+  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_drop_frames, number);
+  return error;
+}
+
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   const onstack_pprof_columns *columns = &writer->columns;
@@ -16110,6 +16152,7 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
   if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, &period);
+  if (error == 0) error = pprof_add_drop_frames(writer);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # What takes the crates' users longer than a test may: benchmarks under each version of criterion, profiled with
-# `--profile-time`; the crate linked to an installed C library; the crates as they would be published.
-# Usage: tests/more.sh [criterion] [system] [package]   (default: all). 77: a part could not be had and was skipped.
+# `--profile-time`; heap profiles over jemalloc and mimalloc; the crate linked to an installed C library; the crates as they would be published.
+# Usage: tests/more.sh [criterion] [allocators] [system] [package]   (default: all). 77: a part could not be had and was skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/../..
@@ -95,11 +95,59 @@ RUST
   echo "ok   system: linked to an installed library"
 }
 
+# Others' allocators below ours: blocks that begin and end with the layouts that they insist on, and exact books.
+allocators() {
+  project allocators "onstack = { path = \"$PWD/onstack\" }
+tikv-jemallocator = \"0.6\"
+mimalloc = { version = \"0.1\", default-features = false }"
+  cat >"$work/allocators/src/common.rs" <<'RUST'
+use onstack::{Clock, ProfilerGuardBuilder};
+use std::hint::black_box;
+
+#[inline(never)]
+fn keep(size: usize) -> Vec<Vec<u8>> {
+    (0..1000).map(|_| black_box(vec![1u8; size])).collect()
+}
+
+fn main() {
+    let guard = ProfilerGuardBuilder::default().clock(Clock::Heap).heap_interval(1).build().unwrap();
+    let churn = std::thread::spawn(|| {
+        let mut text = String::new();
+        for round in 0..20_000 {
+            text.push_str("more");
+            if round % 100 == 0 {
+                text = String::new();
+            }
+        }
+    });
+    let kept = [keep(8), keep(600), keep(5000), keep(100_000)];
+    churn.join().unwrap();
+    let books: usize = kept.iter().flatten().map(Vec::capacity).sum();
+    let lists = 4 * 1000 * std::mem::size_of::<Vec<u8>>();
+    let profile = guard.profile().unwrap();
+    let found = profile.top().get(concat!(module_path!(), "::keep")).unwrap().cum;
+    assert_eq!(found, (books + lists) as i64);
+    drop(guard);
+    drop(kept);
+}
+RUST
+  local name allocator
+  for name in jemalloc mimalloc; do
+    [ $name = jemalloc ] && allocator=tikv_jemallocator::Jemalloc || allocator=mimalloc::MiMalloc
+    mkdir -p "$work/allocators/src/bin"
+    { echo "#[global_allocator]"
+      echo "static ALLOCATOR: onstack::heap::Allocator<$allocator> = onstack::heap::Allocator::new($allocator);"
+      cat "$work/allocators/src/common.rs"; } >"$work/allocators/src/bin/over_$name.rs"
+    (cd "$work/allocators" && cargo build --quiet --release --bin over_$name) || { fail "allocators: build over $name"; continue; }
+    timeout -k 5 60 "$CARGO_TARGET_DIR/release/over_$name" && echo "ok   allocators: over $name" || fail "allocators: over $name"
+  done
+}
+
 package() {
   tests/check.sh package || failed=1
 }
 
-for part in ${*:-criterion system package}; do "$part"; done
+for part in ${*:-criterion allocators system package}; do "$part"; done
 [ $failed = 0 ] || exit 1
 [ $skipped = 0 ] || exit 77
-echo "rust-more: passed: ${*:-criterion system package}"
+echo "rust-more: passed: ${*:-criterion allocators system package}"

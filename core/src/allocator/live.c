@@ -13,7 +13,9 @@
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t))
+#define LIVE_FILTER 2u /* bytes of the filter for each place */
+#define LIVE_FILTER_FULL UINT8_MAX
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -37,6 +39,7 @@ int onstack_live_make(uint32_t objects) {
   live->addresses = live->memory;
   live->notes = (onstack_live_note *)(void *)(live->addresses + places);
   live->states = (uint8_t *)(live->notes + places);
+  live->filter = live->states + places;
   live->freed = live->reused = live->untracked = 0;
   onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
@@ -52,6 +55,18 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
+/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
+static uint8_t *live_filter(uint64_t address) {
+  const uint32_t mask = onstack_observe(&onstack_live.mask);
+  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
+}
+
+static void live_filter_add(uint64_t address, uint8_t difference) {
+  uint8_t *count = live_filter(address);
+  uint8_t had = onstack_load_relaxed(count);
+  while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
+}
+
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
@@ -61,7 +76,10 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
-bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
+/* A block's own thread has the count of its begin, or got the block by an order of the host's that carries it. */
+bool onstack_live_has(uint64_t address) {
+  return __builtin_expect(onstack_load_relaxed(live_filter(address)) != 0, 0) && live_find(address) != ONSTACK_LIVE_NONE;
+}
 
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
@@ -80,6 +98,7 @@ uint32_t onstack_live_claim(uint64_t address) {
     if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
     if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
     onstack_store_relaxed(&onstack_live.addresses[place], address);
+    live_filter_add(address, 1);
     return place;
   }
   onstack_add_relaxed(&onstack_live.untracked, (uint64_t)1);
@@ -92,6 +111,7 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
+  live_filter_add(onstack_live.addresses[place], UINT8_MAX); /* less one */
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }

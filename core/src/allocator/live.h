@@ -4,6 +4,9 @@
  * host's threads: an address has its places in one window of the table, and where all are taken the allocation is not
  * tracked, which is counted.
  *
+ * Nearly every free is of a block that was not sampled. A counting filter says so by one byte: blocks that lie beside each
+ * other have their bytes beside each other, so that these are in the cache when the blocks' owners are.
+ *
  * A place goes from free to claimed to live by the allocating thread, from live to freed by whoever frees (one of them wins
  * the exchange), and back to free by the consumer, once it has told the sink. So an end is never lost, however slow the
  * sink. Nobody else frees an address that is still allocated, so a live place is not another's by the time of the exchange.
@@ -28,7 +31,8 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
+  uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
+  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */

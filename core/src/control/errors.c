@@ -23,7 +23,7 @@ const char *onstack_strerror(int code) {
     return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
            "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
   case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running: stop one first";
+    return "all 8 sessions are running, or the one that a heap can have: stop one first";
   case ONSTACK_E_STOPPED:
     return "the session has been stopped already";
   case ONSTACK_E_OUTPUT:

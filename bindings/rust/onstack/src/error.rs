@@ -35,7 +35,8 @@ pub enum Error {
     Context,
     /// Nothing here can tick: timers are refused, and signals of a thread of ours do not arrive either.
     Clock,
-    /// The profile holds several kinds of samples, and folded stacks have one number.
+    /// The profile holds several kinds of samples, or those of memory, and a report or folded stacks have one number:
+    /// [`ProfilerGuard::profile`](crate::ProfilerGuard::profile) has them all.
     Kinds,
     /// A system call failed.
     Os(io::Error),

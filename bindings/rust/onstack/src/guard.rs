@@ -57,6 +57,10 @@ impl ProfilerGuardBuilder {
         buffer_bytes: u32;
         /// See [`Options::label_bytes`].
         label_bytes: u32;
+        /// See [`Options::heap_interval`].
+        heap_interval: u32;
+        /// See [`Options::heap_objects`].
+        heap_objects: u32;
         /// See [`Options::fork`].
         fork: Fork;
         /// See [`Options::unwinder`].
@@ -121,6 +125,7 @@ impl ProfilerGuardBuilder {
         Ok(ProfilerGuard {
             inner: Some((handle, collector)),
             frequency: self.options.frequency_or_default(),
+            clock: self.options.chosen_clock(),
             labels: self.labels,
             stopped: OnceLock::new(),
             lifetime: PhantomData,
@@ -136,6 +141,7 @@ pub struct ProfilerGuard<'a> {
     // An option only so that drop can give it away.
     inner: Option<(Handle, Arc<Collector>)>,
     frequency: c_int,
+    clock: Clock,
     labels: Vec<(String, String)>,
     stopped: OnceLock<Instant>,
     lifetime: PhantomData<&'a ()>,
@@ -163,6 +169,10 @@ impl ProfilerGuard<'_> {
 
     pub(crate) fn frequency(&self) -> c_int {
         self.frequency
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     pub(crate) fn duration(&self, interval: &Interval) -> Duration {

@@ -19,6 +19,7 @@ pub mod file;
 mod folded;
 mod frames;
 mod guard;
+pub mod heap;
 mod labels;
 mod losses;
 mod message;

@@ -21,6 +21,10 @@ pub enum Clock {
     /// Real time: threads that wait are sampled as well. Each tick ends poll, epoll_wait, nanosleep and their like with
     /// EINTR, which the program must be able to bear.
     Wall,
+    /// None: memory, where it is allocated, and which of it is in use, as [`heap::Allocator`](crate::heap::Allocator) tells it.
+    /// [`Options::frequency`] must not be set, and no signal is caught. [`ProfilerGuard::profile`](crate::ProfilerGuard::profile)
+    /// has `inuse_space`, `inuse_objects`, `alloc_space` and `alloc_objects`.
+    Heap,
 }
 
 type Accepts = dyn Fn(i32, &str) -> bool + Send + Sync;
@@ -76,6 +80,8 @@ pub struct Options {
     fork: Fork,
     thread_filter: Option<ThreadFilter>,
     unwinder: Option<String>,
+    heap_interval: Option<u32>,
+    heap_objects: Option<u32>,
 }
 
 impl Options {
@@ -168,6 +174,23 @@ impl Options {
         self
     }
 
+    /// With [`Clock::Heap`]: the mean of bytes from one sample to the next; 524,288 unless set. With 1 each allocation is counted.
+    pub fn heap_interval(mut self, bytes: u32) -> Self {
+        self.heap_interval = Some(bytes);
+        self
+    }
+
+    /// With [`Clock::Heap`]: how many sampled allocations can be in use at a time, at most 1,048,576; 16,384 unless set. Later
+    /// ones are in `alloc`, but never in `inuse` ([`Stats::heap_untracked`](crate::Stats::heap_untracked)). Each takes some 70 bytes.
+    pub fn heap_objects(mut self, count: u32) -> Self {
+        self.heap_objects = Some(count);
+        self
+    }
+
+    pub(crate) fn chosen_clock(&self) -> Clock {
+        self.clock
+    }
+
     pub(crate) fn frequency_or_default(&self) -> c_int {
         self.frequency.unwrap_or(sys::ONSTACK_DEFAULT_FREQUENCY as c_int)
     }
@@ -186,6 +209,8 @@ impl Options {
             depth => depth,
         };
         raw.buffer_bytes = explicit(self.buffer_bytes.map(Ok::<_, Error>), || Error::Options)?;
+        raw.heap_interval = explicit(self.heap_interval.map(Ok::<_, Error>), || Error::Options)?;
+        raw.heap_objects = explicit(self.heap_objects.map(Ok::<_, Error>), || Error::Options)?;
         raw.signal = match self.signal {
             Some(number) if number < 1 => return Err(Error::Signal),
             other => other.unwrap_or(0),
@@ -193,6 +218,7 @@ impl Options {
         raw.clock = match self.clock {
             Clock::Cpu => sys::ONSTACK_CLOCK_CPU,
             Clock::Wall => sys::ONSTACK_CLOCK_WALL,
+            Clock::Heap => sys::ONSTACK_CLOCK_HEAP,
         } as sys::onstack_clock;
         raw.restore = match self.restore {
             Restore::Exact => sys::ONSTACK_RESTORE_EXACT,

@@ -6,9 +6,10 @@ use std::fmt;
 use std::io::Write;
 
 use crate::collector::Interval;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frames::{Frames, UnresolvedFrames};
 use crate::guard::ProfilerGuard;
+use crate::options::Clock;
 use crate::profile::Profile;
 use crate::resolve::{self, Context};
 use crate::timing::ReportTiming;
@@ -46,6 +47,7 @@ impl ReportBuilder<'_> {
     /// # Errors
     /// Only where memory runs out.
     pub fn build(&self) -> Result<Report> {
+        self.of_ticks()?;
         self.resolved(&self.guard.collector().look()?)
     }
 
@@ -55,6 +57,7 @@ impl ReportBuilder<'_> {
     /// # Errors
     /// Only where memory runs out; the samples are lost then.
     pub fn build_and_clear(&self) -> Result<Report> {
+        self.of_ticks()?; // before what is taken is lost
         self.resolved(&self.guard.collector().take()?)
     }
 
@@ -63,11 +66,20 @@ impl ReportBuilder<'_> {
     /// # Errors
     /// Only where memory runs out.
     pub fn build_unresolved(&self) -> Result<UnresolvedReport> {
+        self.of_ticks()?;
         let interval = self.guard.collector().look()?;
         let profile = self.guard.write(&interval, false)?;
         let timing = self.timing(&interval);
         let data = resolve::unresolved(&profile.message, timing.start_time);
         Ok(UnresolvedReport { data, timing, profile })
+    }
+
+    /// A report has one number a stack; a heap profile has four.
+    fn of_ticks(&self) -> Result<()> {
+        match self.guard.clock() {
+            Clock::Heap => Err(Error::Kinds),
+            Clock::Cpu | Clock::Wall => Ok(()),
+        }
     }
 
     fn resolved(&self, interval: &Interval) -> Result<Report> {

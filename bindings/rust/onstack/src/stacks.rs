@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use regex_lite::Regex;
+
 use crate::message::{Function, Line, Location, Mapping, ProfileMessage, Sample};
 
 /// A profile with its ids looked up.
@@ -12,6 +14,8 @@ pub(crate) struct Stacks<'a> {
     locations: HashMap<u64, &'a Location>,
     functions: HashMap<u64, &'a Function>,
     mappings: HashMap<u64, &'a Mapping>,
+    /// Functions that are left out, with what they call.
+    dropped: Option<Regex>,
 }
 
 impl<'a> Stacks<'a> {
@@ -21,6 +25,11 @@ impl<'a> Stacks<'a> {
             locations: profile.location.iter().map(|l| (l.id, l)).collect(),
             functions: profile.function.iter().map(|f| (f.id, f)).collect(),
             mappings: profile.mapping.iter().map(|m| (m.id, m)).collect(),
+            // One that this crate cannot read leaves nothing out.
+            dropped: match profile.text(profile.drop_frames) {
+                "" => None,
+                text => Regex::new(&format!("^(?:{text})$")).ok(),
+            },
         }
     }
 
@@ -66,8 +75,20 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// The names of the frames, leaf first, inlined ones included.
+    /// The names of the frames, leaf first, inlined ones included; without those that the profile wants left out.
     pub(crate) fn names(&self, sample: &Sample) -> Vec<String> {
+        let mut names = self.all_names(sample);
+        if let Some(dropped) = &self.dropped {
+            // As pprof does it: from the root on, and never the whole stack.
+            let mut others = names.iter().enumerate().rev().skip_while(|(_, name)| dropped.is_match(bare(name)));
+            if let Some((at, _)) = others.find(|(_, name)| dropped.is_match(bare(name))) {
+                names.drain(..=at);
+            }
+        }
+        names
+    }
+
+    fn all_names(&self, sample: &Sample) -> Vec<String> {
         let mut names = Vec::with_capacity(sample.location_id.len());
         for id in &sample.location_id {
             match self.locations.get(id) {
@@ -103,6 +124,15 @@ impl<'a> Stacks<'a> {
     }
 }
 
+/// Without the arguments of a C++ function.
+fn bare(name: &str) -> &str {
+    let skip = ["(anonymous namespace)", "operator()"]
+        .iter()
+        .find(|part| name.starts_with(**part))
+        .map_or(0, |part| part.len());
+    name[skip..].find('(').map_or(name, |at| &name[..skip + at])
+}
+
 /// Whether a frame's name is the name of a function, and not a bracketed remark, a file and offset, or an address.
 pub(crate) fn is_named(name: &str) -> bool {
     let hexadecimal = |text: &str| {
@@ -129,6 +159,29 @@ mod tests {
         {
             assert!(is_named(name), "{name}");
         }
+    }
+
+    #[test]
+    fn allocators_are_left_out_with_what_they_call() {
+        let texts = ["", "main", "grow", "operator new(unsigned long)", "malloc", "(malloc|operator new)"];
+        let function = |id: u64| Function { id, name: id as i64, ..Function::default() };
+        let location =
+            |id| Location { id, line: vec![Line { function_id: id, ..Line::default() }], ..Location::default() };
+        let profile = ProfileMessage {
+            location: (1..5).map(location).collect(),
+            function: (1..5).map(function).collect(),
+            string_table: texts.map(String::from).to_vec(),
+            drop_frames: 5,
+            ..ProfileMessage::default()
+        };
+        let stacks = Stacks::new(&profile);
+        let names = |ids: &[u64]| stacks.names(&Sample { location_id: ids.to_vec(), ..Sample::default() });
+        assert_eq!(names(&[4, 3, 2, 1]), ["grow", "main"]);
+        assert_eq!(names(&[2, 1]), ["grow", "main"]);
+        assert_eq!(names(&[4, 3]), ["malloc", "operator new(unsigned long)"]);
+        let unreadable =
+            ProfileMessage { string_table: vec![String::new(), "(".into()], drop_frames: 1, ..profile.clone() };
+        assert!(Stacks::new(&unreadable).dropped.is_none());
     }
 
     #[test]

@@ -72,8 +72,12 @@ pub struct Stats {
     pub unwinder: String,
     /// How stacks are read: `probe`, `copy`, `pipe` or `none`.
     pub reader: String,
-    /// What ticks: `cpu`, `wall`, or `cpu-ticker` where timers are refused.
+    /// What ticks: `cpu`, `wall`, or `cpu-ticker` where timers are refused; `heap`, where allocations are counted as ticks.
     pub clock: String,
+    /// Sampled allocations that found no place among [`Options::heap_objects`](crate::Options::heap_objects).
+    pub heap_untracked: u64,
+    /// Of those in use, freed without a report: their address was given out again.
+    pub heap_reused: u64,
 }
 
 impl Stats {
@@ -121,6 +125,8 @@ impl Stats {
             reader: unsafe { text(raw.reader) },
             // SAFETY: as above.
             clock: unsafe { text(raw.clock) },
+            heap_untracked: raw.heap_untracked,
+            heap_reused: raw.heap_reused,
         })
     }
 }

@@ -56,6 +56,23 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pp
   return error;
 }
 
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char pprof_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
+
+static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
+  uint32_t number;
+  if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
+  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_drop_frames, number);
+  return error;
+}
+
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   const onstack_pprof_columns *columns = &writer->columns;
@@ -65,6 +82,7 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
   if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, &period);
+  if (error == 0) error = pprof_add_drop_frames(writer);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_pprof_message *part = &writer->part;

@@ -10,6 +10,7 @@ enum {
   pprof_profile_location = 4,
   pprof_profile_function = 5,
   pprof_profile_string_table = 6,
+  pprof_profile_drop_frames = 7,
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
