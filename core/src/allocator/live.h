@@ -32,7 +32,7 @@ typedef struct onstack_live_table {
   onstack_live_note *notes;
   uint8_t *states;
   uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
-  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
+  void *memory;    /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
