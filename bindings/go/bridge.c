@@ -48,6 +48,20 @@ int onstackgo_stats_text(onstack_session *session, uintptr_t handle) {
   return onstack_session_stats_text(session, onstackgo_on_bytes, (void *)handle);
 }
 
+int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in_use, uint64_t stacks, uint64_t other, uint64_t idle,
+                          uintptr_t handle) {
+  onstack_runtime_memory go = {
+      .size = sizeof go,
+      .name = "Go",
+      .address = object,
+      .in_use = in_use,
+      .stacks = stacks,
+      .other = other,
+      .idle = idle,
+  };
+  return onstack_session_memory_text(session, &go, onstackgo_on_bytes, (void *)handle);
+}
+
 static int onstackgo_on_module(void *handle, const onstack_module_stats *module) {
   onstackgoModule((uintptr_t)handle, (onstack_module_stats *)module);
   return 0;

@@ -7,17 +7,36 @@ import (
 	"fmt"
 	"io"
 	"runtime/pprof"
+	"strings"
+	"time"
 
 	"github.com/google/pprof/profile"
 )
+
+type heapQuestion struct {
+	age time.Duration
+}
+
+// HeapOption is an option of WriteHeapProfile.
+type HeapOption func(*heapQuestion)
+
+// WithHeapAge counts native blocks as in use only if they were allocated that long ago or earlier: what a service keeps, and
+// not what its last requests need. Go's part is as without it, since Go's heap profile has no times.
+func WithHeapAge(age time.Duration) HeapOption {
+	return func(asked *heapQuestion) { asked.age = age }
+}
 
 // WriteHeapProfile writes Go's heap and the native one as one compressed pprof profile: inuse_space (the default),
 // inuse_objects, alloc_space, alloc_objects. The label "heap" tells "go" from "native". The native part is that of the
 // profile with ClockHeap, running or stopped, that was started last and is not closed; without one it is empty.
 //
 // Go's part is runtime/pprof's: as of its last garbage collection. The native part has goroutines above native frames.
-// Errors: those of w, and of a profile that cannot be read back.
-func WriteHeapProfile(w io.Writer) error {
+// The comments have the lines of WriteMemory. Errors: those of w, and of a profile that cannot be read back.
+func WriteHeapProfile(w io.Writer, opts ...HeapOption) error {
+	var asked heapQuestion
+	for _, opt := range opts {
+		opt(&asked)
+	}
 	var raw bytes.Buffer
 	if err := pprof.Lookup("heap").WriteTo(&raw, 0); err != nil {
 		return fmt.Errorf("onstack: Go's heap profile: %w", err)
@@ -27,11 +46,14 @@ func WriteHeapProfile(w io.Writer) error {
 		return err
 	}
 	raw.Reset()
-	there, err := writeNativeHeap(&raw)
+	there, err := writeNativeHeap(&raw, asked.age)
 	if err != nil {
 		return err
 	}
 	if !there {
+		if lines, err := memory(); err == nil {
+			merged.Comments = append(merged.Comments, strings.Split(strings.TrimSpace(string(lines)), "\n")...)
+		}
 		return write(merged, w)
 	}
 	native, err := labelled(&raw, "native")

@@ -8,18 +8,19 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 )
 
 // nativeHeap is the profile with ClockHeap that was started last and is not closed.
 var nativeHeap atomic.Pointer[profileState]
 
-// writeNativeHeap writes its pprof profile; false: there is none.
-func writeNativeHeap(w io.Writer) (bool, error) {
+// writeNativeHeap writes its pprof profile; false: there is none. What is younger does not count as in use.
+func writeNativeHeap(w io.Writer, age time.Duration) (bool, error) {
 	state := nativeHeap.Load()
 	if state == nil {
 		return false, nil
 	}
-	raw, err := state.render(pprofForm)
+	raw, err := state.renderOlder(pprofForm, age)
 	if errors.Is(err, ErrClosed) { // since
 		return false, nil
 	}

@@ -504,6 +504,73 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
+/* ---- core/src/base/own_memory.c ---- */
+/* ---- core/src/base/own_memory.h ---- */
+/* What this library maps for itself, so that an account of the process's memory can name it. */
+#ifndef ONSTACK_BASE_OWN_MEMORY_H
+#define ONSTACK_BASE_OWN_MEMORY_H
+
+/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
+ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
+/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
+ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
+/* Bytes in memory, for a look at the whole process. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+#endif
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
+#define OWN_AT_ONCE ((size_t)512) /* pages */
+
+static struct {
+  struct {
+    char *memory;
+    size_t bytes;
+  } ranges[OWN_RANGES];
+  uint32_t count; /* published behind a range */
+  int64_t whole;
+} own_memory;
+
+void onstack_own_memory_keeps(void *memory, size_t bytes) {
+  const uint32_t at = own_memory.count;
+  if (at == OWN_RANGES) return;
+  own_memory.ranges[at].memory = memory;
+  own_memory.ranges[at].bytes = bytes;
+  onstack_publish(&own_memory.count, at + 1);
+}
+
+void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
+
+/* mincore(2): a byte for each page of the kernel's. */
+static uint64_t own_range_resident(char *memory, size_t bytes) {
+#ifdef __linux__
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
+  unsigned char there[OWN_AT_ONCE];
+  uint64_t resident = 0;
+  for (size_t at = 0; at < bytes; at += at_once) {
+    const size_t part = bytes - at < at_once ? bytes - at : at_once;
+    const size_t pages = (part + page - 1) / page;
+    if (mincore(memory + at, part, there) != 0) return resident;
+    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
+  }
+  return resident;
+#else
+  (void)memory, (void)bytes;
+  return 0;
+#endif
+}
+
+uint64_t onstack_own_memory_resident(void) {
+  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
+  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
+  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
+    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
+  return resident;
+}
+
 /* ---- core/src/base/proc_maps.c ---- */
 /* ---- core/src/base/proc_maps.h ---- */
 /* /proc/self/maps (proc(5)), by system calls and without an allocation: beside any host, whatever it does to its libc. */
@@ -527,6 +594,13 @@ typedef struct onstack_mapping {
  * long for any open(2) is cut. Errors: -errno, when the file cannot be read (to its end). Ordinary threads.
  */
 ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
+
+/*
+ * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at every
+ * page for that, some milliseconds for each GiB.
+ */
+ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                                             void (*resident)(void *data, uint64_t bytes), void *data);
 
 /* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
 ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
@@ -777,15 +851,32 @@ bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping
 #ifdef __linux__
 typedef struct proc_maps_reader {
   void (*visit)(void *data, const onstack_mapping *mapping);
+  void (*resident)(void *data, uint64_t bytes); /* NULL: maps, and not smaps */
   void *data;
   bool cut; /* what comes belongs to a line that was too long */
   size_t used;
   char text[PATH_MAX + 256 + 1]; /* a line with the longest path that can be opened, and a NUL */
 } proc_maps_reader;
 
+/* "Rss:                1234 kB" */
+static bool proc_maps_resident(char *line, size_t length, uint64_t *bytes) {
+  static const char key[] = "Rss:";
+  uint64_t number;
+  if (length < sizeof(key) || memcmp(line, key, sizeof(key) - 1) != 0) return false;
+  for (line += sizeof(key) - 1; *line == ' '; line++) continue;
+  if (!proc_maps_number(&line, 10, &number)) return false;
+  *bytes = number * 1024;
+  return true;
+}
+
 static void proc_maps_take_line(proc_maps_reader *reader, char *line, size_t length) {
   onstack_mapping mapping;
-  if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping)) reader->visit(reader->data, &mapping);
+  uint64_t bytes;
+  line[length] = 0;
+  if (reader->resident && !reader->cut && proc_maps_resident(line, length, &bytes))
+    reader->resident(reader->data, bytes);
+  else if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping))
+    reader->visit(reader->data, &mapping);
 }
 
 static void proc_maps_take_lines(proc_maps_reader *reader) {
@@ -819,6 +910,13 @@ static long proc_maps_read(const char *path, proc_maps_reader *reader) {
   return got < 0 ? got : total;
 }
 
+int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                            void (*resident)(void *data, uint64_t bytes), void *data) {
+  proc_maps_reader reader = {.visit = visit, .resident = resident, .data = data};
+  const long got = proc_maps_read("/proc/self/smaps", &reader);
+  return got < 0 ? (int)got : got == 0 ? -ENOENT : 0;
+}
+
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   proc_maps_reader reader = {.visit = visit, .data = data};
   long got = proc_maps_read("/proc/self/maps", &reader);
@@ -827,6 +925,12 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
   return got < 0 ? (int)got : 0;
 }
 #else
+int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                            void (*resident)(void *data, uint64_t bytes), void *data) {
+  (void)visit, (void)resident, (void)data;
+  return -ENOENT;
+}
+
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   (void)visit, (void)data;
   return -ENOENT;
@@ -6972,6 +7076,9 @@ ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 
+/* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
+ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
+
 /* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
 ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
 
@@ -7130,6 +7237,7 @@ int onstack_live_make(uint32_t objects) {
     /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -ENOMEM;
+    onstack_own_memory_keeps(memory, bytes);
     live->memory = memory;
     live->bytes = bytes;
   } else {
@@ -7216,20 +7324,36 @@ void onstack_live_release(uint32_t place) {
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
 
-uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+/* The next place from `from` on that is not free, or the number of places. What changes meanwhile is seen the next time. */
+static uint32_t live_next_taken(uint32_t from) {
   const uint32_t places = onstack_live.mask + 1;
-  for (uint32_t place = from; place < places; place++) {
-    uint64_t eight;
-    if (place % LIVE_WORD == 0) {
-      memcpy(&eight, &onstack_live.states[place], sizeof(eight)); /* what changes meanwhile is seen in the next round */
+  while (from < places) {
+    uint64_t eight = 0;
+    if (from % LIVE_WORD == 0) {
+      memcpy(&eight, &onstack_live.states[from], sizeof(eight));
       if (eight == 0) {
-        place += LIVE_WORD - 1;
+        from += LIVE_WORD;
         continue;
       }
     }
+    if (onstack_load_relaxed(&onstack_live.states[from]) != LIVE_FREE) break;
+    from++;
+  }
+  return from;
+}
+
+uint64_t onstack_live_bytes(void) {
+  uint64_t bytes = 0;
+  if (!onstack_live.memory) return 0;
+  for (uint32_t place = live_next_taken(0); place <= onstack_live.mask; place = live_next_taken(place + 1))
+    if (onstack_observe(&onstack_live.states[place]) == LIVE_LIVE) bytes += onstack_live.notes[place].bytes;
+  return bytes;
+}
+
+uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+  for (uint32_t place = live_next_taken(from); place <= onstack_live.mask; place = live_next_taken(place + 1))
     if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
       return place;
-  }
   return ONSTACK_LIVE_NONE;
 }
 
@@ -9606,6 +9730,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
+    onstack_own_memory_keeps(memory, bytes);
     *has = (slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
@@ -9891,6 +10016,7 @@ int onstack_threads_prepare(void) {
   void *memory =
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
+  onstack_own_memory_keeps(memory, onstack_thread_region_bytes());
   onstack_thread_region_set(memory);
   prepared = true;
   return 0;
@@ -12822,6 +12948,7 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
   uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
+  onstack_own_memory_changes((int64_t)bytes);
   onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
   onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
   uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
@@ -12859,7 +12986,9 @@ int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint6
 }
 
 void onstack_rule_table_free(const onstack_rule_table *table) {
-  if (table) munmap((void *)(uintptr_t)table, table->bytes);
+  if (!table) return;
+  onstack_own_memory_changes(-(int64_t)table->bytes);
+  munmap((void *)(uintptr_t)table, table->bytes);
 }
 
 /* ---- core/src/control/wiped_word.c ---- */
@@ -14790,6 +14919,7 @@ ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output
 typedef struct onstack_profile_held_object {
   uint64_t object; /* 0: the place is free */
   uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
   uint32_t weight;
   uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
 } onstack_profile_held_object;
@@ -14876,7 +15006,8 @@ typedef struct onstack_profile_view {
 } onstack_profile_view;
 
 /* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view);
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                                               onstack_profile_view *view);
 ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif
@@ -16882,30 +17013,52 @@ ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_
   if (value) *value = sums.value;
 }
 
+/* What was allocated after `until_ns` is not in use. With the lock held, and before stacks of other kinds are left out. */
+static void profile_leave_out_young(const onstack_profile_held *held, uint64_t until_ns, onstack_profile_view *view) {
+  for (size_t i = 0; i < held->capacity; i++) {
+    const onstack_profile_held_object *object = &held->places[i];
+    if (object->object == 0 || object->time_ns <= until_ns) continue;
+    onstack_profile_stack *stack =
+        object->stack == ONSTACK_PROFILE_HASH_NONE ? &view->overflow[ONSTACK_KIND_ALLOCATION] : &view->items[object->stack];
+    stack->held_weight -= object->weight;
+    stack->held_value -= object->value;
+  }
+}
+
+static void profile_keep_only(onstack_kind only, onstack_profile_view *view) {
+  size_t kept = 0;
+  for (size_t i = 0; i < view->count; i++)
+    if (view->items[i].kind == only) view->items[kept++] = view->items[i];
+  view->count = kept;
+}
+
 /* With the lock held. */
-static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                               onstack_profile_view *view) {
   const onstack_profile_stacks *stacks = profile->stacks;
   if (!stacks || stacks->count == 0) return 0;
   view->items = malloc(stacks->count * sizeof(*view->items));
   if (!view->items) return -ENOMEM;
-  for (size_t i = 0; i < stacks->count; i++) {
-    if (only == 0 || stacks->items[i].kind == only) view->items[view->count++] = stacks->items[i];
-  }
+  memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
+  view->count = stacks->count;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
     view->overflow[kind] = stacks->overflow[kind];
   }
+  const uint64_t now = onstack_monotonic_ns();
+  if (age_ns > 0) profile_leave_out_young(&stacks->held, now > age_ns ? now - age_ns : 0, view);
+  if (only != 0) profile_keep_only(only, view);
   view->stacks = profile->stacks;
   onstack_retain(&view->stacks->references);
   return 0;
 }
 
-int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns, onstack_profile_view *view) {
   *view = (onstack_profile_view){.thread_names = profile->thread_names};
   pthread_mutex_lock(&profile->lock);
   onstack_profile_maps *old = profile_reread_maps(profile, true);
-  int error = profile_copy_stacks(profile, only, view);
+  int error = profile_copy_stacks(profile, only, age_ns, view);
   if (error == 0) {
     view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);
@@ -16992,7 +17145,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, options.kind, &report->view);
+  error = onstack_profile_view_take(profile, options.kind, options.heap_age_ns, &report->view);
   if (error != 0) {
     onstack_profile_symbols_release(&report->symbols);
     return error;
@@ -17099,8 +17252,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(&stacks->held,
-                           &(onstack_profile_held_object){sample->object, sample->value, sample->weight, item});
+  onstack_profile_held_add(
+      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
   return 0;
 }
 
@@ -17628,6 +17781,276 @@ bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void
   return true;
 }
 
+/* ---- core/src/session/memory_map.c ---- */
+/* ---- core/src/session/memory_map.h ---- */
+/* What the process's memory is by its mappings: bytes that are resident, each in one sum. */
+#ifndef ONSTACK_SESSION_MEMORY_MAP_H
+#define ONSTACK_SESSION_MEMORY_MAP_H
+
+typedef enum onstack_memory_part {
+  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
+  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
+  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
+  ONSTACK_MEMORY_STACKS,    /* of threads */
+  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
+  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
+  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
+  ONSTACK_MEMORY_PARTS
+} onstack_memory_part;
+
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps cannot be read; -ENOMEM. */
+ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_THREADS 16384u             /* whose stacks are looked for */
+#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
+#define MEMORY_SYSCALL_BYTES ((size_t)256)
+
+/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
+   libraries', by chance since Go 1.26 and this one before. */
+#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
+#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
+#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
+
+typedef struct memory_map {
+  uint64_t *parts;
+  onstack_memory_part part; /* of the mapping whose size comes next */
+  uint64_t go_low, go_high; /* where a runtime's heap lies; equal: nowhere */
+  uint64_t data_high;       /* where the data of a file ended, if the last mapping was such */
+  size_t count;
+  uint64_t stack_pointers[MEMORY_THREADS]; /* ascending */
+} memory_map;
+
+/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
+static bool memory_stack_pointer(char *line, uint64_t *stack_pointer) {
+  char *last = strrchr(line, ' '), *before;
+  if (!last) return false;
+  *last = 0;
+  before = strrchr(line, ' ');
+  if (!before) return false;
+  *stack_pointer = strtoull(before + 1, NULL, 16);
+  return *stack_pointer != 0;
+}
+
+static void memory_note_thread(void *data, uint32_t tid) {
+  memory_map *map = data;
+  char text[MEMORY_SYSCALL_BYTES];
+  if (map->count == MEMORY_THREADS) return;
+  snprintf(text, sizeof(text), "/proc/self/task/%u/syscall", tid);
+  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)text, O_RDONLY | O_CLOEXEC, 0);
+  if (file < 0) return;
+  const long got = onstack_sys_call3(SYS_read, file, (long)text, sizeof(text) - 1);
+  onstack_sys_call1(SYS_close, file);
+  text[got > 0 ? got : 0] = 0;
+  if (memory_stack_pointer(text, &map->stack_pointers[map->count])) map->count++;
+}
+
+static int memory_compare(const void *left, const void *right) {
+  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+  return a < b ? -1 : a > b;
+}
+
+static bool memory_has_stack(const memory_map *map, const onstack_mapping *mapping) {
+  size_t low = 0, high = map->count;
+  if (mapping->high - mapping->low > MEMORY_STACK) return false;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (map->stack_pointers[middle] < mapping->low)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < map->count && map->stack_pointers[low] < mapping->high;
+}
+
+static bool memory_begins(const onstack_mapping *mapping, const char *with) {
+  return strncmp(mapping->path, with, strlen(with)) == 0;
+}
+
+static bool memory_is_shared(const onstack_mapping *mapping) {
+  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
+                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
+}
+
+static onstack_memory_part memory_part_of_nobody(const memory_map *map, const onstack_mapping *mapping) {
+  if (memory_begins(mapping, "[stack")) return ONSTACK_MEMORY_STACKS;
+  if (memory_begins(mapping, "[v")) return ONSTACK_MEMORY_CODE;
+  if (mapping->executable) return ONSTACK_MEMORY_GENERATED;
+  if (mapping->low >= map->go_low && mapping->low < map->go_high) return ONSTACK_MEMORY_GO;
+  if (mapping->low == map->data_high && mapping->path[0] == 0) return ONSTACK_MEMORY_FILES;
+  return memory_has_stack(map, mapping) ? ONSTACK_MEMORY_STACKS : ONSTACK_MEMORY_REST;
+}
+
+static void memory_visit(void *data, const onstack_mapping *mapping) {
+  memory_map *map = data;
+  if (memory_is_shared(mapping))
+    map->part = ONSTACK_MEMORY_SHARED;
+  else if (mapping->inode != 0)
+    map->part = mapping->executable ? ONSTACK_MEMORY_CODE : ONSTACK_MEMORY_FILES;
+  else
+    map->part = memory_part_of_nobody(map, mapping);
+  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
+}
+
+static void memory_add(void *data, uint64_t bytes) {
+  const memory_map *map = data;
+  map->parts[map->part] += bytes;
+}
+
+int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
+  memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
+  memory_map *map = calloc(1, sizeof(*map));
+  if (!map) return -ENOMEM;
+  map->parts = parts;
+  if (object == 0 && onstack_go_runtime_is_present()) object = MEMORY_GO_FIRST;
+  if (object != 0) {
+    map->go_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0;
+    map->go_high = object + MEMORY_GO_BEHIND;
+  }
+  map->stack_pointers[map->count++] = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  onstack_task_list_each(memory_note_thread, map); /* without a list only fewer stacks are known */
+  qsort(map->stack_pointers, map->count, sizeof(map->stack_pointers[0]), memory_compare);
+  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
+  free(map);
+  return result;
+}
+
+/* ---- core/src/session/memory_text.c ---- */
+/* The account of the process's memory (onstack_session_memory_text). */
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEMORY_LINE ((size_t)160)
+#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
+_Static_assert(sizeof(onstack_runtime_memory) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
+
+typedef struct memory_text {
+  onstack_writer writer;
+  void *data;
+  int error;
+} memory_text;
+
+static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char line[MEMORY_LINE];
+  if (text->error != 0) return;
+  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
+  if (length <= 0 || (size_t)length >= sizeof(line)) return;
+  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
+}
+
+/* A part of what is left. Parts that nobody can name in full may be told larger than they are. */
+static void memory_part(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
+  if (bytes > *left) bytes = *left;
+  if (bytes == 0) return;
+  memory_line(text, bytes, owner, what);
+  *left -= bytes;
+}
+
+/* What malloc says of itself. */
+typedef struct memory_malloc {
+  uint64_t in_use; /* 0: says nothing */
+  uint64_t all;    /* what it has of the kernel's */
+} memory_malloc;
+
+/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
+typedef struct memory_mallinfo2 {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} memory_mallinfo2;
+
+#define MEMORY_FIND(place, name) *(void **)(void *)&(place) = dlsym(RTLD_DEFAULT, name)
+
+static uint64_t memory_of_jemalloc(int (*control)(const char *, void *, size_t *, void *, size_t), const char *name) {
+  size_t bytes = 0, length = sizeof(bytes);
+  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
+}
+
+static memory_malloc memory_of_malloc(void) {
+  int (*control)(const char *, void *, size_t *, void *, size_t);
+  memory_mallinfo2 (*info)(void);
+  MEMORY_FIND(control, "mallctl"); /* whoever has it replaces libc's */
+  if (control) {
+    uint64_t epoch = 1;
+    control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
+    return (memory_malloc){memory_of_jemalloc(control, "stats.allocated"), memory_of_jemalloc(control, "stats.resident")};
+  }
+  MEMORY_FIND(info, "mallinfo2");
+  if (!info) return (memory_malloc){0, 0};
+  const memory_mallinfo2 now = info();
+  return (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
+}
+
+/* Its heap is measured where it is known; otherwise it lies in the rest, and is as the runtime says. */
+static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest, const onstack_runtime_memory *runtime) {
+  const char *name = runtime->name ? runtime->name : "runtime";
+  uint64_t *left = *heap > 0 ? heap : rest;
+  const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
+  memory_part(text, left, runtime->in_use, name, ", in use");
+  memory_part(text, left, runtime->stacks, name, ", stacks");
+  memory_part(text, left, idle, name, ", free");
+}
+
+/*
+ * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
+ * itself may in part never have been.
+ */
+static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime) {
+  const memory_malloc malloc_says = memory_of_malloc();
+  const uint64_t in_use = malloc_says.in_use;
+  if (in_use > 0 && sampled > in_use) sampled = in_use; /* by chance */
+  memory_part(text, rest, onstack_own_memory_resident(), "this profiler", "");
+  memory_part(text, rest, sampled, "native, in use, in the profile", "");
+  memory_part(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
+  if (runtime) memory_part(text, rest, runtime->other, runtime->name ? runtime->name : "runtime", ", its runtime's own");
+  memory_part(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
+}
+
+static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
+                         const onstack_runtime_memory *runtime) {
+  static const struct {
+    onstack_memory_part part;
+    const char *name;
+  } names[] = {{ONSTACK_MEMORY_STACKS, "stacks of threads"},
+               {ONSTACK_MEMORY_CODE, "code"},
+               {ONSTACK_MEMORY_FILES, "files, data of libraries"},
+               {ONSTACK_MEMORY_GENERATED, "generated code"},
+               {ONSTACK_MEMORY_SHARED, "shared memory"}};
+  uint64_t all = 0, rest = parts[ONSTACK_MEMORY_REST], heap = parts[ONSTACK_MEMORY_GO];
+  for (uint32_t i = 0; i < ONSTACK_MEMORY_PARTS; i++) all += parts[i];
+  memory_line(text, all, "resident", "");
+  if (runtime) memory_write_heap(text, &heap, &rest, runtime);
+  memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
+  memory_write_rest(text, &rest, sampled, runtime);
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
+    memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
+  memory_line(text, rest, "unexplained", "");
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  uint64_t parts[ONSTACK_MEMORY_PARTS];
+  onstack_runtime_memory known;
+  onstack_stats stats = {.size = sizeof(stats)};
+  memory_text text = {writer, data, 0};
+  int result = writer ? 0 : ONSTACK_E_OPTIONS;
+  if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
+  if (result == 0 && session) result = onstack_session_stats(session, &stats);
+  if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
+  if (result < 0) return result;
+  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL);
+  return text.error;
+}
+
 /* ---- core/src/session/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
@@ -17904,6 +18327,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   if (slot->clock->silent) {
     stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
     stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+    stats->heap_in_use = onstack_live_bytes();
   } else {
     session_fill_action(action, stats);
   }

@@ -27,6 +27,7 @@
 #define onstack_profile_write_folded onstack_cgo_profile_write_folded
 #define onstack_profile_write_pprof onstack_cgo_profile_write_pprof
 #define onstack_session_free onstack_cgo_session_free
+#define onstack_session_memory_text onstack_cgo_session_memory_text
 #define onstack_session_modules onstack_cgo_session_modules
 #define onstack_session_poll onstack_cgo_session_poll
 #define onstack_session_start onstack_cgo_session_start

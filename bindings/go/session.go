@@ -225,6 +225,7 @@ func (s *session) coreStats() Stats {
 		Period:          time.Duration(c.period_ns),
 		HeapUntracked:   uint64(c.heap_untracked),
 		HeapReused:      uint64(c.heap_reused),
+		HeapInUse:       uint64(c.heap_in_use),
 		Ticks:           uint64(c.ticks),
 		Recorded:        uint64(c.recorded),
 		Samples:         uint64(c.samples),

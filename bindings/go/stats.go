@@ -73,6 +73,7 @@ type Stats struct {
 	Looped         uint64 // foreign signals that came back while being handed on, and were dropped
 
 	HeapUntracked uint64 // sampled allocations that found no place among those in use: they count as allocated alone
+	HeapInUse     uint64 // bytes that the sampled allocations in use stand for
 	HeapReused    uint64 // blocks that were freed by ways that nobody saw, until their address came again
 
 	// GoroutineLabels says whether samples carry the labels of pprof.Do. It is false where WithGoroutineLabels said so,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 )
 
 // Profile is one running or stopped CPU profile. On this system, or in this build, none can be started.
@@ -46,7 +47,10 @@ func (*Profile) WriteTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
 func (*Profile) WriteFolded(io.Writer) error { return ErrUnsupported }
 
 // writeNativeHeap has nothing to write.
-func writeNativeHeap(io.Writer) (bool, error) { return false, nil }
+func writeNativeHeap(io.Writer, time.Duration) (bool, error) { return false, nil }
+
+// memory has nothing to look at.
+func memory() ([]byte, error) { return nil, fmt.Errorf("onstack: memory: %w", ErrUnsupported) }
 
 // advice has nothing to go by: no modules are known here.
 func advice(string) string { return "" }

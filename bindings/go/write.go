@@ -16,6 +16,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/cgo"
+	"time"
 	"unsafe"
 )
 
@@ -64,9 +65,13 @@ const (
 )
 
 // render collects what the core writes.
-func (s *profileState) render(form outputForm) ([]byte, error) {
+func (s *profileState) render(form outputForm) ([]byte, error) { return s.renderOlder(form, 0) }
+
+// renderOlder does so, of a heap with what has been in use for that long as what is in use.
+func (s *profileState) renderOlder(form outputForm, age time.Duration) ([]byte, error) {
 	s.session.poll()
 	options := s.session.writeOptions()
+	options.heap_age_ns = C.uint64_t(max(age, 0))
 	defer C.free(unsafe.Pointer(options.comments))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -99,8 +104,12 @@ func (s *profileState) renderTaken() ([]byte, error) {
 func (s *session) writeOptions() C.onstack_write_options {
 	start, length := s.span()
 	var kind C.onstack_kind // an empty profile has no other way to know
+	comments := s.text()
 	if s.heap {
 		kind = C.ONSTACK_KIND_ALLOCATION
+		if memory, err := s.memoryText(); err == nil { // without /proc there is none
+			comments = append(comments[:len(comments):len(comments)], memory...)
+		}
 	}
 	return C.onstack_write_options{
 		kind:               kind,
@@ -110,7 +119,7 @@ func (s *session) writeOptions() C.onstack_write_options {
 		start_time_unix_ns: C.int64_t(start.UnixNano()),
 		duration_ns:        C.int64_t(length.Nanoseconds()),
 		period_ns:          C.uint64_t(s.stats().Period.Nanoseconds()),
-		comments:           C.CString(string(s.text())),
+		comments:           C.CString(string(comments)),
 	}
 }
 

@@ -80,16 +80,20 @@ static bool settings_read_clock(onstack_settings_of_preload *settings) {
 /* A heap profile instead of one of time. */
 static bool settings_read_heap(onstack_settings_of_preload *settings) {
   const char *value = settings_get("ONSTACK_HEAP"), *rate = settings_get("ONSTACK_HEAP_RATE");
-  long number = 0;
+  const char *age = settings_get("ONSTACK_HEAP_AGE");
+  long number = 0, seconds = 0;
   if (!value || strcmp(value, "0") == 0) return true;
   if (strcmp(value, "1") != 0) return settings_complain("ONSTACK_HEAP", value, "give 1 for a heap profile, or 0");
   if (settings_get("ONSTACK_CLOCK"))
     return settings_complain("ONSTACK_HEAP", value, "a heap profile has no clock: take ONSTACK_CLOCK away");
   if (rate && !settings_number(rate, 1, 1L << 30, &number))
     return settings_complain("ONSTACK_HEAP_RATE", rate, "give the mean bytes between two samples, 1 to 1073741824");
+  if (age && !settings_number(age, 0, INT32_MAX, &seconds))
+    return settings_complain("ONSTACK_HEAP_AGE", age, "give whole seconds");
   settings->clock = ONSTACK_CLOCK_HEAP;
   settings->frequency = 0;
   settings->heap_interval = (uint32_t)number;
+  settings->heap_age_s = (uint32_t)seconds;
   return true;
 }
 

@@ -23,6 +23,7 @@ typedef struct onstack_settings_of_preload {
   int toggle;                        /* signal that starts and stops; 0: from the beginning to the end */
   uint32_t frequency;                /* 0: the library's default; of a heap profile always */
   uint32_t heap_interval;            /* 0: the library's default */
+  uint32_t heap_age_s;               /* younger allocations do not count as in use */
   onstack_clock clock;               /* 0: the library's default */
   char unwinder[64];                 /* "": the library's default */
   char profile[ONSTACK_OUTPUT_NAME]; /* patterns, absolute */

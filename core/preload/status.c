@@ -47,9 +47,11 @@ static int status_append(void *data, const void *bytes, size_t length) {
   return 0;
 }
 
-char *onstack_status_text(onstack_session *session, uint64_t before, bool modules) {
+char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap) {
   status_text into = {0};
-  bool whole = onstack_statistics_write(session, before, modules, status_append, &into) == 0 && !into.failed;
+  bool whole = onstack_statistics_write(session, before, modules, status_append, &into) == 0;
+  if (whole && heap) onstack_session_memory_text(session, NULL, status_append, &into); /* without /proc there is none */
+  whole = whole && !into.failed;
   if (whole) return into.text;
   free(into.text);
   return NULL;

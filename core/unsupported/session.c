@@ -51,6 +51,12 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
   return ONSTACK_E_OPTIONS;
 }
 
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  (void)session, (void)runtime, (void)writer, (void)data;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
 int onstack_thread_label_set(const char *key, const char *value) {
   (void)key, (void)value;
   return ONSTACK_E_UNSUPPORTED;

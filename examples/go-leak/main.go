@@ -126,7 +126,12 @@ func run(out string, length time.Duration) error {
 	if err := show("what Go's own heap profile says", goAlone.URL+"/debug/pprof/heap?gc=1", filepath.Join(out, "go.pb.gz")); err != nil {
 		return err
 	}
-	return show("what the profile of both heaps says", server.URL+"/debug/pprof/heap?gc=1", filepath.Join(out, "both.pb.gz"))
+	if err := show("what the profile of both heaps says", server.URL+"/debug/pprof/heap?gc=1", filepath.Join(out, "both.pb.gz")); err != nil {
+		return err
+	}
+	table, err := fetch(server.URL + "/debug/pprof/memory")
+	fmt.Printf("\n== what the process's memory is made of (/debug/pprof/memory)\n%s", table)
+	return err
 }
 
 func main() {

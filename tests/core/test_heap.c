@@ -296,3 +296,53 @@ Test(heap, distances_are_exponential) {
   cr_assert(fabs(mean - 10000) < 120, "%f", mean);
   cr_assert(fabs(sqrt(squares / 200000 - mean * mean) - 10000) < 250);
 }
+
+typedef struct account {
+  uint64_t whole, sum, code, unexplained;
+  uint32_t lines;
+} account;
+
+static int read_account(void *data, const void *bytes, size_t length) {
+  account *read = data;
+  char line[256], part[128];
+  unsigned long long number;
+  cr_assert(length < sizeof(line));
+  memcpy(line, bytes, length);
+  line[length] = 0;
+  cr_assert(sscanf(line, "onstack.memory bytes=%llu of=%127[^\n]\n", &number, part) == 2, "%s", line);
+  if (read->lines++ == 0) {
+    cr_assert(strcmp(part, "resident") == 0, "%s", line);
+    read->whole = number;
+    return 0;
+  }
+  read->sum += number;
+  if (strcmp(part, "code") == 0) read->code = number;
+  if (strcmp(part, "unexplained") == 0) read->unexplained = number;
+  return 0;
+}
+
+static int refuse_bytes(void *data, const void *bytes, size_t length) {
+  (void)bytes, (void)length;
+  ++*(int *)data;
+  return 1;
+}
+
+Test(heap, the_parts_of_the_memory_add_up_to_the_resident_size) {
+  account read = {0};
+  int calls = 0;
+  cr_assert_eq(onstack_session_memory_text(NULL, NULL, read_account, &read), 0);
+  cr_assert(read.whole > 0 && read.sum == read.whole, "%llu of %llu", (unsigned long long)read.sum,
+            (unsigned long long)read.whole);
+  cr_assert(read.code > 0 && read.unexplained * 4 < read.whole, "%llu of %llu", (unsigned long long)read.unexplained,
+            (unsigned long long)read.whole);
+  cr_assert_eq(onstack_session_memory_text(NULL, NULL, refuse_bytes, &calls), ONSTACK_E_OUTPUT);
+  cr_assert_eq(calls, 1, "nothing after a refusal");
+  cr_assert_eq(onstack_session_memory_text(NULL, NULL, NULL, NULL), ONSTACK_E_OPTIONS);
+  onstack_runtime_memory runtime = {.size = 3};
+  cr_assert_eq(onstack_session_memory_text(NULL, &runtime, read_account, &read), ONSTACK_E_OPTIONS);
+  /* What a runtime says of itself is believed as far as there is memory for it. */
+  runtime = (onstack_runtime_memory){.size = sizeof(runtime), .name = "R", .in_use = UINT64_MAX, .stacks = 1};
+  read = (account){0};
+  cr_assert_eq(onstack_session_memory_text(NULL, &runtime, read_account, &read), 0);
+  cr_assert(read.sum == read.whole && read.unexplained == 0);
+}

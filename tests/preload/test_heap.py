@@ -44,6 +44,35 @@ def heap_blocks_of_many_threads_end():
         check(lost > 0 or abs(found - wanted) < 0.03 * wanted, f"{found} bytes of {wanted}")
 
 
+def account(profile):
+    """The parts of the process's memory, in bytes."""
+    lines = [text[len("onstack.memory bytes="):] for text in profile.comments if text.startswith("onstack.memory ")]
+    return {part: int(number) for number, part in (line.split(" of=", 1) for line in lines)}
+
+
+@case
+def heap_account_adds_up_to_the_resident_size():
+    with heap(5000, rate=4096) as run:
+        equal(run.status, 0, f"exit status ({run.errors})")
+        parts = account(run.profile())
+        whole = parts.pop("resident")
+        equal(sum(parts.values()), whole, f"the sum of the parts {parts}")
+        check(parts["unexplained"] * 20 <= whole, f"unexplained: {parts['unexplained']} of {whole}")
+        # Half of 4 x 5,000 blocks of 1,000 bytes; 2,400 samples.
+        native = sum(bytes for part, bytes in parts.items() if part.startswith("native, in use"))
+        check(native >= 10_000_000 * 0.8, f"{native} bytes of native memory in use")
+
+
+@case
+def heap_blocks_that_are_young_do_not_count_as_in_use():
+    with heap(500, rate=1, ONSTACK_HEAP_AGE="3600") as run:
+        equal(run.status, 0, f"exit status ({run.errors})")
+        equal(run.profile().sum(INUSE_SPACE), 0, "bytes in use for an hour")
+        check(run.profile().sum(ALLOC_SPACE, "leak_malloc") == 500 * 1000, "bytes that were allocated")
+    with heap(500, rate=1, ONSTACK_HEAP_AGE="0") as run:
+        equal(run.profile().sum(INUSE_SPACE, "leak_calloc"), 500 * 1000, "bytes in use")
+
+
 @case
 def heap_of_every_child_is_its_own():
     with Run(HEAP, 50, ONSTACK_PROFILE="out.%p", ONSTACK_HEAP="1", ONSTACK_HEAP_RATE="1") as run:
@@ -55,6 +84,7 @@ def heap_of_every_child_is_its_own():
 @case
 def heap_settings_that_are_wrong_are_refused():
     for variables, word in (({"ONSTACK_HEAP": "yes"}, "ONSTACK_HEAP=yes"), ({"ONSTACK_HEAP_RATE": "0"}, "ONSTACK_HEAP_RATE=0"),
+                            ({"ONSTACK_HEAP_AGE": "1.5"}, "ONSTACK_HEAP_AGE=1.5"),
                             ({"ONSTACK_CLOCK": "cpu"}, "ONSTACK_HEAP=1")):
         settings = {"ONSTACK_PROFILE": "out", "ONSTACK_HEAP": "1", **variables}
         with Run(HEAP, 1, **settings) as run:

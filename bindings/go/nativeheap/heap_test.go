@@ -6,9 +6,11 @@ package nativeheap_test
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -42,10 +44,10 @@ func sum(p *profile.Profile, column, heap string, functions ...string) int64 {
 	return total
 }
 
-func write(t *testing.T) *profile.Profile {
+func write(t *testing.T, opts ...onstack.HeapOption) *profile.Profile {
 	t.Helper()
 	var out bytes.Buffer
-	if err := onstack.WriteHeapProfile(&out); err != nil {
+	if err := onstack.WriteHeapProfile(&out, opts...); err != nil {
 		t.Fatal(err)
 	}
 	parsed, err := profile.Parse(&out)
@@ -108,6 +110,82 @@ func TestOneProfileOfBothHeaps(t *testing.T) {
 	}
 	if stats := heap.Stats(); stats.Clock != "heap" || stats.DroppedRingFull != 0 {
 		t.Errorf("statistics: %+v", stats)
+	}
+}
+
+// The account adds up, knows Go's memory and the native one, and is in the profile.
+func TestMemory(t *testing.T) {
+	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heap.Close()
+	leaks()
+	allocatesInGo()
+	for i := range kept {
+		kept[i] = 1
+	}
+	parts := map[string]int64{}
+	var whole, sum int64
+	for _, line := range write(t).Comments {
+		var bytes int64
+		rest, found := strings.CutPrefix(line, "onstack.memory bytes=")
+		if !found {
+			continue
+		}
+		number, part, _ := strings.Cut(rest, " of=")
+		if _, err := fmt.Sscan(number, &bytes); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if parts[part] = bytes; part == "resident" {
+			whole = bytes
+		} else {
+			sum += bytes
+		}
+	}
+	if whole == 0 || sum != whole {
+		t.Errorf("the parts add up to %d of %d bytes: %v", sum, whole, parts)
+	}
+	if parts["Go, in use"] < int64(len(kept)) || parts["native, in use, in the profile"] < 500*1000 || parts["code"] == 0 {
+		t.Errorf("%v", parts)
+	}
+	if parts["unexplained"] > whole/10 {
+		t.Errorf("%d of %d bytes are not explained: %v", parts["unexplained"], whole, parts)
+	}
+	runtime.KeepAlive(kept)
+	var table bytes.Buffer
+	if err := onstack.WriteMemory(&table); err != nil || !strings.Contains(table.String(), "MiB 100.00%  resident\n") {
+		t.Errorf("%v\n%s", err, &table)
+	}
+}
+
+// What is younger than asked for does not count as in use.
+func TestHeapAge(t *testing.T) {
+	heap, err := onstack.Start(onstack.WithClock(onstack.ClockHeap), onstack.WithHeapInterval(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heap.Close()
+	leaks()
+	time.Sleep(300 * time.Millisecond)
+	begun := time.Now()
+	leaks()
+	if err := heap.Stop(); err != nil { // all is in the profile
+		t.Fatal(err)
+	}
+	const one = 1000 * 1000
+	if got := sum(write(t), "inuse_space", "native", "nativeheap_test.leaks"); got != 2*one {
+		t.Errorf("%d bytes in use, of any age", got)
+	}
+	between := write(t, onstack.WithHeapAge(time.Since(begun)+100*time.Millisecond))
+	if got := sum(between, "inuse_space", "native", "nativeheap_test.leaks"); got != one {
+		t.Errorf("%d bytes in use since before the second round", got)
+	}
+	if got := sum(between, "alloc_space", "native", "nativeheap_test.leaks"); got != 2*one {
+		t.Errorf("%d bytes allocated", got)
+	}
+	if got := sum(write(t, onstack.WithHeapAge(time.Hour)), "inuse_space", "native"); got != 0 {
+		t.Errorf("%d bytes in use for an hour", got)
 	}
 }
 

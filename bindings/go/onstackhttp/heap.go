@@ -5,6 +5,7 @@ package onstackhttp
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -18,19 +19,27 @@ import (
 // heapLongest is the longest `seconds` of a heap profile.
 const heapLongest = 5 * time.Minute
 
+// heapQuestion is what a request asks for.
+type heapQuestion struct {
+	collect bool          // a garbage collection before
+	length  time.Duration // what has grown and shrunk meanwhile; 0: what there is
+	older   time.Duration // of native blocks in use, those that have been so for that long
+}
+
 // heap serves onstack.WriteHeapProfile with the parameters of net/http/pprof: gc=1 runs a garbage collection before, and
-// seconds=N gives what has grown and shrunk in so many seconds. It answers 400 to other values.
+// seconds=N gives what has grown and shrunk in so many seconds; and with older=N, for onstack.WithHeapAge. It answers 400 to
+// other values.
 func heap(w http.ResponseWriter, r *http.Request) {
-	collect, length, err := heapQuestion(r)
+	question, err := parseHeap(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	var out bytes.Buffer
-	if length == 0 {
-		err = heapWrite(&out, collect)
+	if question.length == 0 {
+		err = question.write(&out)
 	} else {
-		err = heapDelta(&out, r, collect, length)
+		err = question.delta(&out, r)
 	}
 	if r.Context().Err() != nil {
 		return // nobody is there to be told
@@ -44,61 +53,83 @@ func heap(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Bytes()) // a peer that has gone is nobody to tell
 }
 
-func heapQuestion(r *http.Request) (collect bool, length time.Duration, err error) {
+func parseHeap(r *http.Request) (question heapQuestion, err error) {
 	if text := r.FormValue("gc"); text != "" {
 		number, err := strconv.Atoi(text)
 		if err != nil || number < 0 {
-			return false, 0, fmt.Errorf("gc=%.40q: give 1 for a garbage collection before, or 0", text)
+			return question, fmt.Errorf("gc=%.40q: give 1 for a garbage collection before, or 0", text)
 		}
-		collect = number > 0
+		question.collect = number > 0
 	}
-	text := r.FormValue("seconds")
+	if question.length, err = wholeSeconds(r, "seconds", heapLongest); err != nil {
+		return question, err
+	}
+	question.older, err = wholeSeconds(r, "older", math.MaxInt64)
+	return question, err
+}
+
+// wholeSeconds are 0 where the request has no such parameter.
+func wholeSeconds(r *http.Request, name string, most time.Duration) (time.Duration, error) {
+	text := r.FormValue(name)
 	if text == "" {
-		return collect, 0, nil
+		return 0, nil
 	}
 	seconds, err := strconv.Atoi(text)
-	if err != nil || seconds <= 0 || seconds > int(heapLongest/time.Second) {
-		return false, 0, fmt.Errorf("seconds=%.40q: give a whole number from 1 to %.0f", text, heapLongest.Seconds())
+	if err != nil || seconds <= 0 || seconds > int(most/time.Second) {
+		return 0, fmt.Errorf("%s=%.40q: give a whole number from 1 to %d", name, text, most/time.Second)
 	}
-	return collect, time.Duration(seconds) * time.Second, nil
+	return time.Duration(seconds) * time.Second, nil
 }
 
-func heapWrite(out *bytes.Buffer, collect bool) error {
-	if collect {
+func (q heapQuestion) write(out *bytes.Buffer) error {
+	if q.collect {
 		runtime.GC()
 	}
-	return onstack.WriteHeapProfile(out)
+	return onstack.WriteHeapProfile(out, onstack.WithHeapAge(q.older))
 }
 
-func heapTake(collect bool) (*profile.Profile, error) {
+func (q heapQuestion) take() (*profile.Profile, error) {
 	var out bytes.Buffer
-	if err := heapWrite(&out, collect); err != nil {
+	if err := q.write(&out); err != nil {
 		return nil, err
 	}
 	return profile.Parse(&out)
 }
 
-// heapDelta is a second profile less the first, as net/http/pprof makes it.
-func heapDelta(out *bytes.Buffer, r *http.Request, collect bool, length time.Duration) error {
-	before, err := heapTake(collect)
+// delta writes a second profile less the first, as net/http/pprof makes it.
+func (q heapQuestion) delta(out *bytes.Buffer, r *http.Request) error {
+	before, err := q.take()
 	if err != nil {
 		return err
 	}
 	select {
 	case <-r.Context().Done():
 		return r.Context().Err()
-	case <-time.After(length):
+	case <-time.After(q.length):
 	}
-	after, err := heapTake(collect)
+	after, err := q.take()
 	if err != nil {
 		return err
 	}
-	now := after.TimeNanos
+	now, dropped := after.TimeNanos, after.DropFrames
 	before.Scale(-1)
+	before.Comments = nil // they tell of then
 	delta, err := profile.Merge([]*profile.Profile{before, after})
 	if err != nil {
 		return err
 	}
-	delta.TimeNanos, delta.DurationNanos = now, length.Nanoseconds()
+	delta.TimeNanos, delta.DurationNanos, delta.DropFrames = now, q.length.Nanoseconds(), dropped
 	return delta.Write(out)
+}
+
+// memory serves onstack.WriteMemory.
+func memory(w http.ResponseWriter, r *http.Request) {
+	var out bytes.Buffer
+	if err := onstack.WriteMemory(&out); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(out.Bytes())
 }

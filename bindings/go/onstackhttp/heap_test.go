@@ -54,7 +54,11 @@ func TestHeapOverPprof(t *testing.T) {
 	if got := heapOf(heapAsk(t, url+"?gc=1&seconds=1"), "heapGrows"); got != 0 {
 		t.Errorf("%d bytes have grown in a second without work", got)
 	}
-	for _, query := range []string{"?seconds=0", "?seconds=301", "?seconds=x", "?gc=x", "?gc=-1"} {
+	if response, body := get(t, server.URL+"/debug/pprof/memory"); response.StatusCode != http.StatusOK ||
+		!strings.Contains(body, "resident\n") || !strings.Contains(body, "Go, in use\n") {
+		t.Errorf("memory: %s %s", response.Status, body)
+	}
+	for _, query := range []string{"?seconds=0", "?seconds=301", "?seconds=x", "?gc=x", "?gc=-1", "?older=x", "?older=0"} {
 		if response, body := get(t, url+query); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "give") {
 			t.Errorf("%s: %s %q", query, response.Status, body)
 		}

@@ -368,6 +368,7 @@ typedef struct onstack_stats {
                                  (background_thread:false). Known when the session has stopped */
   uint64_t heap_untracked;  /* sampled allocations that found no place among heap_objects */
   uint64_t heap_reused;     /* of those in use, freed without a report: their address was given out again */
+  uint64_t heap_in_use;     /* bytes that the sampled allocations in use stand for */
 } onstack_stats;
 
 /*
@@ -440,6 +441,33 @@ ONSTACK_API void onstack_heap_freed(const void *address);
 /* A block has a new size, and perhaps a new place. Counts as an end and an allocation. Where another thread can be given
    `from` before this call, use onstack_heap_freed before and onstack_heap_allocated after the move. */
 ONSTACK_API void onstack_heap_moved(const void *from, const void *to, size_t size);
+
+/* What a runtime with memory of its own says of it, in bytes in memory. */
+typedef struct onstack_runtime_memory {
+  uint32_t size;     /* sizeof(onstack_runtime_memory) as the caller's header has it */
+  uint32_t reserved; /* 0 */
+  const char *name;  /* as lines shall have it: "Go" */
+  uint64_t address;  /* of some object: its heap is the anonymous memory around it, which is measured. 0: not known */
+  uint64_t in_use;   /* objects. Of Go (runtime.MemStats): HeapAlloc */
+  uint64_t stacks;   /* StackInuse */
+  uint64_t other;    /* the runtime's own: MSpanSys, MCacheSys, BuckHashSys, GCSys and OtherSys */
+  uint64_t idle;     /* free for later objects: HeapInuse - HeapAlloc + HeapIdle - HeapReleased */
+} onstack_runtime_memory;
+
+/*
+ * Hands the account of the process's memory to `writer` as lines of text, for the comments of a heap profile:
+ *   onstack.memory bytes=12345678 of=resident
+ *   onstack.memory bytes=2345678 of=native, in use, in the profile
+ *   ...
+ *   onstack.memory bytes=123456 of=unexplained
+ * All lines but the first add up to the first, the resident size (/proc/self/smaps, proc(5)). `of` comes last and goes to the
+ * end of the line. `session`: of ONSTACK_CLOCK_HEAP, which knows what is in use; NULL: none. `runtime` NULL: none, or one that
+ * says nothing. malloc is asked by mallinfo2 (glibc 2.33) or mallctl (jemalloc); without an answer its free memory is unexplained.
+ * Context: any thread; not in a signal handler. Takes milliseconds for each GiB. Errors: OPTIONS, OUTPUT, -errno where smaps
+ * cannot be read.
+ */
+ONSTACK_API int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime,
+                                            int (*writer)(void *data, const void *bytes, size_t length), void *data);
 
 /*
  * Experimental: onstack_heap_allocated in two steps, for allocators that make what is sampled recognizable, so that a free
@@ -569,9 +597,10 @@ typedef struct onstack_write_options {
                                  NULL: none */
   onstack_demangler demangler; /* NULL: names stay as symbol tables have them */
   void *demangler_data;
-  uint64_t period_ns; /* pprof period of a profile without samples, which say it otherwise */
-  onstack_kind kind;  /* samples of this kind alone; 0: all that are held */
-  uint32_t reserved1; /* 0 */
+  uint64_t period_ns;   /* pprof period of a profile without samples, which say it otherwise */
+  onstack_kind kind;    /* samples of this kind alone; 0: all that are held */
+  uint32_t reserved1;   /* 0 */
+  uint64_t heap_age_ns; /* of allocations: only those that have been in use for so long count as in use; 0: all */
 } onstack_write_options;
 
 /*

@@ -3,6 +3,7 @@
 
 #include "allocator/draw.h"
 #include "base/atomics.h"
+#include "base/own_memory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,6 +31,7 @@ int onstack_live_make(uint32_t objects) {
     /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -ENOMEM;
+    onstack_own_memory_keeps(memory, bytes);
     live->memory = memory;
     live->bytes = bytes;
   } else {
@@ -116,19 +118,35 @@ void onstack_live_release(uint32_t place) {
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
 
-uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+/* The next place from `from` on that is not free, or the number of places. What changes meanwhile is seen the next time. */
+static uint32_t live_next_taken(uint32_t from) {
   const uint32_t places = onstack_live.mask + 1;
-  for (uint32_t place = from; place < places; place++) {
-    uint64_t eight;
-    if (place % LIVE_WORD == 0) {
-      memcpy(&eight, &onstack_live.states[place], sizeof(eight)); /* what changes meanwhile is seen in the next round */
+  while (from < places) {
+    uint64_t eight = 0;
+    if (from % LIVE_WORD == 0) {
+      memcpy(&eight, &onstack_live.states[from], sizeof(eight));
       if (eight == 0) {
-        place += LIVE_WORD - 1;
+        from += LIVE_WORD;
         continue;
       }
     }
+    if (onstack_load_relaxed(&onstack_live.states[from]) != LIVE_FREE) break;
+    from++;
+  }
+  return from;
+}
+
+uint64_t onstack_live_bytes(void) {
+  uint64_t bytes = 0;
+  if (!onstack_live.memory) return 0;
+  for (uint32_t place = live_next_taken(0); place <= onstack_live.mask; place = live_next_taken(place + 1))
+    if (onstack_observe(&onstack_live.states[place]) == LIVE_LIVE) bytes += onstack_live.notes[place].bytes;
+  return bytes;
+}
+
+uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+  for (uint32_t place = live_next_taken(from); place <= onstack_live.mask; place = live_next_taken(place + 1))
     if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
       return place;
-  }
   return ONSTACK_LIVE_NONE;
 }

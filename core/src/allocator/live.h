@@ -53,6 +53,9 @@ ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 
+/* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
+ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
+
 /* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
 ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
 

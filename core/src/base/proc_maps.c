@@ -88,15 +88,32 @@ bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping
 #ifdef __linux__
 typedef struct proc_maps_reader {
   void (*visit)(void *data, const onstack_mapping *mapping);
+  void (*resident)(void *data, uint64_t bytes); /* NULL: maps, and not smaps */
   void *data;
   bool cut; /* what comes belongs to a line that was too long */
   size_t used;
   char text[PATH_MAX + 256 + 1]; /* a line with the longest path that can be opened, and a NUL */
 } proc_maps_reader;
 
+/* "Rss:                1234 kB" */
+static bool proc_maps_resident(char *line, size_t length, uint64_t *bytes) {
+  static const char key[] = "Rss:";
+  uint64_t number;
+  if (length < sizeof(key) || memcmp(line, key, sizeof(key) - 1) != 0) return false;
+  for (line += sizeof(key) - 1; *line == ' '; line++) continue;
+  if (!proc_maps_number(&line, 10, &number)) return false;
+  *bytes = number * 1024;
+  return true;
+}
+
 static void proc_maps_take_line(proc_maps_reader *reader, char *line, size_t length) {
   onstack_mapping mapping;
-  if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping)) reader->visit(reader->data, &mapping);
+  uint64_t bytes;
+  line[length] = 0;
+  if (reader->resident && !reader->cut && proc_maps_resident(line, length, &bytes))
+    reader->resident(reader->data, bytes);
+  else if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping))
+    reader->visit(reader->data, &mapping);
 }
 
 static void proc_maps_take_lines(proc_maps_reader *reader) {
@@ -130,6 +147,13 @@ static long proc_maps_read(const char *path, proc_maps_reader *reader) {
   return got < 0 ? got : total;
 }
 
+int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                            void (*resident)(void *data, uint64_t bytes), void *data) {
+  proc_maps_reader reader = {.visit = visit, .resident = resident, .data = data};
+  const long got = proc_maps_read("/proc/self/smaps", &reader);
+  return got < 0 ? (int)got : got == 0 ? -ENOENT : 0;
+}
+
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   proc_maps_reader reader = {.visit = visit, .data = data};
   long got = proc_maps_read("/proc/self/maps", &reader);
@@ -138,6 +162,12 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
   return got < 0 ? (int)got : 0;
 }
 #else
+int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                            void (*resident)(void *data, uint64_t bytes), void *data) {
+  (void)visit, (void)resident, (void)data;
+  return -ENOENT;
+}
+
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   (void)visit, (void)data;
   return -ENOENT;

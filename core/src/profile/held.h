@@ -8,6 +8,7 @@
 typedef struct onstack_profile_held_object {
   uint64_t object; /* 0: the place is free */
   uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
   uint32_t weight;
   uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
 } onstack_profile_held_object;

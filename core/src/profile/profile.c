@@ -269,30 +269,52 @@ ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_
   if (value) *value = sums.value;
 }
 
+/* What was allocated after `until_ns` is not in use. With the lock held, and before stacks of other kinds are left out. */
+static void profile_leave_out_young(const onstack_profile_held *held, uint64_t until_ns, onstack_profile_view *view) {
+  for (size_t i = 0; i < held->capacity; i++) {
+    const onstack_profile_held_object *object = &held->places[i];
+    if (object->object == 0 || object->time_ns <= until_ns) continue;
+    onstack_profile_stack *stack =
+        object->stack == ONSTACK_PROFILE_HASH_NONE ? &view->overflow[ONSTACK_KIND_ALLOCATION] : &view->items[object->stack];
+    stack->held_weight -= object->weight;
+    stack->held_value -= object->value;
+  }
+}
+
+static void profile_keep_only(onstack_kind only, onstack_profile_view *view) {
+  size_t kept = 0;
+  for (size_t i = 0; i < view->count; i++)
+    if (view->items[i].kind == only) view->items[kept++] = view->items[i];
+  view->count = kept;
+}
+
 /* With the lock held. */
-static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                               onstack_profile_view *view) {
   const onstack_profile_stacks *stacks = profile->stacks;
   if (!stacks || stacks->count == 0) return 0;
   view->items = malloc(stacks->count * sizeof(*view->items));
   if (!view->items) return -ENOMEM;
-  for (size_t i = 0; i < stacks->count; i++) {
-    if (only == 0 || stacks->items[i].kind == only) view->items[view->count++] = stacks->items[i];
-  }
+  memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
+  view->count = stacks->count;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
     view->overflow[kind] = stacks->overflow[kind];
   }
+  const uint64_t now = onstack_monotonic_ns();
+  if (age_ns > 0) profile_leave_out_young(&stacks->held, now > age_ns ? now - age_ns : 0, view);
+  if (only != 0) profile_keep_only(only, view);
   view->stacks = profile->stacks;
   onstack_retain(&view->stacks->references);
   return 0;
 }
 
-int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns, onstack_profile_view *view) {
   *view = (onstack_profile_view){.thread_names = profile->thread_names};
   pthread_mutex_lock(&profile->lock);
   onstack_profile_maps *old = profile_reread_maps(profile, true);
-  int error = profile_copy_stacks(profile, only, view);
+  int error = profile_copy_stacks(profile, only, age_ns, view);
   if (error == 0) {
     view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);

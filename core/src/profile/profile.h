@@ -28,7 +28,8 @@ typedef struct onstack_profile_view {
 } onstack_profile_view;
 
 /* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view);
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                                               onstack_profile_view *view);
 ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif

@@ -67,7 +67,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, options.kind, &report->view);
+  error = onstack_profile_view_take(profile, options.kind, options.heap_age_ns, &report->view);
   if (error != 0) {
     onstack_profile_symbols_release(&report->symbols);
     return error;

@@ -88,8 +88,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(&stacks->held,
-                           &(onstack_profile_held_object){sample->object, sample->value, sample->weight, item});
+  onstack_profile_held_add(
+      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
   return 0;
 }
 

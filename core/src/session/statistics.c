@@ -51,6 +51,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   if (slot->clock->silent) {
     stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
     stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+    stats->heap_in_use = onstack_live_bytes();
   } else {
     session_fill_action(action, stats);
   }

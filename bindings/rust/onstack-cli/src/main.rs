@@ -8,6 +8,7 @@ mod failure;
 mod flamegraph;
 mod input;
 mod live;
+mod memory;
 mod output;
 mod preload;
 mod program;
@@ -39,6 +40,8 @@ enum Command {
     Top(report::TopArguments),
     /// Say what changed from one profile to another, function by function
     Diff(diff::Arguments),
+    /// Say what a process's memory was made of, and which functions' memory grows
+    Memory(memory::Arguments),
     /// Draw a flame graph (SVG)
     Flamegraph(flamegraph::Arguments),
     /// Say how stacks were found, and what was lost and why
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Top(arguments) => report::top(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Diff(arguments) => diff::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Memory(arguments) => memory::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => report::stat(&arguments).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "push")]

@@ -36,6 +36,9 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "524288",
         conflicts_with_all = ["clock", "frequency"], value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     heap: Option<u32>,
+    /// With --heap: only what has been in use for so many seconds counts as in use, to find what is never given back
+    #[arg(long, value_name = "SECONDS", requires = "heap", value_parser = clap::value_parser!(u32).range(0..=i64::from(i32::MAX)))]
+    older: Option<u32>,
     /// How stacks are found: rules, frame_pointer or pc_only
     #[arg(long, value_name = "NAME", value_parser = ["rules", "frame_pointer", "pc_only"])]
     unwinder: Option<String>,
@@ -94,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// What samples are of, in the preload's variables; what stands there for another program is taken away.
 fn source(arguments: &Arguments, command: &mut Command) {
-    for name in ["ONSTACK_HEAP", "ONSTACK_HEAP_RATE", "ONSTACK_CLOCK", "CPUPROFILE_REALTIME"] {
+    for name in ["ONSTACK_HEAP", "ONSTACK_HEAP_RATE", "ONSTACK_HEAP_AGE", "ONSTACK_CLOCK", "CPUPROFILE_REALTIME"] {
         command.env_remove(name);
     }
     command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string());
@@ -102,6 +105,9 @@ fn source(arguments: &Arguments, command: &mut Command) {
         Some(bytes) => command.env("ONSTACK_HEAP", "1").env("ONSTACK_HEAP_RATE", bytes.to_string()),
         None => command.env("ONSTACK_CLOCK", &arguments.clock),
     };
+    if let Some(seconds) = arguments.older {
+        command.env("ONSTACK_HEAP_AGE", seconds.to_string());
+    }
 }
 
 fn wait(mut child: Child, live: &Live, started: Instant) -> io::Result<ExitStatus> {

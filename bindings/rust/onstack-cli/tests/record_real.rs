@@ -195,4 +195,15 @@ int main(void) {
     assert_eq!(cumulative(&in_use, "gives_back").as_deref().unwrap_or("0"), "0", "{in_use}");
     assert_eq!(cumulative(&allocated, "gives_back").as_deref(), Some("1000"), "{allocated}");
     assert!(lines("cpu").contains("it has no cpu; it has alloc_objects, alloc_space, inuse_objects, inuse_space"));
+    let table = onstack().arg("memory").arg(&profile).output().unwrap();
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    let of = |part: &str| -> f64 {
+        let line = table.lines().find(|line| line.ends_with(&format!("  {part}")));
+        let share = line.unwrap_or_else(|| panic!("no {part} in\n{table}")).split_whitespace().nth(1).unwrap();
+        share.trim_end_matches('%').parse().unwrap()
+    };
+    assert!(
+        of("resident") == 100.0 && of("native, in use, in the profile") > 1.0 && of("unexplained") < 10.0,
+        "{table}"
+    );
 }

@@ -224,6 +224,7 @@ pub struct onstack_stats {
     pub blocked: u64,
     pub heap_untracked: u64,
     pub heap_reused: u64,
+    pub heap_in_use: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(
@@ -285,6 +286,32 @@ extern "C" {
         to: *const ::core::ffi::c_void,
         size: usize,
     );
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_runtime_memory {
+    pub size: u32,
+    pub reserved: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub address: u64,
+    pub in_use: u64,
+    pub stacks: u64,
+    pub other: u64,
+    pub idle: u64,
+}
+extern "C" {
+    pub fn onstack_session_memory_text(
+        session: *mut onstack_session,
+        runtime: *const onstack_runtime_memory,
+        writer: ::core::option::Option<
+            unsafe extern "C" fn(
+                data: *mut ::core::ffi::c_void,
+                bytes: *const ::core::ffi::c_void,
+                length: usize,
+            ) -> ::core::ffi::c_int,
+        >,
+        data: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
 }
 extern "C" {
     pub fn onstack_heap_due(size: usize) -> ::core::ffi::c_int;
@@ -414,6 +441,7 @@ pub struct onstack_write_options {
     pub period_ns: u64,
     pub kind: onstack_kind,
     pub reserved1: u32,
+    pub heap_age_ns: u64,
 }
 extern "C" {
     pub fn onstack_profile_write_pprof(

@@ -50,7 +50,13 @@ impl Aggregate {
     }
 
     /// What has been counted, as an uncompressed pprof message, with names or with addresses alone.
-    pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration, names: bool) -> Result<Vec<u8>> {
+    pub(crate) fn write_pprof(
+        &self,
+        start: SystemTime,
+        duration: Duration,
+        names: bool,
+        age: Duration,
+    ) -> Result<Vec<u8>> {
         let mut symbolizer = names.then(Symbolizer::new);
         // SAFETY: all fields are integers and pointers that may be zero or null.
         let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
@@ -61,6 +67,7 @@ impl Aggregate {
         }
         options.start_time_unix_ns = nanoseconds(start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         options.duration_ns = nanoseconds(duration);
+        options.heap_age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
         let profile = self.0.as_ptr();
         // SAFETY: profile and symbolizer live during the call, and each callback fits its data.
         unsafe { written(|writer, data| sys::onstack_profile_write_pprof(profile, &options, writer, data)) }
@@ -145,7 +152,7 @@ mod tests {
         give(&profile, "", 9, sys::ONSTACK_TRUNCATED_UNREADABLE, &[two]);
 
         let by_core = folded_by_core(&profile);
-        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), true).unwrap();
+        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), true, Duration::ZERO).unwrap();
         let mut folded = Vec::new();
         Profile::read(&pprof[..]).unwrap().folded(&mut folded).unwrap();
         assert_eq!(String::from_utf8(folded).unwrap(), by_core);

@@ -187,6 +187,15 @@ impl ProfilerGuard<'_> {
         self.write(&self.collector().look()?, true)
     }
 
+    /// With [`Clock::Heap`]: as [`ProfilerGuard::profile`], but only what has been in use for so long counts as in use. What was
+    /// allocated before a program was warm and grows here from one profile to the next is leaked.
+    ///
+    /// # Errors
+    /// As [`ProfilerGuard::profile`].
+    pub fn profile_in_use_for(&self, age: Duration) -> Result<Profile> {
+        self.write_older(&self.collector().look()?, true, age)
+    }
+
     /// As [`ProfilerGuard::profile`], and profiling goes on with an empty one: what continuous profilers want. Every sample
     /// is in exactly one of the profiles that are taken.
     ///
@@ -210,11 +219,18 @@ impl ProfilerGuard<'_> {
     }
 
     pub(crate) fn write(&self, interval: &Interval, names: bool) -> Result<Profile> {
-        let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), names)?;
+        self.write_older(interval, names, Duration::ZERO)
+    }
+
+    fn write_older(&self, interval: &Interval, names: bool, age: Duration) -> Result<Profile> {
+        let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), names, age)?;
         let mut profile = Profile::decode(&bytes)?;
         labels::add(&mut profile.message, &self.labels);
         // A report is worth more than its comments.
-        let lines = self.parts().0.stats_lines().unwrap_or_default();
+        let mut lines = self.parts().0.stats_lines().unwrap_or_default();
+        if self.clock == Clock::Heap {
+            lines.extend(self.parts().0.memory_lines().unwrap_or_default());
+        }
         lines.iter().for_each(|line| profile.add_comment(line));
         if self.collector().has_blocklist() {
             // Of what was recorded: the profile has the rest.

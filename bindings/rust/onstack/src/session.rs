@@ -61,6 +61,11 @@ impl Handle {
         unsafe { stats::lines(self.0.as_ptr()) }
     }
 
+    pub(crate) fn memory_lines(&self) -> Result<Vec<String>> {
+        // SAFETY: the handle is live.
+        unsafe { stats::memory_lines(self.0.as_ptr()) }
+    }
+
     pub(crate) fn modules(&self) -> Result<Vec<ModuleStats>> {
         // SAFETY: the handle is live.
         unsafe { ModuleStats::read(self.0.as_ptr()) }

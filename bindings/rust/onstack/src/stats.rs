@@ -3,6 +3,7 @@
 
 use std::ffi::{c_char, CStr};
 use std::mem::size_of;
+use std::ptr;
 use std::time::Duration;
 
 use onstack_sys as sys;
@@ -78,6 +79,8 @@ pub struct Stats {
     pub heap_untracked: u64,
     /// Of those in use, freed without a report: their address was given out again.
     pub heap_reused: u64,
+    /// Bytes that the sampled allocations in use stand for.
+    pub heap_in_use: u64,
 }
 
 impl Stats {
@@ -127,6 +130,7 @@ impl Stats {
             clock: unsafe { text(raw.clock) },
             heap_untracked: raw.heap_untracked,
             heap_reused: raw.heap_reused,
+            heap_in_use: raw.heap_in_use,
         })
     }
 }
@@ -138,7 +142,22 @@ impl Stats {
 pub(crate) unsafe fn lines(session: *mut sys::onstack_session) -> Result<Vec<String>> {
     // SAFETY: the caller's promise.
     let bytes = unsafe { written(|writer, data| sys::onstack_session_stats_text(session, writer, data)) }?;
-    Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
+    Ok(lines_of(&bytes))
+}
+
+/// The account of the process's memory, as the core says it.
+///
+/// # Safety
+/// `session` is a live handle.
+pub(crate) unsafe fn memory_lines(session: *mut sys::onstack_session) -> Result<Vec<String>> {
+    // SAFETY: the caller's promise.
+    let bytes =
+        unsafe { written(|writer, data| sys::onstack_session_memory_text(session, ptr::null(), writer, data)) }?;
+    Ok(lines_of(&bytes))
+}
+
+fn lines_of(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect()
 }
 
 /// # Safety

@@ -112,6 +112,24 @@ fn samples_stand_for_all_bytes() {
 }
 
 #[test]
+fn what_is_young_does_not_count_as_in_use() {
+    let _alone = alone();
+    let guard = guard(1);
+    let old = keep_boxes();
+    thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    let young = keep_boxes();
+    guard.stop().unwrap();
+    let all = sum(&mut guard.profile().unwrap(), "inuse_space", "keep_boxes");
+    let mut profile = guard.profile_in_use_for(begun.elapsed() + Duration::from_millis(100)).unwrap();
+    assert_eq!(2 * sum(&mut profile, "inuse_space", "keep_boxes"), all);
+    assert_eq!(sum(&mut profile, "alloc_space", "keep_boxes"), all);
+    let account: Vec<&str> = profile.comments().filter(|line| line.starts_with("onstack.memory ")).collect();
+    assert!(account.len() > 3 && account[0].ends_with(" of=resident"), "{account:?}");
+    drop((old, young));
+}
+
+#[test]
 fn what_a_heap_profile_cannot_be_is_refused() {
     let _alone = alone();
     let guard = guard(1 << 20);

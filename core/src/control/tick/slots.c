@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/tick/slots.h"
 
+#include "base/own_memory.h"
 #include "base/sys.h"
 #include "control/signal/action.h"
 #include "control/choose.h"
@@ -76,6 +77,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
+    onstack_own_memory_keeps(memory, bytes);
     *has = (slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several

@@ -3,6 +3,7 @@
 
 #include "base/clock_ns.h"
 #include "base/exceptions.h"
+#include "base/own_memory.h"
 #include "control/moment.h"
 #include "control/tick/clock.h"
 #include "control/tick/task.h"
@@ -27,6 +28,7 @@ int onstack_threads_prepare(void) {
   void *memory =
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
+  onstack_own_memory_keeps(memory, onstack_thread_region_bytes());
   onstack_thread_region_set(memory);
   prepared = true;
   return 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/rule_table.h"
 
+#include "base/own_memory.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +173,7 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
   uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
+  onstack_own_memory_changes((int64_t)bytes);
   onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
   onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
   uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
@@ -208,5 +211,7 @@ int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint6
 }
 
 void onstack_rule_table_free(const onstack_rule_table *table) {
-  if (table) munmap((void *)(uintptr_t)table, table->bytes);
+  if (!table) return;
+  onstack_own_memory_changes(-(int64_t)table->bytes);
+  munmap((void *)(uintptr_t)table, table->bytes);
 }
