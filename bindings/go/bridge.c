@@ -48,8 +48,8 @@ int onstackgo_stats_text(onstack_session *session, uintptr_t handle) {
   return onstack_session_stats_text(session, onstackgo_on_bytes, (void *)handle);
 }
 
-int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in_use, uint64_t stacks, uint64_t other, uint64_t idle,
-                          uintptr_t handle) {
+int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in_use, uint64_t stacks, uint64_t other,
+                          uint64_t idle, uintptr_t handle) {
   onstack_runtime_memory go = {
       .size = sizeof go,
       .name = "Go",

@@ -27,8 +27,8 @@ size_t onstackgo_on_name(void *nothing, const char *system_name, char *out, size
 int onstackgo_stats_text(onstack_session *session, uintptr_t handle);
 
 /* The account of the process's memory as lines, likewise. `session` NULL: none. The numbers are Go's own, in bytes. */
-int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in_use, uint64_t stacks, uint64_t other, uint64_t idle,
-                          uintptr_t handle);
+int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in_use, uint64_t stacks, uint64_t other,
+                          uint64_t idle, uintptr_t handle);
 
 /* Calls onstackgoModule with `handle` for each module that samples of the session were in. */
 int onstackgo_modules(onstack_session *session, uintptr_t handle);
