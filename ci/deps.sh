@@ -20,7 +20,7 @@ done
 if [ ${#missing_tools[@]} -gt 0 ]; then
   echo "onstack: missing: ${missing_tools[*]}" >&2
   echo "  C compiler, make and python3: apt-get install gcc make python3" >&2
-  echo "  Go 1.25 or later: https://go.dev/dl/   Rust 1.85 or later (the libraries alone: 1.74): https://rustup.rs" >&2
+  echo "  Go 1.25 or later: https://go.dev/dl/   Rust 1.85 or later: https://rustup.rs" >&2
   exit 1
 fi
 
