@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `onstack`: records profiles, and shows, compares and sends those of any profiler that writes pprof's format.
 
+#[cfg(carries_preload)]
+mod carried;
 mod completions;
 mod diff;
 mod diff_graph;

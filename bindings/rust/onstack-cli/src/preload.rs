@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+#[cfg(carries_preload)]
+use crate::carried;
 use crate::failure::Failure;
 
 pub const NAME: &str = "libonstack-preload.so";
@@ -13,7 +15,7 @@ pub const NAME: &str = "libonstack-preload.so";
 /// What root has installed.
 const INSTALLED: [&str; 4] = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
 
-/// The library that is named, or the installed one, or the one that came with this program.
+/// The library that is named, or the installed one, or the one beside this program, or the one that it carries.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         let found = path.canonicalize();
@@ -34,12 +36,22 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
         let what = "is not loaded: others may write there. `--preload FILE` names one that you trust";
         return Err(Failure::new(&library, what));
     }
+    carried()
+}
+
+#[cfg(carries_preload)]
+fn carried() -> Result<PathBuf, Failure> {
+    carried::unpack()
+}
+
+#[cfg(not(carries_preload))]
+fn carried() -> Result<PathBuf, Failure> {
     let what = "is not installed; `make install` of onstack does it. `--preload FILE` names one that lies elsewhere";
     Err(Failure::new(Path::new(NAME), what))
 }
 
 /// Nobody but root and this user can put something else at this path: what is loaded runs as this user.
-fn is_only_ours(path: &Path) -> bool {
+pub fn is_only_ours(path: &Path) -> bool {
     // SAFETY: asks for a number.
     let own = unsafe { libc::geteuid() };
     let Ok(path) = path.canonicalize() else { return false };
