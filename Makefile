@@ -125,6 +125,18 @@ bench: deps lib ## onstack beside its neighbours: a table and build/bench.json
 	@ONSTACK_DEPS=bench ci/deps.sh
 	@python3 tests/bench/run.py
 
+.PHONY: dist
+dist: ## reproducible tarballs of the commit, and of the command's crates, in build/dist; SIGN=KEY signs them by gpg
+	@ci/dist.sh
+
+.PHONY: deb
+deb: ## Debian packages of the commit, in build/deb (see core/package/debian)
+	@ci/deb.sh
+
+.PHONY: release-check
+release-check: ## all that a release publishes, made in a fresh clone and used: tarballs, crates, Go module, Debian (an hour)
+	@ci/release-check.sh
+
 .PHONY: fmt
 fmt: ## format C (clang-format 14), Rust and Go
 	@ci/c-files.sh | xargs clang-format-14 -i

@@ -10,10 +10,11 @@
 # 77: it cannot be had here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-BUILD=${BUILD:-build}
+mkdir -p "${BUILD:-build}"
+build=$(cd "${BUILD:-build}" && pwd)
 version=$(sed -n 's/^#define ONSTACK_VERSION_[A-Z]* //p' core/include/onstack/onstack.h | paste -sd .)
-place=$PWD/$BUILD/deb
-root=$PWD/$BUILD/deb-root
+place=$build/deb
+root=$build/deb-root
 needed=build-essential,debhelper,zlib1g-dev,cargo,rustc,lintian,pkgconf
 commands='dpkg-buildpackage -us -uc'
 

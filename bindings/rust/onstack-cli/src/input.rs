@@ -9,6 +9,7 @@ use clap::Args;
 use onstack::Profile;
 
 use crate::failure::Failure;
+use crate::filter::Filter;
 
 /// A profile to look at.
 #[derive(Args)]
@@ -18,6 +19,8 @@ pub struct Shown {
     /// Which of the profile's values is shown, as inuse_space or alloc_objects of a heap profile
     #[arg(long, value_name = "NAME")]
     sample_type: Option<String>,
+    #[command(flatten)]
+    filter: Filter,
 }
 
 impl Shown {
@@ -33,6 +36,7 @@ impl Shown {
                 other => Failure::new(&self.input, other),
             })?;
         }
+        self.filter.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
         Ok(profile)
     }
 }

@@ -7,6 +7,7 @@ mod completions;
 mod diff;
 mod diff_graph;
 mod failure;
+mod filter;
 mod flamegraph;
 mod input;
 mod live;

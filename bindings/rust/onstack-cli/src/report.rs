@@ -6,6 +6,7 @@ use std::fmt::Write;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::filter;
 use crate::input;
 use crate::output;
 
@@ -13,7 +14,7 @@ use crate::output;
 pub struct TopArguments {
     #[command(flatten)]
     input: input::Shown,
-    /// How many functions are shown
+    /// How many lines are shown
     #[arg(short = 'n', long, value_name = "FUNCTIONS", default_value_t = 30)]
     count: usize,
 }
@@ -22,6 +23,9 @@ pub struct TopArguments {
 pub struct Arguments {
     #[command(flatten)]
     top: TopArguments,
+    /// Show what each value of the label KEY spent, as `request` or `thread`, in place of the table of functions
+    #[arg(long, value_name = "KEY", conflicts_with = "tree")]
+    by: Option<String>,
     /// Show who called whom, in place of the table of functions
     #[arg(long)]
     tree: bool,
@@ -49,6 +53,10 @@ pub struct StatArguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let profile = arguments.top.input.read()?;
+    if let Some(key) = &arguments.by {
+        filter::check_key(&profile, key).map_err(|why| Failure::new(arguments.top.input.path(), why))?;
+        return output::write(None, format!("{:.*}", arguments.top.count, profile.by_label(key)).as_bytes());
+    }
     let mut text = String::new();
     if !arguments.tree || arguments.table {
         let _ = write!(text, "{:.*}", arguments.top.count, profile.top());

@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod amount;
+mod by_label;
 mod collector;
 #[cfg(any(feature = "criterion", feature = "criterion-0_6", feature = "criterion-0_7", feature = "criterion-0_8"))]
 pub mod criterion;
@@ -56,6 +57,7 @@ mod tree;
 mod wire;
 mod writer;
 
+pub use by_label::ByLabel;
 pub use error::{Error, Result};
 pub use frames::{Frames, Symbol, UnresolvedFrames};
 pub use guard::{ProfilerGuard, ProfilerGuardBuilder};
