@@ -8,6 +8,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::children;
+
 /// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end; then
 /// a line `onstack.module ...` for each library that cut stacks may follow.
 #[derive(Default)]
@@ -19,6 +21,22 @@ pub struct Status {
 impl Status {
     pub fn read(path: &Path) -> Self {
         Self::parse(&fs::read(path).unwrap_or_default())
+    }
+
+    /// The sums over all processes that have a file there: `path` with the process id behind it.
+    fn read_each(path: &Path) -> Self {
+        let mut sum = Self::default();
+        for (file, _) in children::files(path) {
+            let one = Self::read(&file);
+            for (key, value) in one.counters {
+                let known = sum.counters.entry(key).or_insert_with(|| "0".into());
+                match known.parse::<u64>().ok().zip(value.parse::<u64>().ok()) {
+                    Some((a, b)) => *known = a.saturating_add(b).to_string(),
+                    None => *known = value,
+                }
+            }
+        }
+        sum
     }
 
     /// Each line by itself: a library's name that is no text costs only its own characters.
@@ -82,17 +100,19 @@ impl Status {
 /// Shown on a terminal only.
 pub struct Live {
     path: PathBuf,
+    each: bool,
     shown: bool,
 }
 
 impl Live {
-    pub fn new(path: PathBuf, quiet: bool) -> Self {
-        Self { path, shown: !quiet && io::stderr().is_terminal() }
+    /// `each`: `path` is followed by the ids of processes.
+    pub fn new(path: PathBuf, each: bool, quiet: bool) -> Self {
+        Self { path, each, shown: !quiet && io::stderr().is_terminal() }
     }
 
     pub fn show(&self, elapsed: Duration) {
         if self.shown {
-            let line = Status::read(&self.path).line(elapsed);
+            let line = self.status().line(elapsed);
             let _ = write!(io::stderr(), "\r\x1b[Konstack: {line}").and_then(|()| io::stderr().flush());
         }
     }
@@ -102,6 +122,14 @@ impl Live {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
-        Status::read(&self.path)
+        self.status()
+    }
+
+    fn status(&self) -> Status {
+        if self.each {
+            Status::read_each(&self.path)
+        } else {
+            Status::read(&self.path)
+        }
     }
 }

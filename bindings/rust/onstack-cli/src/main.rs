@@ -3,6 +3,7 @@
 
 #[cfg(carries_preload)]
 mod carried;
+mod children;
 mod completions;
 mod diff;
 mod diff_graph;
@@ -19,6 +20,7 @@ mod program;
 mod push;
 mod record;
 mod report;
+mod trust;
 mod unit;
 
 use std::process::ExitCode;

@@ -74,10 +74,19 @@ pub fn of_process(path: &Path, process: u32) -> PathBuf {
 }
 
 /// The pattern that means just this file to the preloaded library, where a directory's name may have a percent sign.
-pub fn pattern(path: &Path) -> OsString {
+fn pattern(path: &Path) -> OsString {
     let doubled =
         path.as_os_str().as_bytes().iter().flat_map(|&byte| [byte; 2].into_iter().take(1 + usize::from(byte == b'%')));
     OsString::from_vec(doubled.collect())
+}
+
+/// The same, with the process id behind it where each process has its own file.
+pub fn pattern_of(path: &Path, each: bool) -> OsString {
+    let mut pattern = pattern(path);
+    if each {
+        pattern.push(".%p");
+    }
+    pattern
 }
 
 /// The output's name for people.

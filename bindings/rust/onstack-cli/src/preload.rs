@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the library lies that is preloaded into programs.
 
+use std::env;
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 #[cfg(carries_preload)]
 use crate::carried;
 use crate::failure::Failure;
-
-pub const NAME: &str = "libonstack-preload.so";
+use crate::trust::{is_only_ours, NAME};
 
 /// What root has installed.
 const INSTALLED: [&str; 4] = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
@@ -48,21 +46,6 @@ fn carried() -> Result<PathBuf, Failure> {
 fn carried() -> Result<PathBuf, Failure> {
     let what = "is not installed; `make install` of onstack does it. `--preload FILE` names one that lies elsewhere";
     Err(Failure::new(Path::new(NAME), what))
-}
-
-/// Nobody but root and this user can put something else at this path: what is loaded runs as this user.
-pub fn is_only_ours(path: &Path) -> bool {
-    // SAFETY: asks for a number.
-    let own = unsafe { libc::geteuid() };
-    let Ok(path) = path.canonicalize() else { return false };
-    path.ancestors().enumerate().all(|(depth, place)| {
-        fs::metadata(place).is_ok_and(|there| {
-            let others_write = there.mode() & 0o022 != 0;
-            // In a directory like /tmp the names of what is ours stay ours; new ones may come.
-            let sticky = depth > 0 && there.mode() & 0o1000 != 0;
-            [0, own].contains(&there.uid()) && (!others_write || sticky)
-        })
-    })
 }
 
 /// The value of `LD_PRELOAD`: ours first, what was there behind it.

@@ -14,7 +14,7 @@ use onstack::{Profile, Summary};
 
 use crate::failure::Failure;
 use crate::live::{Live, Status};
-use crate::{output, preload, program};
+use crate::{children, output, preload, program};
 
 /// The program's own code is passed on (128 and its number when a signal ended it); 127: no such program; 126: it cannot
 /// be profiled like this; 1: there is no profile.
@@ -25,9 +25,14 @@ pub struct Arguments {
     /// Ticks a second of the clock, 1 to 10000
     #[arg(short = 'F', long, value_name = "HERTZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// Where the profile goes, in pprof's format; %p in it becomes the program's process id, %% a percent sign
-    #[arg(short, long, value_name = "FILE", default_value = "profile.pb.gz")]
-    output: PathBuf,
+    /// Where the profile goes, in pprof's format; %p in it becomes the program's process id, %% a percent sign. Unless given
+    /// profile.pb.gz, for a profile of each process profile.%p.pb.gz
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Record what the program starts, too, until it ends: a profile for each process, with %p in the output's name, or
+    /// merged, with the labels process and process_id (`onstack report --by process`)
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "each")]
+    children: Option<children::How>,
     /// What a tick is of: cpu, the CPU time of each thread, or wall, real time, of threads that wait too
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = ["cpu", "wall"])]
     clock: String,
@@ -67,14 +72,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     program::check(&path)?;
     let library = preload::find(arguments.preload.as_deref())?;
     let preloaded = preload::variable(&library)?;
-    let scratch = Scratch(output::scratch(&arguments.output)?);
-    let (raw, status) = (scratch.0.join("profile"), scratch.0.join("status"));
+    let output = children::output(arguments.output.as_deref(), arguments.children)?;
+    let scratch = Scratch(output::scratch(&output)?);
 
     let mut command = Command::new(&path);
-    command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded).env("ONSTACK_PROFILE", output::pattern(&raw));
-    command.env("ONSTACK_STATUS", output::pattern(&status));
-    // One file has room for one process; what its children would write is left out.
-    command.env("ONSTACK_FORK", "stop");
+    command.args(&arguments.program[1..]).env("LD_PRELOAD", preloaded);
+    let follows = arguments.children.is_some();
+    // Each process has files of its own, or one file has room for one process: what children would write is left out.
+    for (variable, name) in [("ONSTACK_PROFILE", children::PROFILE), ("ONSTACK_STATUS", children::STATUS)] {
+        command.env(variable, output::pattern_of(&scratch.0.join(name), follows));
+    }
+    command.env("ONSTACK_FORK", if follows { "follow" } else { "stop" });
     source(arguments, &mut command);
     // Set for gperftools, it would make the preload wait for that signal.
     command.env_remove("CPUPROFILESIGNAL");
@@ -86,12 +94,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     stand_back();
     let started = Instant::now();
     let child = command.spawn().map_err(|error| Failure::of_program(&path, 126, format!("cannot be run: {error}")))?;
-    let output = output::of_process(&arguments.output, child.id());
-    let live = Live::new(status, arguments.quiet);
+    let process = child.id();
+    let live = Live::new(scratch.0.join(children::STATUS), follows, arguments.quiet);
     let ended =
         wait(child, &live, started).map_err(|error| Failure::new(&path, format!("cannot be awaited: {error}")))?;
     let status = live.end();
-    finish(&Recorded { program: &path, raw: &raw, output: &output, status: &status, ended }, arguments.quiet, started)?;
+    let recorded = Recorded { program: &path, scratch: &scratch.0, output: &output, status: &status, ended, process };
+    match arguments.children {
+        Some(how) => finish_all(&recorded, how, arguments.quiet, started)?,
+        None => finish(&recorded, arguments.quiet, started)?,
+    }
     Ok(code(ended))
 }
 
@@ -129,22 +141,29 @@ fn wait(mut child: Child, live: &Live, started: Instant) -> io::Result<ExitStatu
 /// What the program has left.
 struct Recorded<'a> {
     program: &'a Path,
-    raw: &'a Path,
+    scratch: &'a Path,
     output: &'a Path,
     status: &'a Status,
     ended: ExitStatus,
+    process: u32,
 }
 
-fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), Failure> {
-    let Recorded { program, raw, output, status, ended } = recorded;
-    let elapsed = started.elapsed();
-    let file = fs::File::open(raw).map_err(|_| {
-        let how = match ended.signal() {
+impl Recorded<'_> {
+    fn none(&self) -> Failure {
+        let how = match self.ended.signal() {
             Some(number) => format!("signal {number} ended it before the profile was written"),
             None => "it wrote none; what it said above may tell why".into(),
         };
-        Failure::new(program, format!("left no profile: {how}"))
-    })?;
+        Failure::new(self.program, format!("left no profile: {how}"))
+    }
+}
+
+fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), Failure> {
+    let Recorded { scratch, status, .. } = recorded;
+    let output = &output::of_process(recorded.output, recorded.process);
+    let raw = &scratch.join(children::PROFILE);
+    let elapsed = started.elapsed();
+    let file = fs::File::open(raw).map_err(|_| recorded.none())?;
     let mut profile = Profile::read(file).map_err(|error| Failure::new(raw, error))?;
     if status.is_known() && profile.summary().counters.is_empty() {
         status.comments().iter().for_each(|comment| profile.add_comment(comment));
@@ -161,12 +180,31 @@ fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), 
     Ok(())
 }
 
+/// Of all processes, the program first.
+fn finish_all(recorded: &Recorded<'_>, how: children::How, quiet: bool, started: Instant) -> Result<(), Failure> {
+    let Recorded { scratch, status, output, .. } = recorded;
+    let elapsed = started.elapsed();
+    let written = children::write(scratch, recorded.process, output, how)?;
+    if written.processes == 0 {
+        return Err(recorded.none());
+    }
+    if quiet {
+        return Ok(());
+    }
+    let (names, processes) = (&written.names, written.processes);
+    eprintln!("onstack: {}; wrote {names} ({processes} processes with samples)", status.line(elapsed));
+    if written.running > 0 {
+        eprintln!("onstack: {} processes go on; what they do from here on is not recorded", written.running);
+    }
+    Ok(())
+}
+
 /// What a person should know at once about the profile: that it is empty, or which library cut many of its stacks.
 fn advise(summary: &Summary, heap: bool) {
     if summary.total == 0 && !heap {
         eprintln!(
             "onstack: no samples: the program used less CPU time than lies between two ticks, or left it to children, \
-             which are not recorded"
+             which --children records"
         );
     }
     let samples = summary.counters.get("samples").and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);

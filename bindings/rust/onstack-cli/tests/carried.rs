@@ -132,7 +132,10 @@ fn a_place_that_is_not_only_the_users_is_refused() {
     let refused = |why: &str| {
         let ended = place.record(&["true"]);
         let said = message(&ended);
-        assert!(ended.status.code() == Some(1) && said.contains(why) && said.contains("--preload FILE"), "{why}: {said}");
+        assert!(
+            ended.status.code() == Some(1) && said.contains(why) && said.contains("--preload FILE"),
+            "{why}: {said}"
+        );
         assert!(!place.profile().exists());
     };
     fs::create_dir(&cache).unwrap();

@@ -23,6 +23,8 @@ mod guard;
 pub mod heap;
 mod labels;
 mod losses;
+#[doc(hidden)]
+pub mod merge;
 mod message;
 mod module_file;
 mod modules;

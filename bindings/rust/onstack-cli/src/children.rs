@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a program starts is recorded too: each process leaves a file, and the files become one profile each, or one of all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use onstack::merge::Merge;
+use onstack::Profile;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// The files of a process in the scratch directory; with its id behind a dot where there are several.
+pub const PROFILE: &str = "profile";
+pub const STATUS: &str = "status";
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// A profile for each process
+    Each,
+    /// One profile of all
+    Merge,
+}
+
+/// The output's name, which tells processes apart where each has its own.
+pub fn output(given: Option<&Path>, how: Option<How>) -> Result<PathBuf, Failure> {
+    let each = how == Some(How::Each);
+    let Some(path) = given else {
+        return Ok(if each { "profile.%p.pb.gz" } else { "profile.pb.gz" }.into());
+    };
+    if each && output::of_process(path, 1) == output::of_process(path, 2) {
+        let what = "--children: each process needs a file of its own: put %p into --output, or give --children=merge";
+        return Err(Failure::of_arguments(what));
+    }
+    Ok(path.to_owned())
+}
+
+/// The files beside `path` that have its name with a dot and a process id behind it, by that id.
+pub fn files(path: &Path) -> Vec<(PathBuf, u32)> {
+    let (Some(place), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Vec::new();
+    };
+    let process = |file: &PathBuf| file.file_name()?.to_str()?.strip_prefix(name)?.strip_prefix('.')?.parse().ok();
+    let files = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<(PathBuf, u32)> = files.filter_map(|file| process(&file).map(|id| (file, id))).collect();
+    files.sort_by_key(|(_, process)| *process);
+    files
+}
+
+pub struct Written {
+    /// Of the outputs, for people.
+    pub names: String,
+    /// Those with samples.
+    pub processes: usize,
+    /// Those that have not ended.
+    pub running: usize,
+}
+
+/// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
+/// are taken.
+pub fn write(scratch: &Path, program: u32, output: &Path, how: How) -> Result<Written, Failure> {
+    let mut left = files(&scratch.join(PROFILE));
+    left.sort_by_key(|(_, process)| (*process != program, *process));
+    let running = files(&scratch.join(STATUS)).iter().filter(|(_, process)| is_alive(*process)).count();
+    let mut merge = Merge::default();
+    let mut written = Written { names: String::new(), processes: 0, running };
+    for (file, process) in left {
+        let added = read(&file).and_then(|profile| match how {
+            How::Merge => merge.add(&profile, process).map(|()| None).map_err(|error| Failure::new(&file, error)),
+            How::Each => Ok(Some(profile)),
+        });
+        match added {
+            // An output that cannot be written is the end: so will be the next.
+            Ok(Some(profile)) => put(&profile, &output::of_process(output, process))?,
+            Ok(None) => {}
+            Err(failure) => {
+                eprintln!("onstack: process {process}: {failure}");
+                continue;
+            }
+        }
+        written.processes += 1;
+    }
+    written.names = output::name(output).into_owned();
+    if let Some(profile) = merge.finish() {
+        let merged = output::of_process(output, program);
+        put(&profile, &merged)?;
+        written.names = output::name(&merged).into_owned();
+    }
+    Ok(written)
+}
+
+fn read(file: &Path) -> Result<Profile, Failure> {
+    let bytes = fs::read(file).map_err(|error| Failure::new(file, format!("cannot read: {error}")))?;
+    let mut profile = Profile::read(&bytes[..]).map_err(|error| Failure::new(file, error))?;
+    profile.symbolize();
+    Ok(profile)
+}
+
+fn put(profile: &Profile, output: &Path) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(output, error))?;
+    output::write(Some(output), &bytes)
+}
+
+fn is_alive(process: u32) -> bool {
+    // SAFETY: signal 0 is none; asks whether there is such a process.
+    i32::try_from(process).is_ok_and(|process| unsafe { libc::kill(process, 0) } == 0)
+}
