@@ -42,6 +42,7 @@ pub mod protos;
 mod pull;
 mod rebuild;
 mod regular_file;
+mod rename;
 mod report;
 mod resolve;
 mod sample;

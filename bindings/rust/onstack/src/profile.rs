@@ -17,7 +17,7 @@ use crate::summary::Summary;
 use crate::top::Top;
 use crate::tree::Tree;
 use crate::wire::Message;
-use crate::{folded, names};
+use crate::{folded, names, rename};
 
 /// Stacks and what each spent, with names where they are known, and the forms in which they can be shown.
 ///
@@ -211,6 +211,17 @@ impl Profile {
     /// library that cut stacks.
     pub fn comments(&self) -> impl Iterator<Item = &str> {
         self.message.comment.iter().map(|&index| self.message.text(index))
+    }
+
+    /// Whether it has no samples.
+    pub fn is_empty(&self) -> bool {
+        self.message.sample.is_empty()
+    }
+
+    /// Gives the labels of samples the names that `name` says, for a server that takes only some, and returns whether one
+    /// changed. Labels of one sample that would become the same are told apart by a `_` at the end.
+    pub fn rename_labels(&mut self, name: impl Fn(&str) -> String) -> bool {
+        rename::labels(&mut self.message, &name)
     }
 
     /// Adds a remark.

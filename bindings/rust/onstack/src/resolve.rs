@@ -147,3 +147,61 @@ pub(crate) fn profile(data: &HashMap<Frames, isize>, timing: &ReportTiming, cont
     names::demangle_functions(&mut message);
     Profile { message }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::message::{Function, Label, Line, ValueType};
+
+    type Labels = Vec<(String, String, i64)>;
+
+    /// What each set of labels spent.
+    fn by_labels(message: &ProfileMessage) -> Vec<(Labels, i64)> {
+        let labels = |sample: &Sample| {
+            let text = |index| message.text(index).to_owned();
+            let mut labels: Labels =
+                sample.label.iter().map(|label| (text(label.key), text(label.str), label.num)).collect();
+            labels.sort();
+            labels
+        };
+        let mut all: Vec<_> = message.sample.iter().map(|sample| (labels(sample), sample.value[0])).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn labels_go_into_a_report_and_out_again() {
+        let mut message = ProfileMessage {
+            string_table: vec![String::new()],
+            location: vec![Location {
+                id: 1,
+                line: vec![Line { function_id: 1, ..Line::default() }],
+                ..Location::default()
+            }],
+            period: 10,
+            ..ProfileMessage::default()
+        };
+        let [samples, count, name] = ["samples", "count", "f"].map(|text| message.intern(text));
+        message.sample_type = vec![ValueType { r#type: samples, unit: count }; 2];
+        message.function = vec![Function { id: 1, name, system_name: name, ..Function::default() }];
+        for (ticks, labels) in [
+            (3, &[("thread", "worker"), ("route", "/a")][..]),
+            (4, &[("thread", "worker"), ("route", "/b")]),
+            (5, &[("route", "/a")]),
+            (6, &[("http.route", "/a"), ("service", "shop")]),
+            (7, &[]),
+        ] {
+            let label = labels.iter().map(|(key, value)| (message.intern(key), message.intern(value)));
+            let mut label: Vec<_> = label.map(|(key, str)| Label { key, str, ..Label::default() }).collect();
+            label.push(Label { key: message.intern("thread_id"), num: 9, ..Label::default() });
+            message.sample.push(Sample { location_id: vec![1], value: vec![ticks, 10 * ticks], label });
+        }
+        let start = SystemTime::UNIX_EPOCH;
+        let timing = ReportTiming { frequency: 99, start_time: start, duration: Duration::from_secs(1) };
+        let data = stacks(&message, start, None);
+        let written = profile(&data, &timing, &context(message.clone()));
+        assert_eq!(by_labels(&written.message), by_labels(&message));
+    }
+}
