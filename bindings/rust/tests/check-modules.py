@@ -46,7 +46,7 @@ def graph_of(root):
 
 
 def main():
-    roots = [pathlib.Path(name) for name in sys.argv[1:]] or [HERE / "onstack" / "src", HERE / "onstack-cli" / "src"]
+    roots = [pathlib.Path(name) for name in sys.argv[1:]] or [HERE / name / "src" for name in ("onstack", "onstack-http", "onstack-cli")]
     edges = 0
     for root in roots:
         graph = graph_of(root)

@@ -15,11 +15,16 @@ clippy() {
   run cargo clippy --quiet --locked --workspace --all-targets --features "$usual" -- -D warnings
   run cargo clippy --quiet --locked -p onstack-cli --no-default-features --all-targets -- -D warnings
   run cargo clippy --quiet --locked -p onstack --lib --features "$all" -- -D warnings
+  local feature
+  for feature in "" handler hyper axum push; do
+    run cargo clippy --quiet --locked -p onstack-http --lib --features "$feature" -- -D warnings
+  done
 }
 
 doc() {
   # All features but `system`, which wants an installed library.
   RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-sys -p onstack --features "$all"
+  RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-http --all-features
 }
 
 package() {

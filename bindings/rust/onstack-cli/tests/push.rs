@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use onstack::protos::{Message, Profile};
+use onstack::protos::{Label, Message, Profile};
 
 /// An answer, or nothing at all: the connection is closed.
 type Answer = Option<&'static str>;
@@ -139,7 +139,7 @@ fn a_server_that_is_busy_twice_gets_the_profile() {
     let output = push(address, &["--label", "env=test", "--label", "zone=a b", &path]);
     let message = text(&output.stderr);
     assert!(output.status.success(), "{message}");
-    for part in ["answered 503 Service Unavailable; retry 1 of 6 in 0.", "retry 2 of 6", "busy.pb.gz: sent"] {
+    for part in ["503 Service Unavailable; retry 1 of 6 in 0.", "retry 2 of 6", "busy.pb.gz: sent"] {
         assert!(message.contains(part), "{part} is not in {message}");
     }
     let requests: Vec<Request> = requests.try_iter().collect();
@@ -151,7 +151,10 @@ fn a_server_that_is_busy_twice_gets_the_profile() {
         let query = query.strip_suffix(" HTTP/1.1").unwrap();
         let decoded = query.replace("%7B", "{").replace("%7D", "}").replace("%3D", "=").replace("%2C", ",");
         let decoded = decoded.replace("%20", " ");
-        assert_eq!(decoded, "name=app{env=test,zone=a b}&from=1700000000&until=1700000011&format=pprof");
+        assert_eq!(
+            decoded,
+            "name=app{env=test,zone=a b}&from=1700000000&until=1700000011&spyName=onstack&format=pprof"
+        );
         assert_eq!(request.header("content-type"), Some("application/octet-stream"));
         assert!(request.header("authorization").is_none() && request.header("x-scope-orgid").is_none());
     }
@@ -172,6 +175,25 @@ fn the_server_takes_no_profile_that_google_pprof_refuses() {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("422 Unprocessable Entity: google/pprof: malformed profile: mismatch"), "{message}");
+}
+
+/// For one such name the server refuses the whole profile.
+#[test]
+fn labels_that_the_server_does_not_take_are_renamed() {
+    let mut labelled = profile();
+    let mut intern = |text: &str| {
+        labelled.string_table.push(text.to_owned());
+        labelled.string_table.len() as i64 - 1
+    };
+    let label = Label { key: intern("http.route"), str: intern("/a"), ..Label::default() };
+    labelled.sample[0].label.push(label);
+    let (address, requests) = server(&[OK]);
+    let output = push(address, &[&file("labelled.pb", &labelled.encode_to_vec())]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let sent = Profile::decode(&unpacked(&requests.try_recv().expect("a request").body)[..]).unwrap();
+    let [key, value] =
+        [sent.sample[0].label[0].key, sent.sample[0].label[0].str].map(|index| &sent.string_table[index as usize]);
+    assert_eq!((key.as_str(), value.as_str()), ("http_route", "/a"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::env;
 use std::path::Path;
 
-use base64::prelude::{Engine, BASE64_STANDARD};
+use onstack_http::push::basic;
 
 use crate::failure::Failure;
 
@@ -14,29 +14,22 @@ const USER: &str = "ONSTACK_PUSH_USER";
 const PASSWORD: &str = "ONSTACK_PUSH_PASSWORD";
 const TENANT: &str = "ONSTACK_PUSH_TENANT";
 
-/// Values of headers.
-pub struct Credentials {
-    pub authorization: Option<String>,
-    pub tenant: Option<String>,
-}
-
-impl Credentials {
-    pub fn of_environment() -> Result<Self, Failure> {
-        let basic = |user, password| format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
-        let authorization = match (variable(TOKEN)?, variable(USER)?, variable(PASSWORD)?) {
-            (None, None, None) => None,
-            (Some(token), None, None) => Some(format!("Bearer {token}")),
-            (None, Some(user), password) => Some(basic(user, password.unwrap_or_default())),
-            (None, None, Some(_)) => {
-                return Err(Failure::of_arguments(format!("{PASSWORD} is set without {USER}")));
-            }
-            _ => {
-                let what = format!("{TOKEN} and {USER} or {PASSWORD} are set: only one of the two can be sent");
-                return Err(Failure::of_arguments(what));
-            }
-        };
-        Ok(Self { authorization, tenant: variable(TENANT)? })
-    }
+/// Headers.
+pub fn of_environment() -> Result<Vec<(String, String)>, Failure> {
+    let authorization = match (variable(TOKEN)?, variable(USER)?, variable(PASSWORD)?) {
+        (None, None, None) => None,
+        (Some(token), None, None) => Some(format!("Bearer {token}")),
+        (None, Some(user), password) => Some(basic(&user, &password.unwrap_or_default())),
+        (None, None, Some(_)) => {
+            return Err(Failure::of_arguments(format!("{PASSWORD} is set without {USER}")));
+        }
+        _ => {
+            let what = format!("{TOKEN} and {USER} or {PASSWORD} are set: only one of the two can be sent");
+            return Err(Failure::of_arguments(what));
+        }
+    };
+    let headers = [("Authorization", authorization), ("X-Scope-OrgID", variable(TENANT)?)];
+    Ok(headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
 /// Nothing where it is empty: that is how scripts unset what they pass on.

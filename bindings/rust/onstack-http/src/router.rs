@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The handler as a service of tower, and as routes of axum.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+
+use crate::handler::{Body, Handler, Served, PATHS};
+
+impl<B> tower_service::Service<Request<B>> for Handler {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Served;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.serve(&request)
+    }
+}
+
+impl Handler {
+    /// Routes for [`PATHS`]: `app.merge(Handler::new().router())`.
+    pub fn router<S: Clone + Send + Sync + 'static>(&self) -> axum::Router<S> {
+        PATHS.iter().fold(axum::Router::new(), |router, path| router.route_service(path, self.clone()))
+    }
+}
