@@ -181,7 +181,7 @@ def check_names(tree, page, piece):
         known = any(one.startswith(name) for one in tree.names) if name.endswith("_") else name in tree.names
         if not known:
             yield f"{name} stands in no source"
-    for name in re.findall(r"(?<![\w./<-])(onstack_[a-z0-9_]+)(?![\w]*(?:\.[a-z0-9]|[{*]))", piece):
+    for name in re.findall(r"(?<![\w./<-])(onstack_[a-z0-9_]+)(?![\w]*(?:\.[a-z0-9]|::|[{*]))", piece):
         if name in tree.header or name.endswith("_") or page.startswith(INTERNAL) and name in tree.names:
             continue
         yield f"{name} is not in the public header" + ("" if name not in tree.names else ", and this page is for users")
