@@ -10,5 +10,5 @@ fn main() -> std::io::Result<()> {
         .unwrap_or_else(|| "127.0.0.1:8080".into());
     let listener = TcpListener::bind(&address)?;
     println!("serving on http://{}", listener.local_addr()?);
-    rust_http::serve(&listener)
+    rust_http::serve(listener)
 }

@@ -13,7 +13,7 @@ use onstack::Profile;
 fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    thread::spawn(move || rust_http::serve(&listener).unwrap());
+    thread::spawn(move || rust_http::serve(listener).unwrap());
     address
 }
 
