@@ -2667,14 +2667,15 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
  *
- * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
 
 #define ONSTACK_KEPT_STACKS 128u
-#define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
-#define ONSTACK_KEPT_GO 8192u      /* of the goroutine that waits for the native code, from its stack pointer up */
+/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
+#define ONSTACK_KEPT_NATIVE 131072u
+#define ONSTACK_KEPT_GO 8192u /* of the goroutine that waits for the native code, from its stack pointer up */
 
 /* A piece of a stack, as it was. */
 typedef struct onstack_kept_piece {
@@ -3449,6 +3450,9 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onsta
 /* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
 #define KEPT_BELOW 64u
 
+/* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
+#define KEPT_RED_ZONE 128u
+
 /* As much as can be read without a gap. */
 static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
@@ -3478,7 +3482,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->registers = *registers;
     kept->g = 0;
     kept->go.low = kept->go.high = 0;
-    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
+    const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
     kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);
@@ -13053,7 +13057,13 @@ typedef bool (*onstack_derive)(uint64_t address);
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
                                     onstack_walked *stack);
 
+/* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
+ONSTACK_INTERNAL void onstack_again_release(onstack_kept *kept);
+
 #endif
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
@@ -13107,6 +13117,14 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
   }
+}
+
+void onstack_again_release(onstack_kept *kept) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
+  const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
+  if (low < high) madvise((void *)low, high - low, MADV_DONTNEED);
+  onstack_kept_release(kept);
 }
 
 /* ---- core/src/drain/deliver.c ---- */
@@ -13234,7 +13252,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_kept_release(kept);
+  if (kept) onstack_again_release(kept);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;

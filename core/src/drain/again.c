@@ -4,6 +4,9 @@
 #include "handler/unwind/traceback_walk.h"
 #include "handler/unwind/walk.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
 
@@ -56,4 +59,12 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
   }
+}
+
+void onstack_again_release(onstack_kept *kept) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
+  const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
+  if (low < high) madvise((void *)low, high - low, MADV_DONTNEED);
+  onstack_kept_release(kept);
 }

@@ -13,4 +13,7 @@ typedef bool (*onstack_derive)(uint64_t address);
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
                                     onstack_walked *stack);
 
+/* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
+ONSTACK_INTERNAL void onstack_again_release(onstack_kept *kept);
+
 #endif

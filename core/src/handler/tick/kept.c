@@ -9,6 +9,9 @@
 /* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
 #define KEPT_BELOW 64u
 
+/* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
+#define KEPT_RED_ZONE 128u
+
 /* As much as can be read without a gap. */
 static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
@@ -38,7 +41,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->registers = *registers;
     kept->g = 0;
     kept->go.low = kept->go.high = 0;
-    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
+    const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
     kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);

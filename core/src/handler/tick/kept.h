@@ -4,7 +4,7 @@
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
  *
- * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
@@ -14,8 +14,9 @@
 #include "onstack/onstack.h"
 
 #define ONSTACK_KEPT_STACKS 128u
-#define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
-#define ONSTACK_KEPT_GO 8192u      /* of the goroutine that waits for the native code, from its stack pointer up */
+/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
+#define ONSTACK_KEPT_NATIVE 131072u
+#define ONSTACK_KEPT_GO 8192u /* of the goroutine that waits for the native code, from its stack pointer up */
 
 /* A piece of a stack, as it was. */
 typedef struct onstack_kept_piece {
