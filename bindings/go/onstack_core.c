@@ -1228,6 +1228,7 @@ typedef struct onstack_code_map {
   onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
   uint32_t count;
   uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
@@ -2833,7 +2834,7 @@ typedef struct onstack_walk {
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
   uint8_t *
-      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+      found; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -3797,10 +3798,11 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 /* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
 #define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
+ * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since, or
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
@@ -4552,12 +4554,24 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
+/* The frames before the first that is not code by today's map. */
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *found, uint32_t count) {
+  onstack_code_range last = {0, 0};
+  for (uint32_t next = 1; next < count; next++) {
+    if (!(found[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+  }
+  return count;
+}
+
 ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   call_site_batch batch;
   uint32_t next = 1;
+  count = call_sites_listed(frames, found, count);
   while (next < count) {
     next = call_site_collect(&batch, frames, found, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
@@ -5743,6 +5757,8 @@ typedef struct rules_cursor {
   bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
   bool unproven;       /* pc is a return address that has not been seen behind a call yet */
+  bool missed;         /* the interrupted code is not in the map, which is older: any address may be code */
+  bool unlisted;       /* pc may be code only because of that */
 } rules_cursor;
 
 _Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
@@ -6807,6 +6823,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
+  cursor->unlisted = false;
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
   uint64_t value = onstack_pc_recall(address, cursor->seal);
   if (value) {
@@ -6817,7 +6834,9 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
     if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
     /* What is so only because a map is being written at this moment is not remembered. */
-    if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
+    const bool by_range = value < RULES_GO_FIRST << 1;
+    cursor->unlisted = by_range && cursor->missed;
+    if (!by_range || (!cursor->missed && address - cursor->code.low < cursor->code.high - cursor->code.low))
       onstack_pc_remember(address, value, cursor->seal);
   }
   cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
@@ -6864,7 +6883,18 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
   cursor->context = walk->ucontext;
-  cursor->unproven = false;
+  cursor->unproven = cursor->missed = cursor->unlisted = false;
+}
+
+/*
+ * The interrupted PC lies in no range that is known. It runs, so the map is older than the code, and than its neighbours:
+ * whatever could be code is taken for it, and the consumer asks the next map, before it proves the calls.
+ */
+static ONSTACK_HANDLER void rules_begin_in_new_code(rules_cursor *cursor) {
+  if (!cursor->memory->copy_works || onstack_load_relaxed(&onstack_code.count) >= ONSTACK_CODE_RANGES) return;
+  cursor->code = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
+  cursor->generated = cursor->missed = true;
+  onstack_store_relaxed(&onstack_code.missed, 1u);
 }
 
 static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
@@ -6874,7 +6904,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   onstack_truncation why;
   rules_begin(&cursor, walk);
   walk->frames[0] = cursor.pc;
-  rules_locate(&cursor); /* wherever the PC is, it is recorded */
+  if (!rules_locate(&cursor)) rules_begin_in_new_code(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
     why = rules_step(&cursor, &how);
@@ -6888,7 +6918,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (walk->found) walk->found[count - 1] = cursor.unproven ? how | ONSTACK_BY_UNPROVEN : how;
+    if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
+    if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
+    if (walk->found) walk->found[count - 1] = how;
     /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
     if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
@@ -11433,6 +11465,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   code_map_scan *scan = &code_scan;
   pthread_mutex_lock(&code_map_lock);
   onstack_store_relaxed(&onstack_code.stale, 0u);
+  onstack_store_relaxed(&onstack_code.missed, 0u);
   scan->slot = slot;
   scan->count = 0;
   scan->record_count = 0;
@@ -17545,9 +17578,9 @@ ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstac
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
-/* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
-   */
+/* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
 #define SESSION_LOOK_SHARE 100u
+#define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
@@ -17601,6 +17634,21 @@ static void session_look(onstack_session *session) {
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
 }
 
+/* Time spent in waiting for a processor is none that the look takes. */
+static void session_look_at_mappings(onstack_session *session) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_code_map_refresh(session->slot);
+  session->look_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  session->refreshed_ns = onstack_monotonic_ns();
+}
+
+/* Stacks in code that was mapped a moment ago are believed as far as a map that is younger knows them. */
+static void session_look_for_code(onstack_session *session) {
+  if (!onstack_load_relaxed(&onstack_code.missed)) return;
+  if (onstack_monotonic_ns() - session->refreshed_ns < session->look_ns * SESSION_LOOK_ASKED_SHARE) return;
+  session_look_at_mappings(session);
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
@@ -17621,11 +17669,7 @@ static void session_tend(onstack_session *session) {
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
   const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (!due && !stale && !requested) return;
-  now = onstack_monotonic_ns();
-  onstack_code_map_refresh(slot);
-  session->refreshed_ns = onstack_monotonic_ns();
-  session->look_ns = session->refreshed_ns - now;
+  if (due || stale || requested) session_look_at_mappings(session);
 }
 
 /* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
@@ -17669,6 +17713,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   const uint64_t end = onstack_ring_filled(&session->slot->ring);
   session_look(session);
+  session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;

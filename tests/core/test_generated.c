@@ -95,7 +95,7 @@ static const uint32_t call_code[] = {
 static int see_within(void *data, const onstack_sample *sample) {
   seen *s = data;
   bool within = false;
-  for (uint32_t i = 0; i < sample->frame_count; i++) within |= sample->frames[i] - code_at <= sizeof(call_code);
+  for (uint32_t i = 0; i < sample->frame_count; i++) within |= sample->frames[i] - code_at < 64;
   s->samples += within;
   s->whole += within && sample->truncation == ONSTACK_TRUNCATED_NOT;
   return 0;
@@ -118,6 +118,45 @@ Test(generated, stays_what_it_was_when_a_library_is_opened) {
     cr_assert_eq(dlclose(library), 0);
     onstack_session_poll(session, 0);
   }
+  t_finish(session);
+  cr_assert_geq(s.samples, 20);
+  cr_assert_geq(s.whole * 100, s.samples * 95, "%lu of %lu", (unsigned long)s.whole, (unsigned long)s.samples);
+}
+
+/* A frame that burns by itself, for call(): void spin(.., uint64_t rounds). */
+#if defined(__x86_64__)
+static const uint8_t spin_code[] = {
+    0x55, 0x48, 0x89, 0xe5, /* push %rbp; mov %rsp, %rbp */
+    0x48, 0xff, 0xce,       /* 1: dec %rsi */
+    0x75, 0xfb,             /* jnz 1b */
+    0x5d, 0xc3,             /* pop %rbp; ret */
+};
+#else
+static const uint32_t spin_code[] = {
+    0xa9bf7bfd, /* stp x29, x30, [sp, #-16]! */
+    0x910003fd, /* mov x29, sp */
+    0xf1000421, /* 1: subs x1, x1, #1 */
+    0x54ffffe1, /* b.ne 1b */
+    0xa8c17bfd, /* ldp x29, x30, [sp], #16 */
+    0xd65f03c0, /* ret */
+};
+#endif
+#define SPIN_AT 32 /* behind call_code */
+
+/* It came after the last look at the map; that it runs says that it is code, and that the map is to be looked at. */
+Test(generated, is_followed_from_its_first_instruction_on) {
+  seen s = {0};
+  uint8_t both[SPIN_AT + sizeof(spin_code)] = {0};
+  memcpy(both, call_code, sizeof(call_code));
+  memcpy(both + SPIN_AT, spin_code, sizeof(spin_code));
+  onstack_options options = t_options(1000, see_within, &s);
+  options.threads = ONSTACK_OFF;
+  onstack_session *session = t_start(&options);
+  uint8_t *code = code_of(both, sizeof(both));
+  void (*call)(void *, uint64_t) = (void (*)(void *, uint64_t))(void *)code;
+  const double begin = t_thread_cpu();
+  for (uint64_t done = 0, more; (more = t_burn_more(begin, 0.3, done)) > 0; done += more) call(code + SPIN_AT, more);
+  onstack_session_poll(session, 0);
   t_finish(session);
   cr_assert_geq(s.samples, 20);
   cr_assert_geq(s.whole * 100, s.samples * 95, "%lu of %lu", (unsigned long)s.whole, (unsigned long)s.samples);

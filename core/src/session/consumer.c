@@ -16,9 +16,9 @@
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
-/* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
-   */
+/* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
 #define SESSION_LOOK_SHARE 100u
+#define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
@@ -72,6 +72,21 @@ static void session_look(onstack_session *session) {
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
 }
 
+/* Time spent in waiting for a processor is none that the look takes. */
+static void session_look_at_mappings(onstack_session *session) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_code_map_refresh(session->slot);
+  session->look_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  session->refreshed_ns = onstack_monotonic_ns();
+}
+
+/* Stacks in code that was mapped a moment ago are believed as far as a map that is younger knows them. */
+static void session_look_for_code(onstack_session *session) {
+  if (!onstack_load_relaxed(&onstack_code.missed)) return;
+  if (onstack_monotonic_ns() - session->refreshed_ns < session->look_ns * SESSION_LOOK_ASKED_SHARE) return;
+  session_look_at_mappings(session);
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
@@ -92,11 +107,7 @@ static void session_tend(onstack_session *session) {
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
   const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (!due && !stale && !requested) return;
-  now = onstack_monotonic_ns();
-  onstack_code_map_refresh(slot);
-  session->refreshed_ns = onstack_monotonic_ns();
-  session->look_ns = session->refreshed_ns - now;
+  if (due || stale || requested) session_look_at_mappings(session);
 }
 
 /* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
@@ -140,6 +151,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   const uint64_t end = onstack_ring_filled(&session->slot->ring);
   session_look(session);
+  session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;

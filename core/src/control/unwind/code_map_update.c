@@ -159,6 +159,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   code_map_scan *scan = &code_scan;
   pthread_mutex_lock(&code_map_lock);
   onstack_store_relaxed(&onstack_code.stale, 0u);
+  onstack_store_relaxed(&onstack_code.missed, 0u);
   scan->slot = slot;
   scan->count = 0;
   scan->record_count = 0;

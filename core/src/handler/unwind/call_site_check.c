@@ -2,6 +2,7 @@
 #include "handler/unwind/call_site_check.h"
 
 #include "handler/unwind/arch.h"
+#include "handler/unwind/code_map.h"
 #include "handler/unwind/memory.h"
 #include "handler/unwind/pc_cache.h"
 
@@ -31,12 +32,24 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
+/* The frames before the first that is not code by today's map. */
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *found, uint32_t count) {
+  onstack_code_range last = {0, 0};
+  for (uint32_t next = 1; next < count; next++) {
+    if (!(found[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+  }
+  return count;
+}
+
 ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   call_site_batch batch;
   uint32_t next = 1;
+  count = call_sites_listed(frames, found, count);
   while (next < count) {
     next = call_site_collect(&batch, frames, found, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {

@@ -11,10 +11,11 @@
 
 /* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
 #define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
+ * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since, or
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */

@@ -73,6 +73,7 @@ typedef struct onstack_code_map {
   onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
   uint32_t count;
   uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];

@@ -55,6 +55,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
+  cursor->unlisted = false;
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
   uint64_t value = onstack_pc_recall(address, cursor->seal);
   if (value) {
@@ -65,7 +66,9 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
     if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
     /* What is so only because a map is being written at this moment is not remembered. */
-    if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
+    const bool by_range = value < RULES_GO_FIRST << 1;
+    cursor->unlisted = by_range && cursor->missed;
+    if (!by_range || (!cursor->missed && address - cursor->code.low < cursor->code.high - cursor->code.low))
       onstack_pc_remember(address, value, cursor->seal);
   }
   cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
@@ -112,7 +115,18 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
   cursor->context = walk->ucontext;
-  cursor->unproven = false;
+  cursor->unproven = cursor->missed = cursor->unlisted = false;
+}
+
+/*
+ * The interrupted PC lies in no range that is known. It runs, so the map is older than the code, and than its neighbours:
+ * whatever could be code is taken for it, and the consumer asks the next map, before it proves the calls.
+ */
+static ONSTACK_HANDLER void rules_begin_in_new_code(rules_cursor *cursor) {
+  if (!cursor->memory->copy_works || onstack_load_relaxed(&onstack_code.count) >= ONSTACK_CODE_RANGES) return;
+  cursor->code = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
+  cursor->generated = cursor->missed = true;
+  onstack_store_relaxed(&onstack_code.missed, 1u);
 }
 
 static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
@@ -122,7 +136,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   onstack_truncation why;
   rules_begin(&cursor, walk);
   walk->frames[0] = cursor.pc;
-  rules_locate(&cursor); /* wherever the PC is, it is recorded */
+  if (!rules_locate(&cursor)) rules_begin_in_new_code(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
     why = rules_step(&cursor, &how);
@@ -136,7 +150,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (walk->found) walk->found[count - 1] = cursor.unproven ? how | ONSTACK_BY_UNPROVEN : how;
+    if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
+    if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
+    if (walk->found) walk->found[count - 1] = how;
     /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
     if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;

@@ -56,6 +56,8 @@ typedef struct rules_cursor {
   bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
   bool unproven;       /* pc is a return address that has not been seen behind a call yet */
+  bool missed;         /* the interrupted code is not in the map, which is older: any address may be code */
+  bool unlisted;       /* pc may be code only because of that */
 } rules_cursor;
 
 _Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
