@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 // hosts runs a library of another language, or generated code, under Go, with both profilers on at the same time: Go's and
-// ours. It fails where the library breaks, or a profile misses it.
+// ours, or with ours alone. It fails where the library breaks, or a profile misses it, is cut or is none for servers.
 //
 //	hosts kafka    librdkafka's mock cluster: C threads in poll, a producer and a consumer
 //	hosts wazero   WebAssembly that wazero compiles, without cgo
+//	hosts duckdb   a large C++ library; ours alone, for its first second
+//
+// ONSTACK_JUDGE is the program of bindings/go/internal/judge.
 package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -23,17 +28,19 @@ import (
 
 const seconds = 6
 
-// A host works until the time is over, and tells what it has done. `frame` is part of a name, or of a file's, that its
-// samples must have.
+// A host works until the time is over, and tells what it has done.
 type host struct {
 	run   func(until time.Time) (string, error)
-	frame string
-	idle  bool // it uses so little of the processor that there may be none
+	frame string  // part of a name, or of a file's, that its samples must have
+	idle  bool    // it uses so little of the processor that there may be none
+	floor float64 // percent of all samples that must reach a root
+	first bool    // ours alone, for one second of work that is under way, with tables still to be made
 }
 
 var hosts = map[string]host{
-	"kafka":  {runKafka, "rd_kafka", true},
-	"wazero": {runWazero, "wazero", false},
+	"kafka":  {run: runKafka, frame: "rd_kafka", idle: true, floor: 99},
+	"wazero": {run: runWazero, frame: "wazero", floor: 99},
+	"duckdb": {run: runDuckDB, frame: "duckdb", floor: 99.9, first: true},
 }
 
 var sink atomic.Uint64
@@ -61,34 +68,87 @@ func both(one host) (string, error) {
 	busy.Go(func() { burn(until) })
 	did, err := one.run(until)
 	busy.Wait()
-	if stopped := onstack.StopCPUProfile(); err == nil {
-		err = stopped
-	}
+	err = errors.Join(err, onstack.StopCPUProfile())
 	pprof.StopCPUProfile()
 	if err != nil {
 		return "", err
 	}
-	mine, rooted, err := judge(ours.Bytes(), one.frame)
+	mine, err := one.judge(ours.Bytes())
 	if err != nil {
 		return "", err
 	}
-	theirs, _, err := judge(gos.Bytes(), "")
+	theirs, err := read(gos.Bytes(), "")
 	if err != nil {
 		return "", err
 	}
-	if mine == 0 && !one.idle || theirs == 0 {
-		return "", fmt.Errorf("samples with %q: %d; of Go's profiler: %d", one.frame, mine, theirs)
+	if theirs.all == 0 {
+		return "", errors.New("Go's profiler has no sample")
 	}
-	return fmt.Sprintf("%s; samples with %q %d, %.1f %% of ours at a root; of Go's profiler %d", did, one.frame, mine, rooted, theirs), nil
+	return fmt.Sprintf("%s; %s; of Go's profiler %d", did, mine, theirs.all), nil
 }
 
-// judge tells how many samples have such a frame, and how many of all are not cut.
-func judge(written []byte, frame string) (with int64, rooted float64, err error) {
+// The work is under way before the profile: its first samples meet everything that is sampled for the first time.
+func first(one host) (string, error) {
+	var ours bytes.Buffer
+	until := time.Now().Add(seconds * time.Second)
+	type result struct {
+		did string
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		did, err := one.run(until)
+		done <- result{did, err}
+	}()
+	time.Sleep(2 * time.Second)
+	err := onstack.StartCPUProfile(&ours, onstack.WithRate(1000))
+	if err == nil {
+		time.Sleep(time.Second)
+		err = onstack.StopCPUProfile()
+	}
+	worked := <-done
+	if err := errors.Join(err, worked.err); err != nil {
+		return "", err
+	}
+	mine, err := one.judge(ours.Bytes())
+	return fmt.Sprintf("%s; %s", worked.did, mine), err
+}
+
+// counts of samples: all, those with the host's frame, and those that are not cut.
+type counts struct {
+	all, with, rooted int64
+}
+
+func (c counts) share() float64 { return 100 * float64(c.rooted) / float64(max(c.all, 1)) }
+
+func (c counts) String() string {
+	return fmt.Sprintf("%d of %d samples are the host's, %.2f %% of all at a root", c.with, c.all, c.share())
+}
+
+func (one host) judge(written []byte) (counts, error) {
+	have, err := read(written, one.frame)
+	switch {
+	case err != nil:
+	case have.all == 0 || have.with == 0 && !one.idle:
+		err = fmt.Errorf("none of %d samples has %q", have.all, one.frame)
+	case have.share() < one.floor:
+		err = fmt.Errorf("%v; less than %v %%", have, one.floor)
+	}
+	return have, err
+}
+
+// read takes a profile that servers take, too.
+func read(written []byte, frame string) (counts, error) {
+	judge := exec.Command(os.Getenv("ONSTACK_JUDGE"), "-")
+	judge.Stdin = bytes.NewReader(written)
+	if said, err := judge.CombinedOutput(); err != nil {
+		return counts{}, fmt.Errorf("ONSTACK_JUDGE: %w: %s", err, said)
+	}
 	parsed, err := profile.ParseData(written)
 	if err != nil {
-		return 0, 0, err
+		return counts{}, err
 	}
-	var all, whole int64
+	have := counts{}
 	for _, sample := range parsed.Sample {
 		found, cut := false, false
 		for _, location := range sample.Location {
@@ -98,15 +158,15 @@ func judge(written []byte, frame string) (with int64, rooted float64, err error)
 				cut = cut || strings.Contains(line.Function.Name, "[truncated")
 			}
 		}
-		all += sample.Value[0]
+		have.all += sample.Value[0]
 		if found {
-			with += sample.Value[0]
+			have.with += sample.Value[0]
 		}
 		if !cut {
-			whole += sample.Value[0]
+			have.rooted += sample.Value[0]
 		}
 	}
-	return with, 100 * float64(whole) / float64(max(all, 1)), nil
+	return have, nil
 }
 
 func main() {
@@ -115,10 +175,14 @@ func main() {
 		one, known = hosts[os.Args[1]]
 	}
 	if !known {
-		fmt.Fprintln(os.Stderr, "usage: hosts kafka | wazero")
+		fmt.Fprintln(os.Stderr, "usage: hosts kafka | wazero | duckdb")
 		os.Exit(2)
 	}
-	did, err := both(one)
+	run := both
+	if one.first {
+		run = first
+	}
+	did, err := run(one)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hosts:", err)
 		os.Exit(1)
