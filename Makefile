@@ -115,7 +115,7 @@ check: ## what needs no running: generated copies, exports, includes, handler im
 	@ci/check.sh
 
 .PHONY: stress
-stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload; librdkafka and wazero under Go (ten minutes)
+stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload; librdkafka, wazero and DuckDB under Go (ten minutes)
 	@ONSTACK_DEPS=hosts ci/deps.sh
 	@tests/preload/hosts.py
 	@tests/hosts/run.sh
