@@ -27,13 +27,13 @@ void soak_run_modules(soak_worker *worker) {
   }
 }
 
-/* The loader lists a library before it has found all that it wants: this one wants what nobody has. In bursts, as more of
+/* The loader lists a library before it has found all that it wants: these want what nobody has. In bursts, as more of
    them than there are objects between two looks leave nothing that is certainly the same (control/unwind/modules.c). */
 void soak_run_failing(soak_worker *worker) {
   char path[4200];
-  snprintf(path, sizeof(path), "%s/wanting.so", soak_place);
   while (!soak_resting) {
     for (uint32_t i = 1 + soak_random(&worker->seed, 20); i > 0; i--) {
+      snprintf(path, sizeof(path), "%s/%s", soak_place, i % 2 ? "wanting.so" : "wanting-go.so");
       if (dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
         soak_fail("%s can be opened", path);
         return;

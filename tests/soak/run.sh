@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Everything that can disturb a profiler, at once (tests/soak/main.c). HOURS or SECONDS say how long; default 180 s.
+# Everything that can disturb a profiler, at once (tests/soak/main.c). HOURS or SECONDS say how long; default 180 s. A third of
+# it, 60 s at most, comes a second time with the preload sampling in it: below handlers that do not ask for the signal stack.
 # SEED repeats the choices of another run (not its timing). GO_SECONDS: the Go package's storms after it, again and again
 # for so long; default 0.
 set -uo pipefail
@@ -18,6 +19,18 @@ ulimit -c unlimited 2>/dev/null
 timeout -k 10 $((seconds * 2 + 300)) "$BUILD/tests/soak/soak" "$BUILD/tests/soak" "$seconds" ${SEED:+"$SEED"}
 status=$?
 [ $status -lt 2 ] || echo "soak: FAILED: it ended with status $status (above 128: signal $((status - 128)))"
+
+if [ $status = 0 ]; then
+  preloaded=$((seconds / 3 < 60 ? (seconds + 2) / 3 : 60)) built=$(cd "$BUILD" && pwd)
+  profile=$built/tests/soak/preload.pb.gz
+  rm -f "$profile"
+  echo "soak: with the preload"
+  timeout -k 10 $((preloaded * 2 + 300)) env "LD_PRELOAD=$built/lib/libonstack-preload.so" "ONSTACK_PROFILE=$profile" \
+    "$built/tests/soak/soak" "$built/tests/soak" "$preloaded" ${SEED:+"$SEED"}
+  status=$?
+  [ $status -lt 2 ] || echo "soak: FAILED: with the preload it ended with status $status (above 128: signal $((status - 128)))"
+  [ $status != 0 ] || [ -s "$profile" ] || { echo "soak: FAILED: the preload wrote no profile"; status=1; }
+fi
 
 go_seconds=${GO_SECONDS:-0}
 until=$((SECONDS + go_seconds)) runs=0
