@@ -4657,6 +4657,10 @@ ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointe
 /* Whether no module holds an address. False while the map is being written. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
 
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
 /* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
    entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
 ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
@@ -4682,6 +4686,7 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
   if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
   if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
   frame->sp = frame->fp + 16;
   frame->fp = record[0];
   frame->pc = onstack_address_strip(record[1]);
@@ -4700,6 +4705,12 @@ ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_poin
 /* ---- core/src/handler/unwind/code_source_guest_aarch64.c ---- */
 
 #if defined(__aarch64__)
+
+/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
+   that entered the guest, and leads past that function and past everybody on the guest's stack. */
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  return !onstack_code_find_go(return_address - 1);
+}
 
 /* No runtime of generated code is known that clears x29. */
 ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
@@ -4727,6 +4738,11 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
  */
 #define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
 #define CODE_GUEST_CANDIDATES 8u /* that are followed */
+
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  (void)return_address;
+  return true; /* who has no records there clears RBP first */
+}
 
 /* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
    signal stack is small. */

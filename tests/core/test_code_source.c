@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "control/unwind/code_map_update.h"
+#include "handler/unwind/code_map.h"
 #include "handler/unwind/code_source.h"
 
 #include <stdio.h>
@@ -98,6 +99,39 @@ Test(code_source, leads_on_where_frame_pointers_end) {
   cr_assert_geq(s.within, 20);
   cr_assert_geq(s.whole * 100, s.within * 95, "%lu of %lu", (unsigned long)s.whole, (unsigned long)s.within);
   cr_assert_gt(steps, 0);
+}
+
+static bool read_here(onstack_memory *memory, uint64_t address, uint64_t words[2]) {
+  (void)memory;
+  memcpy(words, (const void *)(uintptr_t)address, 16);
+  return true;
+}
+
+/* Code that leaves the frame pointer as Go set it, as wazero's guests do on aarch64: its record is that of the Go function
+   that entered it, and whoever called it on the stack of its own is not there. */
+Test(code_source, a_record_of_generated_code_that_leads_into_go) {
+  static uint64_t stack[8];
+  stack[2] = (uint64_t)(uintptr_t)&stack[6];
+  stack[3] = 0x500010;
+  onstack_code.go[0].text = (onstack_code_range){0x500000, 0x600000};
+  onstack_code.go_count = 1;
+  const onstack_reader here = {.name = "here", .read_pair = read_here};
+  onstack_memory memory = {.reader = &here};
+  const uint64_t sp = (uint64_t)(uintptr_t)stack;
+  const onstack_code_frame begin = {.pc = 0x700000, .sp = sp, .fp = sp + 16, .low = sp, .exact = true};
+  onstack_code_frame frame = begin;
+  onstack_truncation result = onstack_code_source_frame_pointers.step(&frame, &memory);
+#if defined(__aarch64__)
+  cr_assert_eq(result, ONSTACK_TRUNCATED_STACK_SWITCH, "reason %u", result);
+#else
+  cr_assert_eq(result, ONSTACK_TRUNCATED_NOT, "reason %u", result);
+#endif
+  stack[3] = 0x700100; /* an ordinary caller */
+  frame = begin;
+  result = onstack_code_source_frame_pointers.step(&frame, &memory);
+  cr_assert_eq(result, ONSTACK_TRUNCATED_NOT, "reason %u", result);
+  cr_assert_eq(frame.pc, 0x700100);
+  cr_assert_eq(frame.fp, stack[2]);
 }
 
 static int gather(void *data, const void *bytes, size_t size) {

@@ -15,6 +15,10 @@ ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointe
 /* Whether no module holds an address. False while the map is being written. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
 
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
 /* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
    entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
 ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);

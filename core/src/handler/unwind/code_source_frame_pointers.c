@@ -12,6 +12,7 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
   if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
   if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
   frame->sp = frame->fp + 16;
   frame->fp = record[0];
   frame->pc = onstack_address_strip(record[1]);
