@@ -4,7 +4,8 @@
 # Core, preload, Go and Rust compiled for each platform that README names, but the one that this machine is, which all
 # other checks and tests compile for. Nothing runs: `make portability` and `make test-aarch64` do that. Seconds, where
 # nothing has changed; the first time, Go compiles its library for each (a minute or two).
-# What has no compiler or no library here is skipped, and said.
+# What has no compiler or no library here is skipped, and fails: a platform that nobody has compiled for is not shown to work.
+# With ONSTACK_NO_INSTALL=1, where nobody could have installed them, it is only said, as long as anything was compiled.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=$PWD/${BUILD:-build}/platforms
@@ -88,4 +89,12 @@ for platform in x86_64-gnu x86_64-musl aarch64-gnu aarch64-musl; do
   check_rust "$platform"
 done
 echo "check-platforms: $passed compiled, $failed failed, $skipped skipped"
+if [ "$skipped" -gt 0 ] && [ "${ONSTACK_NO_INSTALL:-}" != 1 ]; then
+  echo "not ok check-platforms: what was skipped above is to be installed, or left out by ONSTACK_NO_INSTALL=1"
+  exit 1
+fi
+if [ "$passed" -eq 0 ]; then
+  echo "not ok check-platforms: nothing was compiled"
+  exit 1
+fi
 [ "$failed" -eq 0 ]

@@ -7,7 +7,7 @@
 # ONSTACK_DEPS=install adds what builds programs against an installed library, ONSTACK_DEPS=portability other compilers.
 # ONSTACK_DEPS=hosts adds the programs that are profiled by the preload in `make stress`; those that are missing are skipped.
 # ONSTACK_DEPS=sanitize adds valgrind and the static checkers; those that are missing are skipped.
-# ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms; what is missing is skipped there.
+# ONSTACK_DEPS=platforms adds compilers and Rust's libraries for the other platforms.
 # ONSTACK_DEPS=aarch64 adds an emulator of arm64, and ONSTACK_DEPS=aarch64-vm one of a whole machine.
 # ONSTACK_DEPS=check adds bindgen, which only the comparison of the generated Rust declarations needs, abidiff and clang-format.
 set -euo pipefail
