@@ -62,6 +62,7 @@ void quick_tell(const char *text, ...) __attribute__((format(printf, 1, 2)));
 #define cr_expect_eq cr_assert_eq
 #define cr_expect_geq cr_assert_geq
 #define cr_expect_leq cr_assert_leq
+#define cr_expect_lt cr_assert_lt
 #define cr_expect_null cr_assert_null
 #define cr_expect_str_eq cr_assert_str_eq
 #define cr_expect_str_neq cr_assert_str_neq
