@@ -111,6 +111,12 @@ messages! {
     }
 }
 
+impl Mapping {
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        (self.memory_start..self.memory_limit).contains(&address)
+    }
+}
+
 impl ProfileMessage {
     /// The string of that index; empty for one that leads nowhere.
     pub(crate) fn text(&self, index: i64) -> &str {

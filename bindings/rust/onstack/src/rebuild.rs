@@ -9,20 +9,21 @@ use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample};
 /// A place is told from others by its address and by all that is said of it.
 type Place = (u64, Vec<(u64, i64)>);
 
-pub(crate) struct Rebuild {
+pub(crate) struct Rebuild<'a> {
     message: ProfileMessage,
     strings: HashMap<String, i64>,
     functions: HashMap<(i64, i64), u64>,
     places: HashMap<Place, u64>,
+    shared: &'a HashMap<Vec<Symbol>, u64>,
 }
 
-impl Rebuild {
-    /// `frame`: what the message has beside its stacks.
-    pub(crate) fn new(frame: &ProfileMessage) -> Self {
+impl<'a> Rebuild<'a> {
+    /// `frame`: what the message has beside its stacks; `shared`: the mappings of places whose address lies in several.
+    pub(crate) fn new(frame: &ProfileMessage, shared: &'a HashMap<Vec<Symbol>, u64>) -> Self {
         let message = frame.clone();
         let strings =
             message.string_table.iter().enumerate().map(|(index, text)| (text.clone(), index as i64)).collect();
-        Self { message, strings, functions: HashMap::new(), places: HashMap::new() }
+        Self { message, strings, functions: HashMap::new(), places: HashMap::new(), shared }
     }
 
     /// Puts stacks of the same weight into an order that does not depend on where the table keeps them.
@@ -75,8 +76,9 @@ impl Rebuild {
         let next = self.message.location.len() as u64 + 1;
         let id = *self.places.entry((address, lines.clone())).or_insert(next);
         if id == next {
-            let holding = self.message.mapping.iter().find(|m| (m.memory_start..m.memory_limit).contains(&address));
-            let mapping_id = holding.map_or(0, |mapping| mapping.id);
+            let holding =
+                || self.message.mapping.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.id);
+            let mapping_id = self.shared.get(frame).copied().or_else(holding).unwrap_or(0);
             let line = lines.into_iter().map(|(function_id, line)| Line { function_id, line, column: 0 }).collect();
             self.message.location.push(Location { id, mapping_id, address, line, is_folded: false });
         }

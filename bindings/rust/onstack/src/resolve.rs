@@ -17,6 +17,8 @@ use crate::timing::ReportTiming;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) frame: ProfileMessage,
+    /// The mappings of places whose address lies in several: a library came where another one had been.
+    pub(crate) shared: HashMap<Vec<Symbol>, u64>,
 }
 
 /// The stacks of a message with their ticks.
@@ -106,8 +108,14 @@ fn ticks(sample: &Sample) -> isize {
     isize::try_from(sample.value.first().copied().unwrap_or(0)).unwrap_or(isize::MAX)
 }
 
+fn is_shared(message: &ProfileMessage, address: u64) -> bool {
+    message.mapping.iter().filter(|mapping| mapping.holds(address)).nth(1).is_some()
+}
+
 /// Keeps of a message what its stacks do not say.
 pub(crate) fn context(message: ProfileMessage) -> Context {
+    let shared = message.location.iter().filter(|location| is_shared(&message, location.address));
+    let shared = shared.map(|location| (symbols(&message, location), location.mapping_id)).collect();
     let mut frame = ProfileMessage {
         string_table: vec![String::new()],
         time_nanos: message.time_nanos,
@@ -131,12 +139,12 @@ pub(crate) fn context(message: ProfileMessage) -> Context {
             ..*mapping
         })
         .collect();
-    Context { frame }
+    Context { frame, shared }
 }
 
 /// A message of a report's stacks, sorted by what they spent.
 pub(crate) fn profile(data: &HashMap<Frames, isize>, timing: &ReportTiming, context: &Context) -> Profile {
-    let mut rebuild = Rebuild::new(&context.frame);
+    let mut rebuild = Rebuild::new(&context.frame, &context.shared);
     let mut stacks: Vec<_> = data.iter().collect();
     stacks.sort_by_cached_key(|(frames, &ticks)| (std::cmp::Reverse(ticks), frames.thread_id, rebuild.key(frames)));
     for (frames, &ticks) in stacks {
@@ -203,5 +211,38 @@ mod tests {
         let data = stacks(&message, start, None);
         let written = profile(&data, &timing, &context(message.clone()));
         assert_eq!(by_labels(&written.message), by_labels(&message));
+    }
+
+    /// A library took the addresses of one that was closed.
+    #[test]
+    fn places_stay_in_their_own_of_two_mappings_of_one_range() {
+        let mapping =
+            |id, filename| Mapping { id, memory_start: 0x1000, memory_limit: 0x2000, filename, ..Mapping::default() };
+        let place = |id, mapping_id, function_id| Location {
+            id,
+            mapping_id,
+            address: 0x1234,
+            line: vec![Line { function_id, line: 7, ..Line::default() }],
+            ..Location::default()
+        };
+        let function = |id, name| Function { id, name, system_name: name, ..Function::default() };
+        let message = ProfileMessage {
+            string_table: ["", "/old.so", "/new.so", "old", "new"].map(String::from).to_vec(),
+            mapping: vec![mapping(1, 1), mapping(2, 2)],
+            location: vec![place(1, 1, 1), place(2, 2, 2)],
+            function: vec![function(1, 3), function(2, 4)],
+            sample: [1, 2]
+                .map(|id| Sample { location_id: vec![id], value: vec![id as i64, 0], label: vec![] })
+                .to_vec(),
+            ..ProfileMessage::default()
+        };
+        let timing = ReportTiming { frequency: 1, start_time: SystemTime::UNIX_EPOCH, duration: Default::default() };
+        let back = profile(&stacks(&message, timing.start_time, None), &timing, &context(message)).message;
+        let files = back.location.iter().map(|location| {
+            let named = &back.function[location.line[0].function_id as usize - 1];
+            let mapping = &back.mapping[location.mapping_id as usize - 1];
+            (back.text(named.name), back.text(mapping.filename))
+        });
+        assert_eq!(files.collect::<Vec<_>>(), [("new", "/new.so"), ("old", "/old.so")]);
     }
 }
