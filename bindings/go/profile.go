@@ -15,6 +15,8 @@ import "C"
 import (
 	"runtime"
 	"sync"
+
+	"github.com/onstack-profiler/onstack/bindings/go/internal/nativelines"
 )
 
 // Profile is a CPU profile, being taken or finished. Its methods may be called from any goroutine.
@@ -47,6 +49,7 @@ func Start(opts ...Option) (*Profile, error) {
 		thread_ids:   C.onstack_switch(c.threadIDs),
 		max_stacks:   C.uint32_t(c.maxStacks),
 	}
+	nativelines.Note()
 	state := &profileState{}
 	if err := coreError("start", int(C.onstack_profile_new(&tableOptions, &state.table))); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const source = `
@@ -104,9 +105,11 @@ func moduleOf(t *testing.T, library string) (m *module, wanted []uint64) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	notes, err := file.Section(".note.gnu.build-id").Data()
-	if err != nil {
-		t.Fatal(err)
+	var notes []byte
+	if section := file.Section(".note.gnu.build-id"); section != nil {
+		if notes, err = section.Data(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	symbols, err := file.DynamicSymbols()
 	if err != nil {
@@ -177,6 +180,35 @@ func TestSeparateDebugFileMustFit(t *testing.T) {
 	m.buildID[0] ^= 1
 	if other := m.read(wanted); other != nil {
 		t.Errorf("%d answers by the file of another build", len(other))
+	}
+}
+
+// Without a build id the file must be the one that was first seen mapped; the inode alone does not tell.
+func TestFileIsNotReadOnceItIsWrittenOver(t *testing.T) {
+	library := build(t, "-g", "-Wl,--build-id=none")
+	m, wanted := moduleOf(t, library)
+	info, err := os.Stat(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.inode = inode(info)
+	noteMaps(strings.NewReader(fmt.Sprintf("1000-2000 r-xp 00000000 08:01 %d   %s\n", m.inode, library)))
+	if before := m.read(wanted); len(before) != len(wanted) {
+		t.Fatalf("%d answers of %d", len(before), len(wanted))
+	}
+	content, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // files' times are as coarse as the kernel's ticks
+	if err := os.WriteFile(library, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.Stat(library); err != nil || inode(again) != m.inode {
+		t.Fatal("not the same file", err)
+	}
+	if after := m.read(wanted); after != nil {
+		t.Errorf("%d answers by a file that was written over", len(after))
 	}
 }
 

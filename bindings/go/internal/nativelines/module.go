@@ -51,25 +51,34 @@ func readMaps(text io.Reader, addresses []uint64) []*module {
 	var modules []*module
 	images := map[string]uint64{}
 	for lines := bufio.NewScanner(text); lines.Scan(); {
-		var m module
-		var mode, device string
-		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d", &m.start, &m.limit, &mode, &m.offset, &device, &m.inode)
-		slash := strings.IndexByte(lines.Text(), '/')
-		if n != 6 || slash < 0 || strings.HasSuffix(lines.Text(), " (deleted)") {
+		m, executable, ok := parseMapping(lines.Text())
+		if !ok {
 			continue
 		}
-		m.path = lines.Text()[slash:]
 		if m.offset == 0 {
 			images[m.path] = m.start
 		}
 		m.image = images[m.path]
 		first, _ := slices.BinarySearch(addresses, m.start)
 		end, _ := slices.BinarySearch(addresses, max(m.start, m.limit))
-		if m.addresses = addresses[first:end]; strings.Contains(mode, "x") && end > first && m.image != 0 {
-			modules = append(modules, &m)
+		if m.addresses = addresses[first:end]; executable && end > first && m.image != 0 {
+			modules = append(modules, m)
 		}
 	}
 	return modules
+}
+
+// parseMapping reads a line of the kernel's list; not ok: it is of no file, or of one that has no name any more.
+func parseMapping(line string) (m *module, executable, ok bool) {
+	m = &module{}
+	var mode, device string
+	n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d", &m.start, &m.limit, &mode, &m.offset, &device, &m.inode)
+	slash := strings.IndexByte(line, '/')
+	if n != 6 || slash < 0 || strings.HasSuffix(line, " (deleted)") {
+		return nil, false, false
+	}
+	m.path = line[slash:]
+	return m, strings.Contains(mode, "x"), true
 }
 
 // readImage takes segments and build id from the image in memory, so that they fit the code that ran.
@@ -121,6 +130,10 @@ func (m *module) identity() string {
 	if m.buildID != nil {
 		return string(m.buildID)
 	}
+	// What was read stays with the file that it was read from.
+	if info, err := os.Stat(m.path); err == nil {
+		return fmt.Sprint(m.path, " ", m.inode, " ", stampOf(info))
+	}
 	return fmt.Sprint(m.path, " ", m.inode)
 }
 
@@ -163,7 +176,8 @@ func (m *module) open() *elf.File {
 	return nil
 }
 
-// isSame tells a file that was replaced since it was mapped: by the build id, or else by the inode.
+// isSame tells a file that was replaced since it was mapped, or written over since it was first seen: by the build id, or
+// else by its stamp.
 func (m *module) isSame(file *elf.File, path string) bool {
 	for _, section := range file.Sections {
 		if section.Type != elf.SHT_NOTE || section.Size > 1<<16 {
@@ -176,5 +190,9 @@ func (m *module) isSame(file *elf.File, path string) bool {
 		}
 	}
 	info, err := os.Stat(path)
-	return err == nil && m.buildID == nil && inode(info) == m.inode
+	if err != nil || m.buildID != nil {
+		return false
+	}
+	now := stampOf(info)
+	return now.inode == m.inode && firstStamp(seenFile{m.path, m.inode}, now) == now
 }

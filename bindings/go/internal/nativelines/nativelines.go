@@ -26,7 +26,7 @@ const (
 
 // place is an address in a file, wherever that is mapped.
 type place struct {
-	file    string // its identity: the build id, or the path and inode
+	file    string // its identity: the build id, or the path and what the file is like
 	address uint64 // virtual, as in the file
 }
 
