@@ -26,11 +26,14 @@ fn the_data_are_stacks_with_names_and_ticks() {
     assert_eq!(report.timing.frequency, 200);
     assert!(report.timing.duration >= WORK && report.timing.start_time.elapsed().is_ok());
 
-    let (frames, _) = report.data.iter().max_by_key(|(_, ticks)| **ticks).unwrap();
+    // Some stack, not the one with the most ticks: after a wait of its own a single sample stands for many of them.
+    let in_heavy =
+        |frames: &&onstack::Frames| frames.frames[0].get(1).is_some_and(|symbol| symbol.name().ends_with("::heavy"));
+    let frames = report.data.keys().find(in_heavy).unwrap_or_else(|| panic!("{report:?}"));
     assert_eq!((frames.thread_name.as_str(), frames.thread_name_or_id().as_str()), ("burner", "burner"));
     assert_ne!(frames.thread_id, 0);
     let leaf = &frames.frames[0];
-    assert!(leaf[0].name().ends_with("mix") && leaf[1].name().ends_with("::heavy"), "{leaf:?}");
+    assert!(leaf[0].name().ends_with("mix"), "{leaf:?}");
     assert!(leaf[0].lineno() > 0 && leaf[0].filename().ends_with("common/mod.rs") && leaf[0].addr.is_some());
     assert!(format!("{report:?}").lines().any(|line| line.starts_with("burner;") && line.contains("::burn;")));
 }
