@@ -2,6 +2,7 @@
 #include "preload/sampling.h"
 
 #include "base/atomics.h"
+#include "base/kinds.h"
 #include "preload/compress.h"
 #include "preload/report.h"
 #include "preload/status.h"
@@ -143,12 +144,14 @@ static int sampling_write_file(const onstack_settings_of_preload *settings, bool
   return error;
 }
 
+/* Of every kind: with none a file that is named by the process id is not written. */
 static uint64_t sampling_count(void) {
-  uint64_t cpu, wall, heap; /* of one of them, as the clock is */
-  onstack_profile_totals(sampling.profile, ONSTACK_KIND_CPU, &cpu, NULL, NULL);
-  onstack_profile_totals(sampling.profile, ONSTACK_KIND_WALL, &wall, NULL, NULL);
-  onstack_profile_totals(sampling.profile, ONSTACK_KIND_ALLOCATION, &heap, NULL, NULL);
-  return cpu + wall + heap;
+  uint64_t count = 0, of_kind;
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    onstack_profile_totals(sampling.profile, kind, &of_kind, NULL, NULL);
+    count += of_kind;
+  }
+  return count;
 }
 
 bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
