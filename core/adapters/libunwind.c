@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #define UNW_LOCAL_ONLY
-#include "onstack_libunwind.h"
-
 #include <libunwind.h>
+#include <onstack_libunwind.h>
 
 /* 4.2 KiB were measured below the handler for libunwind 1.6, and the cursor lies on our own frame. */
 #define LIBUNWIND_STACK_BYTES (8192 + sizeof(unw_cursor_t))

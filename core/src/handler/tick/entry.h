@@ -9,7 +9,7 @@
 /*
  * What control/signal/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
  * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
- * them (action.h says why), this far apart; declared is the first.
+ * them (handler/signal/forward.h says why), this far apart; declared is the first.
  */
 #define ONSTACK_TRAMPOLINE_BYTES 64u
 extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
