@@ -2,6 +2,7 @@
 #include "preload/host_action.h"
 
 #include "base/atomics.h"
+#include "base/seqlock.h"
 #include "base/sys.h"
 #include "control/signal/action.h"
 #include "control/tick/own_threads_wait.h"
@@ -10,26 +11,30 @@
 
 typedef int (*host_sigaction)(int, const struct sigaction *, struct sigaction *);
 
-/*
- * A sequence lock: odd while somebody writes. Writers have every signal blocked, so a handler never waits for the thread
- * that it interrupted; those on other threads wait for some stores.
- */
+/* As words: readers copy it while somebody writes. */
+typedef union host_words {
+  struct sigaction action;
+  uint64_t words[sizeof(struct sigaction) / sizeof(uint64_t)];
+} host_words;
+_Static_assert(sizeof(host_words) == sizeof(struct sigaction), "whole words");
+
 static struct {
   int32_t pid; /* 0: not taken over */
-  uint32_t turn;
-  struct sigaction action;
+  uint32_t writing;
+  onstack_seqlock lock; /* of `now` */
+  host_words now;
 } host;
 
-/* Plain copies: what a reader tore is thrown away by the second look at `turn`. */
+/* Writers have every signal blocked, so a handler never waits for the thread that it interrupted; on another thread it
+   waits for some stores. */
 static struct sigaction host_read(void) {
-  struct sigaction copy;
-  uint32_t turn;
+  host_words copy;
+  uint32_t begun;
   do {
-    while ((turn = onstack_observe(&host.turn)) & 1) continue;
-    copy = *(const volatile struct sigaction *)&host.action;
-    onstack_fence_observe();
-  } while (onstack_load_relaxed(&host.turn) != turn);
-  return copy;
+    begun = onstack_seqlock_begin(&host.lock);
+    for (size_t i = 0; i < ONSTACK_COUNT_OF(copy.words); i++) copy.words[i] = onstack_load_relaxed(&host.now.words[i]);
+  } while (!onstack_seqlock_held(&host.lock, begun));
+  return copy.action;
 }
 
 static bool host_handles(const struct sigaction *action) {
@@ -40,6 +45,20 @@ static void host_publish(const struct sigaction *action) {
   const bool handles = host_handles(action);
   onstack_dekker_store(&onstack_own_stands_in.has_host, (uint32_t)handles);
   onstack_dekker_store(&onstack_own_stands_in.interrupts, (uint32_t)(handles && !(action->sa_flags & SA_RESTART)));
+}
+
+/* Returns what was there. */
+static struct sigaction host_write(const struct sigaction *action) {
+  const host_words wanted = {.action = *action};
+  uint32_t free = 0;
+  while (!onstack_cas(&host.writing, &free, 1u)) free = 0;
+  const struct sigaction before = host.now.action;
+  onstack_seqlock_write_begin(&host.lock);
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(wanted.words); i++) onstack_store_relaxed(&host.now.words[i], wanted.words[i]);
+  host_publish(action);
+  onstack_seqlock_write_end(&host.lock);
+  onstack_publish(&host.writing, 0u);
+  return before;
 }
 
 void onstack_host_action_change(const struct sigaction *action, struct sigaction *old) {
@@ -55,13 +74,7 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
     onstack_own_wait_closed(SIGPROF);
   }
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &mask);
-  uint32_t turn = onstack_load_relaxed(&host.turn) & ~1u;
-  while (!onstack_cas(&host.turn, &turn, turn + 1)) turn &= ~1u;
-  onstack_fence_publish();
-  struct sigaction before = host.action;
-  host.action = wanted;
-  host_publish(&wanted);
-  onstack_publish(&host.turn, turn + 2);
+  const struct sigaction before = host_write(&wanted);
   onstack_action_follow_host(SIGPROF);
   onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
   if (old) *old = before;
@@ -87,16 +100,18 @@ void onstack_host_action_begin(void) {
   host_sigaction next = (host_sigaction)onstack_next(ONSTACK_NEXT_SIGACTION);
   struct sigaction ours = {.sa_sigaction = host_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
   sigfillset(&ours.sa_mask); /* the host's own is set for its handler alone */
-  if (!next || next(SIGPROF, &ours, &host.action) != 0) return;
+  if (!next || next(SIGPROF, &ours, &host.now.action) != 0) return;
   onstack_own_stands_in.handler = (uint64_t)(uintptr_t)host_handler;
-  host_publish(&host.action);
+  host_publish(&host.now.action);
   onstack_action_follow_host(SIGPROF);
   host.pid = onstack_sys_getpid();
 }
 
 void onstack_host_action_forked(void) {
   if (host.pid == 0) return;
-  host.turn &= ~1u; /* another thread of the parent's was writing: its change did or did not happen */
+  onstack_seqlock_after_fork(
+      &host.lock); /* another thread of the parent's was writing: its change is lost, or was made in part */
+  host.writing = 0;
   host.pid = onstack_sys_getpid();
 }
 
