@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "base/sys.h"
 #include "control/signal/action.h"
+#include "control/signal/restore.h"
 #include "control/moment.h"
 #include "control/tick/slots.h"
 #include "control/wiped_word.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Installs our handler and puts back what it found. All functions: ordinary threads, under the control lock, except
- * onstack_action_after_fork. The handler's view of the same thing is handler/signal/forward.h.
+ * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
+ * unless it says otherwise. The handler's view of the same thing is handler/signal/forward.h.
  */
 #ifndef ONSTACK_CONTROL_SIGNAL_ACTION_H
 #define ONSTACK_CONTROL_SIGNAL_ACTION_H
@@ -14,9 +14,6 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
@@ -39,8 +36,5 @@ ONSTACK_INTERNAL void onstack_action_calm(int signal);
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
-
-/* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_action_after_fork(void);
 
 #endif

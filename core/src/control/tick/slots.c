@@ -4,6 +4,7 @@
 #include "base/own_memory.h"
 #include "base/sys.h"
 #include "control/signal/action.h"
+#include "control/signal/restore.h"
 #include "control/choose.h"
 #include "control/unwind/code_map_update.h"
 #include "control/unwind/go/go_runtime.h"
