@@ -42,8 +42,6 @@ static void sampling_complain(const onstack_settings_of_preload *settings, int c
   const char *text = sampling_text(code);
   if (code == ONSTACK_E_UNWINDER)
     onstack_report("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
-  else if (code == ONSTACK_E_UNSUPPORTED && settings->clock == ONSTACK_CLOCK_WALL)
-    onstack_report("ONSTACK_CLOCK=wall or CPUPROFILE_REALTIME: %s; this process is not profiled", text);
   else
     onstack_report("cannot start: %s; this process is not profiled", text);
 }
@@ -94,7 +92,8 @@ int onstack_sampling_start(const onstack_settings_of_preload *settings, int numb
   options.sink_data = sampling.profile;
   if (result == 0) result = sampling_start_session(&options);
   if (result == 0) {
-    sampling.before = number < 0 && settings->clock <= ONSTACK_CLOCK_CPU ? sampling_ticks_before() : 0;
+    const bool of_cpu_time = onstack_session_kind(sampling.session) == ONSTACK_KIND_CPU;
+    sampling.before = number < 0 && of_cpu_time ? sampling_ticks_before() : 0;
     onstack_store_relaxed(&sampling.on, 1u);
     return 0;
   }

@@ -13,15 +13,11 @@
 _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
                "options grow at the end, and the old sizes stay known");
 
-#define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
-#define OPTIONS_HEAP_INTERVAL (512u << 10)
-#define OPTIONS_HEAP_OBJECTS 16384u
-#define OPTIONS_HEAP_OBJECTS_MAX (1u << 20)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
 int onstack_options_init(onstack_options *options, size_t size) {
@@ -50,9 +46,6 @@ static int options_check_switches(const onstack_options *options) {
   /* Asked for and never called would be a silent loss. */
   if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
   if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
-  const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
-  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
-  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -97,31 +90,17 @@ static int options_set_sizes(const onstack_options *options, onstack_settings *s
   return 0;
 }
 
-static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
-  settings->period_ns = 1000000000u / frequency;
-  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-}
-
-static void options_set_period(const onstack_options *options, onstack_settings *settings) {
-  options_set_rate(options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
-  settings->period = settings->period_ns;
-  settings->heap_objects = options->heap_objects ? options->heap_objects : OPTIONS_HEAP_OBJECTS;
-  if (options->clock == ONSTACK_CLOCK_HEAP)
-    settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
-}
-
 int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
   int result = options_copy(given, &options);
   if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
-  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  settings->clock = onstack_clock_find(options.clock);
+  if ((result = settings->clock->accept(&options, settings)) < 0) return result;
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
   if ((result = options_check_meaning(settings->signal)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings)) < 0) return result;
   if ((result = options_set_sizes(&options, settings)) < 0) return result;
-  options_set_period(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -129,7 +108,6 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->resumed = false;
   settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
   settings->fork_sink_data = options.fork_sink_data;
-  settings->clock = onstack_clock_find(options.clock);
   settings->thread_filter = options.thread_filter;
   settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;

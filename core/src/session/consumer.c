@@ -91,13 +91,12 @@ static void session_look_for_code(onstack_session *session) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool silent = slot->clock->silent;
-  const bool armed = onstack_observe(&session->armed) && !silent;
+  const bool armed = onstack_observe(&session->armed) && slot->signal != 0;
   if (armed) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (!silent && onstack_control_try_lock()) {
-    onstack_action_tend(session->settings.signal);
-    if (due) onstack_action_calm(session->settings.signal);
+  if (slot->signal != 0 && onstack_control_try_lock()) {
+    onstack_action_tend(slot->signal);
+    if (due) onstack_action_calm(slot->signal);
     onstack_control_unlock();
   }
   if (due) {
@@ -134,8 +133,8 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
-  if (session->slot->clock->silent) return; /* nobody catches the signal */
-  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
+  const int32_t signal = session->slot->signal;
+  if (signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(signal);
 }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {

@@ -68,7 +68,7 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .unblocked_signal = session->settings.own_threads && !slot->clock->silent ? session->settings.signal : 0,
+      .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
       .work = onstack_session_drain_work,
       .data = session,
   };
@@ -84,7 +84,7 @@ static int session_tick(onstack_session *session) {
     onstack_publish(&session->armed, 1u);
     result = session_start_clock_thread(session);
     if (result == 0) return 0;
-    onstack_slot_quiesce(slot, &session->settings);
+    onstack_slot_quiesce(slot);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -170,6 +170,8 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
   return session_start(options, false, out);
 }
 
+onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);
 }
@@ -199,7 +201,7 @@ int onstack_session_stop(onstack_session *session) {
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
   session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot, &session->settings);
+  onstack_slot_quiesce(session->slot);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);

@@ -2,7 +2,6 @@
 /* What a session says about itself: counters, and how the frames in each module were walked. */
 #include "session/session.h"
 
-#include "allocator/live.h"
 #include "base/exceptions.h"
 #include "base/sized.h"
 #include "control/fork.h"
@@ -28,7 +27,6 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   const onstack_counters *counters = &slot->counters;
   const onstack_lost *lost = &slot->lost[slot->kind];
   const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
-  const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
@@ -48,13 +46,8 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (slot->clock->silent) {
-    stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
-    stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
-    stats->heap_in_use = onstack_live_bytes();
-  } else {
-    session_fill_action(action, stats);
-  }
+  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (slot->clock->fill) slot->clock->fill(stats);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;

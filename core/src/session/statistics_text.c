@@ -2,8 +2,10 @@
 #include "session/statistics_text.h"
 
 #include "base/exceptions.h"
+#include "control/tick/clock.h"
 #include "profile/string_table.h"
 #include "profile/truncation.h"
+#include "session/session.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +32,7 @@ static void text_send(statistics_text *text, int length) {
   if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
 }
 
-static void text_write_counters(statistics_text *text, const onstack_stats *stats) {
+static void text_write_counters(statistics_text *text, const onstack_clock_ops *clock, const onstack_stats *stats) {
   int length = snprintf(text->line, sizeof(text->line),
                         "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
                         " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
@@ -43,11 +45,7 @@ static void text_write_counters(statistics_text *text, const onstack_stats *stat
                         stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No clock: in the child of a fork, whose session it is not. */
-  if (!stats->clock || strcmp(stats->clock, "heap") != 0) return;
-  length = snprintf(text->line, sizeof(text->line),
-                    "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n", stats->period_ns,
-                    stats->heap_untracked, stats->heap_reused);
-  text_send(text, length);
+  if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
 }
 
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
@@ -108,7 +106,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (error < 0) return error;
   stats.ticks += before;
   stats.unattributed += before;
-  text_write_counters(text, &stats);
+  text_write_counters(text, session->settings.clock, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;

@@ -8,14 +8,18 @@
 #ifndef ONSTACK_CONTROL_TICK_CLOCK_H
 #define ONSTACK_CONTROL_TICK_CLOCK_H
 
+#include "control/settings.h"
 #include "handler/tick/slot.h"
 
 typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples */
-  bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+  bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+
+  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*. Any thread. */
+  int (*accept)(const onstack_options *options, onstack_settings *settings);
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
@@ -54,6 +58,12 @@ typedef struct onstack_clock_ops {
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
+  /* Its own part of a session's statistics. Any thread. NULL: it has none. */
+  void (*fill)(onstack_stats *stats);
+
+  /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
+  int (*text)(const onstack_stats *stats, char *out, size_t capacity);
+
   /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
   void (*drop)(void);
 
@@ -66,6 +76,9 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real 
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
+
+/* An `accept` for clocks of time: a frequency. */
+ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings);
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);

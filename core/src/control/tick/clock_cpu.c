@@ -157,6 +157,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .name = "cpu",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
+    .accept = onstack_clock_accept_rate,
     .probe = clock_cpu_probe,
     .scan_age = clock_cpu_scan_age,
     .join = clock_cpu_join,

@@ -5,7 +5,23 @@
 #include "base/atomics.h"
 #include "control/tick/clock.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
+#define CLOCK_HEAP_INTERVAL (512u << 10)
+#define CLOCK_HEAP_OBJECTS 16384u
+#define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
+
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+
+static int clock_heap_accept(const onstack_options *options, onstack_settings *settings) {
+  if (options->frequency != 0 || options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+  settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
+  settings->period_ns = settings->period; /* nothing ticks by it */
+  settings->weight_max = 1;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : CLOCK_HEAP_OBJECTS;
+  return 0;
+}
 
 static int clock_heap_probe(int32_t signal) {
   (void)signal;
@@ -35,17 +51,31 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
+static void clock_heap_fill(onstack_stats *stats) {
+  stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
+  stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+  stats->heap_in_use = onstack_live_bytes();
+}
+
+static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
+  return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
+                  stats->period_ns, stats->heap_untracked, stats->heap_reused);
+}
+
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .name = "heap",
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
     .silent = true,
+    .accept = clock_heap_accept,
     .probe = clock_heap_probe,
     .scan_age = onstack_clock_scan_all,
     .join = clock_heap_join,
     .start = clock_heap_start,
     .leave = clock_heap_leave,
     .read = clock_heap_read,
+    .fill = clock_heap_fill,
+    .text = clock_heap_text,
     .drop = onstack_live_drop,
     .after_fork = onstack_heap_switch_off,
 };

@@ -32,6 +32,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
+    .accept = onstack_clock_accept_rate,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,
     .start = onstack_clock_start_listed,

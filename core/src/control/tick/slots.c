@@ -103,7 +103,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   slot->generation++;
-  slot->signal = settings->signal;
+  slot->signal = clock->silent ? 0 : settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
   slot->kind = clock->kind;
@@ -151,39 +151,41 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
+/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
+   scan. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  if (slot->signal == 0) return 0;
+  onstack_threads_set_quota();
+  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
+}
+
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
   int result = clock->join ? clock->join(slot) : 0;
   if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (clock->silent) {
-    onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-    return clock->start(slot, 0);
-  }
-  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
+  if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
     slot->process_clock = NULL;
     return result;
   }
-  onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
-     fork there is one, which the process tick finds, or the consumer's first scan. */
-  result = clock->start(slot, settings->resumed ? 1 : onstack_threads_arm_all(slot, settings));
-  if (result < 0) onstack_slot_quiesce(slot, settings);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
+  result = clock->start(slot, slot_arm(slot, settings));
+  if (result < 0) onstack_slot_quiesce(slot);
   return result;
 }
 
-void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
+void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  if (slot->clock->silent) return;
+  if (slot->signal == 0) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
-  onstack_action_release(settings->signal);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  onstack_action_release(slot->signal);
   slot->process_clock = NULL;
 }
 

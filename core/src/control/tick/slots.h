@@ -23,7 +23,7 @@ ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack
 ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
 
 /* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings);
+ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
