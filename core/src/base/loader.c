@@ -23,8 +23,8 @@ void onstack_loader_after_fork(void) {
 
 static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
   (void)size;
-  *(onstack_loader_counts *)counts = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-  return 1; /* the first object knows */
+  *(onstack_loader_counts *)counts = onstack_loader_counts_in(info);
+  return 1; /* the first one knows */
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }

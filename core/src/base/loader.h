@@ -10,20 +10,25 @@
 
 #include "base/defs.h"
 
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
 #ifdef __linux__
 #include <link.h>
 
 /* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
 
+/* In a visit: every object knows them. */
+static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
+  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+}
+
 /* In the child of a fork. */
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
-
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
 
 /* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers of a profile for people.
 
-use crate::plain::Plain;
+use crate::plain::amount;
 
 /// Values of one unit and their sum.
 pub(crate) struct Amount<'a> {
@@ -20,14 +20,6 @@ impl Amount<'_> {
     }
 
     pub(crate) fn text(&self, value: i64) -> String {
-        let value_f = value as f64;
-        match self.unit {
-            "nanoseconds" if value.unsigned_abs() >= 1_000_000_000 => format!("{:.2}s", value_f / 1e9),
-            "nanoseconds" => format!("{:.2}ms", value_f / 1e6),
-            "count" | "" => value.to_string(),
-            "bytes" if value.unsigned_abs() >= 1 << 20 => format!("{:.2}MiB", value_f / f64::from(1 << 20)),
-            "bytes" => format!("{:.2}KiB", value_f / 1024.0),
-            unit => format!("{value}{}", Plain(unit)),
-        }
+        amount(value, self.unit)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text of a profile on a terminal: names come from files that anybody made, and a terminal obeys some characters. For the
-//! command, and no part of this crate's interface.
+//! Text of a profile on a terminal: numbers; and names, which come from files that anybody made, where a terminal obeys some
+//! characters. For the command, and no part of this crate's interface.
 
 use std::fmt::{self, Write};
 
@@ -23,6 +23,19 @@ impl fmt::Display for Plain<'_> {
             rest = &rest[at + c.len_utf8()..];
         }
         f.write_str(rest)
+    }
+}
+
+/// A number of that unit, for people.
+pub fn amount(value: i64, unit: &str) -> String {
+    let float = value as f64;
+    match unit {
+        "nanoseconds" if value.unsigned_abs() >= 1_000_000_000 => format!("{:.2}s", float / 1e9),
+        "nanoseconds" => format!("{:.2}ms", float / 1e6),
+        "count" | "" => value.to_string(),
+        "bytes" if value.unsigned_abs() >= 1 << 20 => format!("{:.2}MiB", float / f64::from(1 << 20)),
+        "bytes" => format!("{:.2}KiB", float / 1024.0),
+        unit => format!("{value}{}", Plain(unit)),
     }
 }
 

@@ -93,7 +93,7 @@ static const char *module_copy_name(module_list *list, const char *name) {
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
-  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  list->loaded = onstack_loader_counts_in(info);
   list->length++;
   if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];

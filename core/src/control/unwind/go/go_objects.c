@@ -11,7 +11,7 @@
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_go_object_list *list = data;
   (void)size;
-  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  list->loaded = onstack_loader_counts_in(info);
   if (list->count == ONSTACK_GO_OBJECTS) return 1;
   onstack_go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
