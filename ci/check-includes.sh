@@ -16,7 +16,6 @@ root=${1:-core}
 status=0
 seen=0
 choosers=5
-apart='^handler/(signal|tick)/' # the entry and what it calls, by their .c; their headers are in no circle
 
 # What each directory may see besides itself.
 declare -A may=(
@@ -64,13 +63,13 @@ for file in "$root"/src/*.[ch]; do
   status=1
 done
 # A .c and its .h are one: what the .c includes, both depend on.
-find_circle() { # which files, those whose includes of each other do not count
+find_circle() { # which files
   grep -rE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$root" --include="$1" |
     sed -E "s#^$root/(src/)?([^:]+)\.[ch]:[^\"]*\"([^\"]+)\.h\".*#\\2 \\3#" |
-    awk -v apart="$2" '$1 != $2 && !($1 ~ apart && $2 ~ apart)' | tsort 2>&1 >/dev/null | sed 's/^tsort: //; s/^-: //' || true
+    awk '$1 != $2' | tsort 2>&1 >/dev/null | sed 's/^tsort: //; s/^-: //' || true
 }
-circle=$(find_circle '*.h' '^$')
-[ -n "$circle" ] || circle=$(find_circle '*.[ch]' "$apart")
+circle=$(find_circle '*.h')
+[ -n "$circle" ] || circle=$(find_circle '*.[ch]')
 if [ -n "$circle" ]; then
   printf 'check-includes: these include each other in a circle (each a .c with its .h):\n%s\n' "$circle" >&2
   status=1

@@ -2,7 +2,7 @@
 /* The host's ways to change a signal's action; see host_action.h for the one signal where that matters. */
 #include "base/address.h"
 #include "handler/signal/copy.h"
-#include "handler/tick/entry.h"
+#include "handler/signal/copy.h"
 #include "handler/unwind/memory.h"
 #include "preload/host_action.h"
 #include "preload/next.h"

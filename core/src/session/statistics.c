@@ -8,7 +8,7 @@
 #include "control/unwind/modules.h"
 #include "control/tick/clock.h"
 #include "control/tick/threads.h"
-#include "handler/signal/forward.h"
+#include "handler/signal/owners.h"
 
 #include <errno.h>
 #include <stdlib.h>

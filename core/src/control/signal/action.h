@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
- * unless it says otherwise. The handler's view of the same thing is handler/signal/forward.h.
+ * unless it says otherwise. The handler's view of the same thing is handler/signal/owners.h.
  */
 #ifndef ONSTACK_CONTROL_SIGNAL_ACTION_H
 #define ONSTACK_CONTROL_SIGNAL_ACTION_H

@@ -2,7 +2,6 @@
 #include "control/signal/registry.h"
 
 #include "base/address.h"
-#include "handler/tick/entry.h"
 #include "handler/unwind/memory.h"
 #include "onstack/onstack.h"
 

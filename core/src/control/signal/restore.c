@@ -4,6 +4,7 @@
 #include "control/signal/change.h"
 #include "control/signal/registry.h"
 #include "control/signal/trampolines.h"
+#include "handler/signal/forward.h"
 #include "handler/tick/slot.h"
 
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Which trampoline to install next, and what is kept for it (handler/signal/forward.h). Ordinary threads, under the lock of all
+/* Which trampoline to install next, and what is kept for it (handler/signal/owners.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
 #ifndef ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 #define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H

@@ -12,8 +12,9 @@
 #ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
 #define ONSTACK_HANDLER_SIGNAL_COPY_H
 
-#include "handler/signal/forward.h"
-#include "handler/tick/entry.h"
+#include "handler/signal/owners.h"
+
+#include <signal.h>
 
 #define ONSTACK_COPIES 8u /* others that one copy knows */
 
@@ -24,6 +25,20 @@
 
 /* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
 _Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+
+/*
+ * What control/signal installs, for every signal and session of this copy: a jump to the handler (handler/tick/entry.c), with a
+ * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
 
 typedef struct onstack_copy {
   uint32_t bytes;

@@ -4,7 +4,6 @@
 #include "base/sys.h"
 #include "handler/signal/copy.h"
 #include "handler/arch.h"
-#include "handler/tick/entry.h"
 
 #include <signal.h>
 

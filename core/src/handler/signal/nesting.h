@@ -32,4 +32,7 @@ ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
    ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
 ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
+/* What the handler does once the signal is blocked and the context known (handler/tick/entry.c). */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
 #endif

@@ -5,8 +5,6 @@
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
-#include "handler/tick/entry.h"
-
 #include "handler/signal/forward.h"
 #include "handler/tick/arm.h"
 #include "handler/signal/copy.h"
@@ -222,12 +220,21 @@ __asm__(".pushsection .text\n"
         ".endr\n" ENTRY_SCOPE(
             "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
-ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+/* A tick of this copy that came in through another one's handler. */
+static ONSTACK_HANDLER bool entry_take(int signal, siginfo_t *info, void *context) {
   const onstack_thread_tick tick = entry_recognize(info);
   if (!tick.record) return false;
   entry_tick_of(tick, signal, info, context);
   return true;
 }
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = entry_take,
+    .trampoline = onstack_handler_trampoline,
+};
 
 ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   const onstack_thread_tick tick = entry_recognize(info);
@@ -237,6 +244,8 @@ ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *co
     onstack_action_forward(signal, info, context, trampoline);
 }
 
+/* Where the trampolines lead; `trampoline` is the one that the signal came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
                                                                  uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);

@@ -3,7 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/sys.h"
-#include "handler/signal/forward.h"
+#include "handler/signal/owners.h"
 
 #include <signal.h>
 #include <time.h>
