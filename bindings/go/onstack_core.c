@@ -6964,7 +6964,7 @@ typedef struct onstack_draw_weight {
 /* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
 ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
-/* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
 ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
 
 /*
@@ -7040,7 +7040,7 @@ static double draw_chance(double x) {
 }
 
 int64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return 1 + (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+  return (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
 }
 
 static uint64_t draw_round(uint64_t *random, double number) {

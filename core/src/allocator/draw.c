@@ -66,7 +66,7 @@ static double draw_chance(double x) {
 }
 
 int64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return 1 + (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+  return (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
 }
 
 static uint64_t draw_round(uint64_t *random, double number) {

@@ -17,7 +17,7 @@ typedef struct onstack_draw_weight {
 /* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
 ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
-/* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
 ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
 
 /*
