@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The malloc of libonstack-heap.a, linked into this program: blocks that are older than a session or outlive it, sessions one
+   after another, and large blocks. */
+#include "support.h"
+#include "test_profile_support.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+TestSuite(heap_malloc, .init = t_setup);
+
+#define APART __attribute__((noipa))
+#define MIB ((size_t)1 << 20)
+
+static onstack_session *malloc_start(onstack_profile *profile, uint32_t interval) {
+  onstack_options options;
+  cr_assert_eq(onstack_options_init(&options, sizeof(options)), 0);
+  options.clock = ONSTACK_CLOCK_HEAP;
+  options.heap_interval = interval;
+  options.sink = onstack_profile_sink;
+  options.sink_data = profile;
+  return t_start(&options);
+}
+
+static bool has_function(const decoded *out, const d_sample *sample, const char *name) {
+  for (size_t l = 0; l < sample->location_count; l++) {
+    const d_location *location = d_find_location(out, sample->locations[l]);
+    for (size_t i = 0; i < location->line_count; i++)
+      if (strcmp(d_text(out, d_find_function(out, location->lines[i].function)->name), name) == 0) return true;
+  }
+  return false;
+}
+
+typedef struct books {
+  int64_t objects, bytes, inuse_objects, inuse_bytes;
+} books;
+
+static books books_of(onstack_profile *profile, const char *function) {
+  books sums = {0};
+  decoded *out = write_and_decode(profile, NULL);
+  for (size_t i = 0; i < out->sample_count; i++) {
+    const d_sample *sample = &out->samples[i];
+    if (!has_function(out, sample, function)) continue;
+    sums.objects += (int64_t)sample->values[0];
+    sums.bytes += (int64_t)sample->values[1];
+    sums.inuse_objects += (int64_t)sample->values[2];
+    sums.inuse_bytes += (int64_t)sample->values[3];
+  }
+  decoded_free(out);
+  return sums;
+}
+
+static void same_books(onstack_profile *profile, const char *function, books wanted) {
+  const books found = books_of(profile, function);
+  cr_expect_eq(found.objects, wanted.objects, "%s: %ld blocks, not %ld", function, (long)found.objects,
+               (long)wanted.objects);
+  cr_expect_eq(found.bytes, wanted.bytes, "%s: %ld bytes, not %ld", function, (long)found.bytes, (long)wanted.bytes);
+  cr_expect_eq(found.inuse_objects, wanted.inuse_objects, "%s: %ld blocks in use, not %ld", function,
+               (long)found.inuse_objects, (long)wanted.inuse_objects);
+  cr_expect_eq(found.inuse_bytes, wanted.inuse_bytes, "%s: %ld bytes in use, not %ld", function, (long)found.inuse_bytes,
+               (long)wanted.inuse_bytes);
+}
+
+static void *volatile blocks[100];
+
+APART static void older(void) {
+  for (int i = 0; i < 100; i++) blocks[i] = malloc(1000);
+}
+APART static void grows(size_t from, size_t to, size_t size) {
+  for (size_t i = from; i < to; i++) blocks[i] = realloc(blocks[i], size);
+}
+APART static void frees(size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) {
+    free(blocks[i]);
+    blocks[i] = NULL;
+  }
+}
+
+Test(heap_malloc, blocks_outlive_sessions_and_sessions_meet_older_blocks) {
+  onstack_profile *first = profile_of(NULL), *second = profile_of(NULL);
+  older();
+  onstack_session *session = malloc_start(first, 1);
+  frees(0, 10);        /* nobody's */
+  grows(10, 30, 2000); /* these 20 begin here */
+  frees(10, 20);
+  t_finish(session);
+  same_books(first, "grows", (books){20, 40000, 10, 20000});
+  same_books(first, "older", (books){0});
+  frees(20, 22); /* behind the stop: the first profile keeps them */
+  grows(22, 24, 9000);
+  session = malloc_start(second, 1);
+  grows(24, 28, 3000);
+  frees(20, 100);
+  older();
+  t_finish(session);
+  same_books(first, "grows", (books){20, 40000, 10, 20000});
+  same_books(second, "grows", (books){4, 12000, 0, 0});
+  same_books(second, "older", (books){100, 100000, 100, 100000});
+  frees(0, 100);
+  onstack_profile_free(first);
+  onstack_profile_free(second);
+}
+
+APART static void large_calloc(void) { blocks[0] = calloc(64, MIB); }
+APART static void large_realloc(void) {
+  blocks[1] = malloc(MIB);
+  for (size_t i = 2; i <= 64; i++) blocks[1] = realloc(blocks[1], i * MIB);
+}
+APART static void large_shrinks(void) { blocks[2] = realloc(malloc(8 * MIB), 300000); }
+
+/* With the default interval each block of so many is sampled, for certain. */
+Test(heap_malloc, large_blocks_are_whole) {
+  onstack_profile *profile = profile_of(NULL);
+  onstack_session *session = malloc_start(profile, 0);
+  large_calloc();
+  large_realloc();
+  for (size_t i = 0; i < 64 * MIB; i += 4096) cr_assert_eq(((char *)blocks[0])[i], 0);
+  frees(0, 1);
+  large_calloc();
+  t_finish(session);
+  same_books(profile, "large_calloc", (books){2, 128 * MIB, 1, 64 * MIB});
+  const books grown = books_of(profile, "large_realloc");
+  cr_assert_eq(grown.inuse_bytes, 64 * MIB, "%ld", (long)grown.inuse_bytes);
+  frees(0, 2);
+  onstack_profile_free(profile);
+}
+
+Test(heap_malloc, every_size_is_whole_with_an_interval_of_1) {
+  onstack_profile *profile = profile_of(NULL);
+  onstack_session *session = malloc_start(profile, 1);
+  large_calloc();
+  large_realloc();
+  large_shrinks();
+  t_finish(session);
+  same_books(profile, "large_calloc", (books){1, 64 * MIB, 1, 64 * MIB});
+  same_books(profile, "large_realloc", (books){64, 65 * 32 * MIB, 1, 64 * MIB});
+  same_books(profile, "large_shrinks", (books){2, 8 * MIB + 300000, 1, 300000});
+  frees(0, 3);
+  onstack_profile_free(profile);
+}
+
+/* ---- starts and stops while other threads allocate, free each other's blocks and move them ---- */
+
+#define STORM_THREADS 4
+static volatile bool storm_goes_on;
+static void *volatile storm_mailbox[64];
+
+static void *storm(void *unused) {
+  unsigned seed = (unsigned)(uintptr_t)&unused;
+  while (storm_goes_on) {
+    const size_t size = 1 + (size_t)rand_r(&seed) % (rand_r(&seed) % 50 == 0 ? 400000 : 2000);
+    unsigned char *block = rand_r(&seed) % 2 ? malloc(size) : calloc(1, size);
+    block[0] = block[size - 1] = 1;
+    if (rand_r(&seed) % 3 == 0) block = realloc(block, size + 5000);
+    block = __atomic_exchange_n(&storm_mailbox[rand_r(&seed) % 64], block, __ATOMIC_ACQ_REL);
+    if (block && block[0] != 1) abort();
+    free(block);
+  }
+  return NULL;
+}
+
+Test(heap_malloc, starts_and_stops_in_a_storm) {
+  pthread_t threads[STORM_THREADS];
+  storm_goes_on = true;
+  for (int i = 0; i < STORM_THREADS; i++) pthread_create(&threads[i], NULL, storm, NULL);
+  for (unsigned round = 0; round < 30 * t_repeat(); round++) {
+    onstack_profile *profile = profile_of(NULL);
+    onstack_session *session = malloc_start(profile, round % 3 == 0 ? 1 : 4096);
+    t_sleep(0.002);
+    const onstack_stats stats = t_finish(session);
+    t_check_accounting(&stats);
+    onstack_profile_free(profile);
+  }
+  storm_goes_on = false;
+  for (int i = 0; i < STORM_THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 64; i++) free(storm_mailbox[i]);
+}
