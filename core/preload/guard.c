@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "handler/unwind/memory.h"
 #include "handler/tick/own_threads.h"
+#include "preload/allocator.h"
 #include "preload/host_stderr.h"
 #include "preload/thread.h"
 
@@ -77,7 +78,7 @@ static bool guard_copy_works(void) {
 }
 
 void onstack_guard_take_own_table(void) {
-  if (guard.keeper != 0 || !guard_copy_works()) return;
+  if (guard.keeper != 0 || !guard_copy_works() || !onstack_allocator_is_libcs()) return;
   if (onstack_preload_thread(GUARD_STACK_BYTES, guard_main, NULL) != 0) return;
   guard_await_change(&guard.known, 0);
   /* Not unshare(): the copy leaves out what is to be closed, so none of the host's files stays open because of us. (Before

@@ -16,8 +16,9 @@
 
 /*
  * The calling thread gets a table of its own, and those that it makes from now on; a second call does nothing. Not where
- * the kernel cannot (before 5.9), where there is no guard to be had, or where stacks have to be read by a pipe, whose
- * descriptor is used on the host's threads: then all stays as it is. Context: the keeper.
+ * the kernel cannot (before 5.9), where there is no guard to be had, or where a descriptor is used on the host's threads
+ * and on these: that of the pipe by which stacks are read, or of an allocator that is not libc's (tcmalloc's libunwind has
+ * a pipe). Then all stays as it is. Context: the keeper.
  */
 ONSTACK_INTERNAL void onstack_guard_take_own_table(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/settings.h"
 
+#include "preload/allocator.h"
 #include "preload/host_stderr.h"
 #include "preload/report.h"
 
@@ -77,6 +78,16 @@ static bool settings_read_clock(onstack_settings_of_preload *settings) {
   return true;
 }
 
+static bool settings_malloc_is_ours(void) {
+  const char *other = onstack_allocator_before();
+  if (other)
+    onstack_report(
+        "ONSTACK_HEAP=1: malloc is that of %.200s, which comes before this library (in LD_PRELOAD the first one wins); "
+        "this process is not profiled",
+        other);
+  return !other;
+}
+
 /* A heap profile instead of one of time. */
 static bool settings_read_heap(onstack_settings_of_preload *settings) {
   const char *value = settings_get("ONSTACK_HEAP"), *rate = settings_get("ONSTACK_HEAP_RATE");
@@ -90,6 +101,7 @@ static bool settings_read_heap(onstack_settings_of_preload *settings) {
     return settings_complain("ONSTACK_HEAP_RATE", rate, "give the mean bytes between two samples, 1 to 1073741824");
   if (age && !settings_number(age, 0, INT32_MAX, &seconds))
     return settings_complain("ONSTACK_HEAP_AGE", age, "give whole seconds");
+  if (!settings_malloc_is_ours()) return false;
   settings->clock = ONSTACK_CLOCK_HEAP;
   settings->frequency = 0;
   settings->heap_interval = (uint32_t)number;

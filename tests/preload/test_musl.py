@@ -10,16 +10,18 @@ from harness import OUT, STATUS, Run, Skip, about, case, check, equal
 WORK = 0.3
 
 
-def musl():
+def musl_gcc(built, source):
     if not shutil.which("musl-gcc"):
         raise Skip("musl-gcc is not installed (apt-get install musl-tools)")
     if "glibc" not in platform.libc_ver()[0]:
         raise Skip("the preload is not built with glibc")
-    built = OUT / "program-musl"
-    source = pathlib.Path(__file__).with_name("program.c")
-    subprocess.run(["musl-gcc", "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", source, "-o", built],
-                   check=True)
+    subprocess.run(["musl-gcc", "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-fno-omit-frame-pointer",
+                    "-fno-optimize-sibling-calls", pathlib.Path(__file__).with_name(source), "-o", built], check=True)
     return built
+
+
+def musl():
+    return musl_gcc(OUT / "program-musl", "program.c")
 
 
 @case
