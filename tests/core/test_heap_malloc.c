@@ -10,7 +10,7 @@
 
 TestSuite(heap_malloc, .init = t_setup);
 
-#define APART __attribute__((noipa))
+#define APART __attribute__((noipa, optimize("no-optimize-sibling-calls")))
 #define MIB ((size_t)1 << 20)
 
 static onstack_session *malloc_start(onstack_profile *profile, uint32_t interval) {
