@@ -3985,7 +3985,8 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
   visit->inside = own ? own : slot->threads.process;
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask);
+  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. */
+  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) return false;
   onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
@@ -9249,11 +9250,15 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 /* ---- core/src/control/tick/clock_heap.c ---- */
 /* No clock at all: the program's allocations make the samples (allocator/heap.h). */
 
+#include <signal.h>
+
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
 
+/* Each sample is made with every signal blocked. */
 static int clock_heap_probe(int32_t signal) {
+  const onstack_kernel_sigset none = 0;
   (void)signal;
-  return 0;
+  return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
 }
 
 static int clock_heap_join(onstack_slot *slot) {

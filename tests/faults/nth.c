@@ -115,6 +115,8 @@ static void nth_behind(plan *plan) {
   static const char *const pipes[] = {"pipe2", "fcntl", "fstat", "write", "read", "openat", "prlimit64", NULL};
   static const char *const ticker[] = {"rt_tgsigqueueinfo", "clone3", "getdents64", "mmap", "timer_create", NULL};
   static const char *const wall[] = {"timer_create", "timer_settime", "timer_delete", "getdents64", "openat", NULL};
+  static const char *const heap[] = {"mmap",  "madvise", "rt_sigprocmask", "prctl",       "process_vm_readv",
+                                     "futex", "clone3",  "openat",         "allocations", NULL};
   const char *const *only = nth_only;
   nth_where = " (reader pipe)";
   nth_only = *only ? only : pipes;
@@ -131,6 +133,13 @@ static void nth_behind(plan *plan) {
   plan->also[0] = 0;
   plan->wall = true;
   nth_calls(plan);
+  nth_where = " (heap)";
+  nth_only = *only || nth_all ? only : heap;
+  plan->wall = false;
+  plan->heap = true;
+  nth_allocations(plan);
+  nth_calls(plan);
+  plan->heap = false;
 }
 
 static void nth_again_every(plan *plan, const char *name) {

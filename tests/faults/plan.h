@@ -41,6 +41,7 @@ typedef struct plan {
   bool allocations; /* fails malloc, calloc and realloc in place of a system call */
   int rounds;       /* not 0: a clean session, and then so many that fail, which may leave no allocation and no slot */
   bool wall;        /* the wall clock */
+  bool heap;        /* a heap session, of each allocation that the subject tells of */
   bool polled;      /* no thread of the library's */
   bool owner;       /* the process has a handler of its own for the signal */
   char **command;   /* not NULL: a program in place of the subject; it finds this page at PLAN_FD */

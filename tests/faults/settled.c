@@ -28,8 +28,10 @@ static double settled_cpu(void) {
 
 static void *settled_burn(void *seconds) {
   const double end = settled_cpu() + *(double *)seconds;
-  while (settled_cpu() < end)
+  for (uintptr_t address = 4096; settled_cpu() < end; address = (address + 4096) % (1 << 20)) {
     for (volatile int i = 0; i < 1000000; i++) continue;
+    onstack_heap_allocated((void *)address, 100); /* while no heap session runs this does nothing */
+  }
   return NULL;
 }
 
@@ -48,7 +50,8 @@ static int settled_try(onstack_clock clock, uint64_t *allocations) {
   onstack_session *session = NULL;
   onstack_options_init(&options, sizeof(options));
   options.clock = clock;
-  options.frequency = 250;
+  options.frequency = clock == ONSTACK_CLOCK_HEAP ? 0 : 250;
+  options.heap_interval = clock == ONSTACK_CLOCK_HEAP;
   options.sink = settled_count;
   int result = onstack_session_start(&options, &session);
   if (result != 0) return result;
@@ -67,9 +70,9 @@ int main(void) {
   static const struct {
     onstack_clock clock;
     const char *name;
-  } clocks[] = {{ONSTACK_CLOCK_CPU, "cpu"}, {ONSTACK_CLOCK_WALL, "wall"}};
+  } clocks[] = {{ONSTACK_CLOCK_CPU, "cpu"}, {ONSTACK_CLOCK_WALL, "wall"}, {ONSTACK_CLOCK_HEAP, "heap"}};
   int failed = 0;
-  for (int i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
     uint64_t allocations = 0;
     samples = 0;
     const int result = settled_try(clocks[i].clock, &allocations);

@@ -22,6 +22,7 @@ static plan *subject_plan;
 static int32_t subject_main; /* its thread id: no call is needed to say so */
 static volatile int subject_over, subject_began;
 static struct sigaction subject_found;
+static uint64_t subject_mask;
 
 static void complain(const char *what, long value, const char *text) {
   plan *plan = subject_plan;
@@ -45,8 +46,19 @@ static double subject_seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Stands for an allocator with few addresses: some are given out again, which nobody said to be free. */
+static void subject_allocates(void) {
+  static uintptr_t next;
+  const uintptr_t number = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+  void *address = (void *)((number % 500 + 1) * 4096);
+  onstack_heap_allocated(address, 100);
+  if (number % 3 == 0) onstack_heap_freed(address);
+  if (number % 3 == 1) onstack_heap_moved(address, (char *)address + 16, 200);
+}
+
 static void burn(void) {
   for (volatile int i = 0; i < 200000; i++) continue;
+  if (subject_plan->heap) subject_allocates();
 }
 
 static void *subject_works(void *data) {
@@ -152,8 +164,9 @@ static onstack_stats subject_session(void) {
   onstack_profile *profile = NULL;
   onstack_session *session = NULL;
   onstack_options_init(&options, sizeof(options));
-  options.frequency = 1000;
-  options.clock = plan->wall ? ONSTACK_CLOCK_WALL : ONSTACK_CLOCK_CPU;
+  options.frequency = plan->heap ? 0 : 1000;
+  options.clock = plan->heap ? ONSTACK_CLOCK_HEAP : plan->wall ? ONSTACK_CLOCK_WALL : ONSTACK_CLOCK_CPU;
+  options.heap_interval = plan->heap;
   options.threads = plan->polled ? ONSTACK_OFF : ONSTACK_DEFAULT;
   int result = onstack_profile_new(NULL, &profile);
   if (result < 0) check_named("profile_new", result);
@@ -185,6 +198,14 @@ static void check_action(void) {
     complain("the action that start found is not back; handler", (long)(uintptr_t)now.sa_sigaction, "");
 }
 
+/* A mask that the kernel does not put back stays: all is blocked, save what nobody can block, or libc does not (32 and 33). */
+static void check_mask(void) {
+  const uint64_t never = (uint64_t)1 << (SIGKILL - 1) | (uint64_t)1 << (SIGSTOP - 1) | (uint64_t)3 << 31;
+  uint64_t now = subject_mask;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &now, sizeof(now));
+  if (now != subject_mask && (now | never) != ~(uint64_t)0) complain("a mask that nobody asked for", (long)now, "");
+}
+
 /* What is kept for the next session is kept once. More rounds than there are slots. */
 static void subject_rounds(void) {
   plan *plan = subject_plan;
@@ -211,6 +232,7 @@ static void subject_prepare(int socket) {
   sigaddset(&owner.sa_mask, SIGUSR2);
   if (plan->owner) sigaction(SIGPROF, &owner, NULL);
   sigaction(SIGPROF, NULL, &subject_found);
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, NULL, &subject_mask, sizeof(subject_mask));
   if (plan->world) plan->world(plan);
   if (plan->skipped[0]) return;
   int result = 0;
@@ -250,6 +272,7 @@ void subject_run(plan *plan, int socket) {
   subject_wait(PLAN_AFTER);
   if (!plan->denied && !plan->world && !plan->limits) {
     check_action();
+    check_mask();
     plan->phase = PLAN_AGAIN;
     int first = plan->result;
     stats = subject_session();

@@ -3,9 +3,11 @@
 #include "allocator/heap.h"
 #include "allocator/live.h"
 #include "base/atomics.h"
+#include "base/sys.h"
 #include "control/tick/clock.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 
 #define CLOCK_HEAP_INTERVAL (512u << 10)
@@ -23,9 +25,11 @@ static int clock_heap_accept(const onstack_options *options, onstack_settings *s
   return 0;
 }
 
+/* Each sample is made with every signal blocked. */
 static int clock_heap_probe(int32_t signal) {
+  const onstack_kernel_sigset none = 0;
   (void)signal;
-  return 0;
+  return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
 }
 
 static int clock_heap_join(onstack_slot *slot) {

@@ -148,7 +148,8 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
   visit->inside = own ? own : slot->threads.process;
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask);
+  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. */
+  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) return false;
   onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
