@@ -139,6 +139,40 @@ static void check_write(onstack_profile *profile) {
 #endif
 }
 
+#ifdef ONSTACK_CLOCK_HEAP
+static int count_allocation(void *data, const onstack_sample *sample) {
+  seen *all = data;
+  const int freed = (sample->flags & ONSTACK_SAMPLE_FREED) != 0;
+  all->samples++;
+  all->bad += sample->kind != ONSTACK_KIND_ALLOCATION || sample->unit != ONSTACK_UNIT_BYTES || sample->value != 100 ||
+              sample->weight != 1 || sample->object == 0 || freed != (sample->frame_count == 0);
+  return 0;
+}
+
+/* A library that knows no heap sessions refuses, and is not asked for the calls of allocators. */
+static void check_heap(void) {
+  struct {
+    onstack_options options;
+    uint64_t canary;
+  } have = {.canary = CANARY};
+  seen all = {0};
+  onstack_session *session = NULL;
+  fill_options(&have.options, &all);
+  have.options.clock = ONSTACK_CLOCK_HEAP;
+  have.options.frequency = 0;
+  have.options.heap_interval = 1;
+  have.options.sink = count_allocation;
+  const int result = onstack_session_start(&have.options, &session);
+  check("heap: a session or a refusal", result == 0 || (result == ONSTACK_E_OPTIONS && !session));
+  if (!session) return;
+  for (uintptr_t i = 1; i <= 10; i++) onstack_heap_allocated((void *)(i << 12), 100);
+  for (uintptr_t i = 1; i <= 5; i++) onstack_heap_freed((void *)(i << 12));
+  check("heap: session_stop", onstack_session_stop(session) == 0);
+  check("heap: ten samples and five ends, all sound", all.samples == 15 && all.bad == 0 && have.canary == CANARY);
+  check("heap: session_free", onstack_session_free(session) == 0);
+}
+#endif
+
 #ifdef GROWN
 /* What the library does not know must not be asked for. */
 static void check_refusals(void) {
@@ -171,6 +205,9 @@ int main(void) {
   onstack_profile_free(all.profile);
 #ifdef GROWN
   check_refusals();
+#endif
+#ifdef ONSTACK_CLOCK_HEAP
+  check_heap();
 #endif
   return failures > 0;
 }

@@ -13,13 +13,16 @@ status=0
 run() { timeout -k 5 "${LIMIT:-100}" "$@" || { echo "tests/fork: $* failed ($?; 142: hung)"; status=1; }; }
 
 make --no-print-directory -s -f core/Makefile BUILD="$BUILD" lib || exit 1
-${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -I core/include tests/fork/storm.c "$BUILD/lib/libonstack.a" \
+${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -I core/include tests/fork/storm.c \
+  "$BUILD/lib/libonstack-heap.a" "$BUILD/lib/libonstack.a" \
   -o "$out/storm" -lpthread -ldl || exit 1
 
 if [ "${1-}" = storm ]; then
   LIMIT=1800
   run "$out/storm" 100000 stop 250
   run "$out/storm" 100000 follow 250
+  run "$out/storm" 20000 stop 0
+  run "$out/storm" 20000 follow 0
   memory=$(awk '/MemAvailable/ { print int($2 / 1024 / 2) }' /proc/meminfo)
   run "$out/storm" 40 stop 10000 $((memory < 4096 ? memory : 4096))
   exit $status
@@ -40,4 +43,6 @@ fi
 
 run "$out/storm" 2000 stop 1000
 run "$out/storm" 800 follow 1000
+run "$out/storm" 500 stop 0
+run "$out/storm" 500 follow 0
 exit $status

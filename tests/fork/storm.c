@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Forks from four threads at once while the process is sampled: no child is lost, none hangs, none ends by a signal.
- * Usage: storm [forks, default 100000] [stop|follow] [hertz, default 250] [MiB of memory, default 0]
- * Every 64th child looks at its session. Prints one line; 1: a child went wrong, killed by SIGALRM: hung.
+ * Usage: storm [forks, default 100000] [stop|follow] [hertz, default 250; 0: a heap session, of each allocation] [MiB of memory,
+ * default 0]
+ * Every 64th child looks at its session; all allocate. Prints one line; 1: a child went wrong, killed by SIGALRM: hung.
  */
 #include "onstack/onstack.h"
 
@@ -41,14 +42,24 @@ static int look(void) {
   return onstack_session_free(session) == 0 ? 0 : 4;
 }
 
+static void allocate(void) {
+  for (int i = 1; i < 20; i++) {
+    char *volatile block = malloc((size_t)i * 100);
+    block = realloc(block, (size_t)i * 300);
+    free(block);
+  }
+}
+
 static void *forks(void *data) {
   forker *f = data;
   for (long i = 0; i < f->forks && f->bad == 0; i++) {
     pid_t child = fork();
     if (child == 0) {
       alarm(STORM_HANG_SECONDS);
+      allocate();
       _exit(i % 64 == 0 ? look() : 0);
     }
+    allocate();
     if (child < 0 || waitpid(child, &f->bad, 0) != child) f->bad = -1;
     __atomic_fetch_add(&done, 1, __ATOMIC_RELAXED);
   }
@@ -76,6 +87,10 @@ int main(int argc, char **argv) {
   follows = argc > 2 && strcmp(argv[2], "follow") == 0;
   options.fork = follows ? ONSTACK_FORK_FOLLOW : ONSTACK_FORK_STOP;
   options.frequency = argc > 3 ? (uint32_t)atoi(argv[3]) : 250;
+  if (options.frequency == 0) {
+    options.clock = ONSTACK_CLOCK_HEAP;
+    options.heap_interval = 1;
+  }
   int result = onstack_session_start(&options, &session);
   if (result != 0) return fprintf(stderr, "storm: %s\n", onstack_strerror(result)), 1;
   pthread_create(&watcher, NULL, watches, NULL);
@@ -93,9 +108,12 @@ int main(int argc, char **argv) {
   onstack_stats stats = {.size = sizeof(stats)};
   onstack_session_stop(session);
   onstack_session_stats(session, &stats);
-  printf("storm: %ld forks (%s, %u Hz, %zu MiB) in %.1f s: %s; %.2f s sampled of %.2f s\n", done,
-         follows ? "follow" : "stop", options.frequency, bytes >> 20, took, bad ? "FAILED" : "none lost, none hung",
-         (double)stats.ticks * (double)stats.period_ns * 1e-9, cpu);
+  printf("storm: %ld forks (%s, %u Hz, %zu MiB) in %.1f s: %s; ", done, follows ? "follow" : "stop", options.frequency,
+         bytes >> 20, took, bad ? "FAILED" : "none lost, none hung");
+  if (options.frequency == 0)
+    printf("%lu allocations\n", (unsigned long)stats.ticks);
+  else
+    printf("%.2f s sampled of %.2f s\n", (double)stats.ticks * (double)stats.period_ns * 1e-9, cpu);
   if (bad) printf("storm: a child ended with status 0x%x\n", bad);
   free(memory);
   return bad != 0 || stats.ticks == 0;

@@ -51,6 +51,9 @@ static soak_worker workers[] = {
     {.name = "sessions", .run = soak_run_sessions, .number = 1},
     {.name = "sessions", .run = soak_run_sessions, .number = 2},
     {.name = "sessions", .run = soak_run_sessions, .number = 3},
+    {.name = "heap", .run = soak_run_heap},
+    {.name = "storm", .run = soak_run_storm},
+    {.name = "storm", .run = soak_run_storm, .number = 1},
     {.name = "other signal", .run = soak_run_other_signal},
     {.name = "a copy", .run = soak_run_a_copy},
     {.name = "a copy", .run = soak_run_a_copy, .number = 1},
@@ -183,6 +186,9 @@ static void check_sums(void) {
       {"signals to others", soak_posts},
       {"bursts of wild code", soak_wild},
       {"samples of wild code", soak_wild_samples},
+      {"heap sessions", soak_heap.sessions},
+      {"samples of allocations", soak_heap.samples},
+      {"ends of allocations", soak_heap.ended},
   };
   for (size_t i = 0; i < sizeof(happened) / sizeof(*happened); i++)
     if (happened[i].times == 0) soak_fail("no %s: this was no storm", happened[i].what);
@@ -208,6 +214,9 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
   printf("bursts of wild code %lu, samples of them %lu; signals to other threads %lu; fibers %lu; modules that cannot be "
          "opened %lu\n",
          soak_wild, soak_wild_samples, soak_posts, soak_fibers, soak_modules_failed);
+  printf("heap sessions %lu: of %lu blocks %lu counted, ring full %lu; samples %lu, ended %lu, untracked %lu\n",
+         soak_heap.sessions, soak_blocks, soak_heap.allocations, soak_heap.ring_full, soak_heap.samples, soak_heap.ended,
+         soak_heap.untracked);
   printf("memory %lu KiB after the second round, %lu now; descriptors %d and %d\n", (unsigned long)(first->resident >> 10),
          (unsigned long)(now->resident >> 10), first->descriptors, now->descriptors);
   soak_trend trend;

@@ -54,6 +54,18 @@ void soak_run_other_signal(soak_worker *worker); /* on SOAK_OTHER_SIGNAL */
 /* One short session from start to closed books; 0, or what went wrong. For forked children. */
 int soak_one_session(unsigned *seed);
 
+/* ---- heap.c ---- */
+
+typedef struct soak_heap_sums {
+  uint64_t sessions, allocations, samples, ended, ring_full, untracked;
+} soak_heap_sums;
+extern soak_heap_sums soak_heap;
+extern uint64_t soak_blocks;
+
+void soak_run_heap(soak_worker *worker);  /* one session at a time can be: one worker */
+void soak_run_storm(soak_worker *worker); /* allocates, moves and frees */
+void soak_storm_once(unsigned *seed);     /* in a child of fork, too */
+
 /* ---- signals.c ---- */
 
 #define SOAK_OTHER_SIGNAL (SIGRTMIN + 4)
