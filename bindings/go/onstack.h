@@ -477,6 +477,8 @@ ONSTACK_API int onstack_session_memory_text(onstack_session *session, const onst
  */
 ONSTACK_API int onstack_heap_due(size_t size);
 ONSTACK_API void onstack_heap_take(const void *address, size_t size);
+/* Experimental: a word that is 0 while no heap session runs; for allocators that look before they call. Static. Any thread. */
+ONSTACK_API const uint32_t *onstack_heap_running(void);
 
 /* ---- labels of threads ------------------------------------------------------------------------------------------ */
 

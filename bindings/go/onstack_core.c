@@ -7093,6 +7093,7 @@ ONSTACK_INTERNAL bool onstack_heap_is_on(void);
 #define ONSTACK_ALLOCATOR_LIVE_H
 
 #define ONSTACK_LIVE_WINDOW 32u /* places of an address */
+#define ONSTACK_LIVE_FILTER 2u  /* bytes of the filter for each place */
 #define ONSTACK_LIVE_NONE UINT32_MAX
 
 /* What the consumer tells of an end. */
@@ -7107,8 +7108,9 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
-  void *memory;    /* what the four lie in; kept for ever, without pages while no session runs */
+  uint8_t
+      *filter; /* how many places that are claimed or live have an address of this byte's; 255: so many at least, for good */
+  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
@@ -7132,8 +7134,17 @@ ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 /* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
 ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
 
-/* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
-ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
+/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
+static inline uint8_t *onstack_live_filter(uint64_t address) {
+  const uint32_t mask = onstack_observe(&onstack_live.mask); /* before the pointers */
+  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (ONSTACK_LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
+}
+
+/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
+   count of the block's begin, or got the block by an order of the host's that carries it. */
+static inline bool onstack_live_may_have(uint64_t address) {
+  return onstack_load_relaxed(onstack_live_filter(address)) != 0;
+}
 
 /* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
@@ -7158,9 +7169,11 @@ static struct {
  * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
  */
 typedef struct heap_thread {
-  int64_t left;    /* bytes to the next sample */
-  uint64_t random; /* 0: not seeded */
-  uint32_t number; /* of the session that `left` belongs to */
+  int64_t left;           /* bytes to the next sample */
+  uint64_t random;        /* 0: not seeded */
+  uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t known;         /* of the session that `record` belongs to */
+  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
 } heap_thread;
 
 static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
@@ -7184,7 +7197,7 @@ static uint64_t *heap_random(void) {
   return &heap_own.random;
 }
 
-/* The countdown has run out, or is another session's. */
+/* The countdown has run out, or is another session's; one of each allocation has none. */
 static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
   if (heap.interval == 1) return 1;
   if (heap_own.number != number) {
@@ -7196,22 +7209,53 @@ static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t siz
   return 1;
 }
 
+const uint32_t *onstack_heap_running(void) { return &heap.number; }
+
 int onstack_heap_due(size_t size) {
   const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
   if (__builtin_expect(number == 0, 1)) return 0;
   if (size == 0) size = 1;
   if (size > INT64_MAX) return 0; /* no such allocation succeeds */
-  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0 && heap.interval > 1) return 0;
+  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0) return 0;
   return heap_due_slowly(number, size);
 }
 
-static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+static void heap_name(uint64_t name[2]) {
+  name[0] = name[1] = 0;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+}
+
+/*
+ * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
+ * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
+ * ended: housekeeping corrects it within a second.
+ */
+static onstack_thread *heap_meet(onstack_slot *slot, uint32_t number, uint32_t tid) {
+  uint64_t name[2];
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
+    heap_name(name);
+    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
+  }
+  heap_own.record = record;
+  heap_own.known = number;
+  return record;
+}
+
+static void heap_record(onstack_slot *slot, onstack_thread *record, const onstack_registers *registers, uint64_t address,
+                        size_t size) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
-  uint64_t name[2] = {0, 0};
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+  uint64_t name[2];
+  if (!record) record = heap_meet(slot, heap.number, tid);
+  if (record)
+    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
+  else
+    heap_name(name);
   const uint32_t place = onstack_live_claim(address);
-  const onstack_event event = {.tid = tid,
+  const onstack_event event = {.thread = record,
+                               .tid = tid,
                                .kind = ONSTACK_KIND_ALLOCATION,
                                .value = weight.bytes,
                                .weight = weight.objects,
@@ -7230,17 +7274,19 @@ static void heap_record(onstack_slot *slot, const onstack_registers *registers, 
 
 /* The frame record that this function keeps leads to the caller's registers. */
 __attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
-  const uint64_t *record = __builtin_frame_address(0);
+  const uint64_t *frame = __builtin_frame_address(0);
   /* A return address; inside the call, as a walk expects of a first PC. */
   const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = record[0]};
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
+  const uint32_t number = onstack_observe(&heap.number);
   onstack_source_visit visit;
-  if (!address || onstack_observe(&heap.number) == 0) return;
+  if (!address || number == 0) return;
   onstack_slot *slot = heap.slot;
+  onstack_thread *record = heap_own.known == number ? heap_own.record : NULL;
   /* What our own threads allocate is no business of the host's. */
   if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, NULL)) return;
-  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!onstack_source_enter(&visit, slot, heap.generation, record)) return;
+  heap_record(slot, record, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
@@ -7248,13 +7294,16 @@ void onstack_heap_allocated(const void *address, size_t size) {
   if (onstack_heap_due(size)) onstack_heap_take(address, size);
 }
 
-void onstack_heap_freed(const void *address) {
+static __attribute__((noinline)) void heap_end(uint64_t address) {
   onstack_source_visit visit;
-  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
-  if (!onstack_live_has((uint64_t)(uintptr_t)address)) return;
   if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
-  onstack_live_end((uint64_t)(uintptr_t)address);
+  onstack_live_end(address);
   onstack_source_leave(&visit);
+}
+
+void onstack_heap_freed(const void *address) {
+  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
 }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) {
@@ -7273,9 +7322,8 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
-#define LIVE_FILTER 2u /* bytes of the filter for each place */
 #define LIVE_FILTER_FULL UINT8_MAX
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + LIVE_FILTER)
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + ONSTACK_LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -7316,14 +7364,8 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
-/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
-static uint8_t *live_filter(uint64_t address) {
-  const uint32_t mask = onstack_observe(&onstack_live.mask);
-  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
-}
-
 static void live_filter_add(uint64_t address, uint8_t difference) {
-  uint8_t *count = live_filter(address);
+  uint8_t *count = onstack_live_filter(address);
   uint8_t had = onstack_load_relaxed(count);
   while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
 }
@@ -7337,15 +7379,11 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
-/* A block's own thread has the count of its begin, or got the block by an order of the host's that carries it. */
-bool onstack_live_has(uint64_t address) {
-  return __builtin_expect(onstack_load_relaxed(live_filter(address)) != 0, 0) && live_find(address) != ONSTACK_LIVE_NONE;
-}
-
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;
   if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  live_filter_add(address, UINT8_MAX); /* less one: whoever gets the address next frees it without a search */
   onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
   return true;
 }
@@ -7372,7 +7410,8 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
-  live_filter_add(onstack_live.addresses[place], UINT8_MAX); /* less one */
+  if (onstack_load_relaxed(&onstack_live.states[place]) == LIVE_CLAIMED)
+    live_filter_add(onstack_live.addresses[place], UINT8_MAX);
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
@@ -17675,8 +17714,8 @@ static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
   const bool silent = slot->clock->silent;
-  const bool armed = onstack_observe(&session->armed) && !silent;
-  if (armed) session_scan(session, now);
+  const bool armed = onstack_observe(&session->armed);
+  if (armed && !silent) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (!silent && onstack_control_try_lock()) {
     onstack_action_tend(session->settings.signal);

@@ -23,9 +23,11 @@ static struct {
  * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
  */
 typedef struct heap_thread {
-  int64_t left;    /* bytes to the next sample */
-  uint64_t random; /* 0: not seeded */
-  uint32_t number; /* of the session that `left` belongs to */
+  int64_t left;           /* bytes to the next sample */
+  uint64_t random;        /* 0: not seeded */
+  uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t known;         /* of the session that `record` belongs to */
+  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
 } heap_thread;
 
 static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
@@ -49,7 +51,7 @@ static uint64_t *heap_random(void) {
   return &heap_own.random;
 }
 
-/* The countdown has run out, or is another session's. */
+/* The countdown has run out, or is another session's; one of each allocation has none. */
 static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
   if (heap.interval == 1) return 1;
   if (heap_own.number != number) {
@@ -61,22 +63,53 @@ static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t siz
   return 1;
 }
 
+const uint32_t *onstack_heap_running(void) { return &heap.number; }
+
 int onstack_heap_due(size_t size) {
   const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
   if (__builtin_expect(number == 0, 1)) return 0;
   if (size == 0) size = 1;
   if (size > INT64_MAX) return 0; /* no such allocation succeeds */
-  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0 && heap.interval > 1) return 0;
+  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0) return 0;
   return heap_due_slowly(number, size);
 }
 
-static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+static void heap_name(uint64_t name[2]) {
+  name[0] = name[1] = 0;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+}
+
+/*
+ * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
+ * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
+ * ended: housekeeping corrects it within a second.
+ */
+static onstack_thread *heap_meet(onstack_slot *slot, uint32_t number, uint32_t tid) {
+  uint64_t name[2];
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
+    heap_name(name);
+    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
+  }
+  heap_own.record = record;
+  heap_own.known = number;
+  return record;
+}
+
+static void heap_record(onstack_slot *slot, onstack_thread *record, const onstack_registers *registers, uint64_t address,
+                        size_t size) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
-  uint64_t name[2] = {0, 0};
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+  uint64_t name[2];
+  if (!record) record = heap_meet(slot, heap.number, tid);
+  if (record)
+    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
+  else
+    heap_name(name);
   const uint32_t place = onstack_live_claim(address);
-  const onstack_event event = {.tid = tid,
+  const onstack_event event = {.thread = record,
+                               .tid = tid,
                                .kind = ONSTACK_KIND_ALLOCATION,
                                .value = weight.bytes,
                                .weight = weight.objects,
@@ -95,17 +128,19 @@ static void heap_record(onstack_slot *slot, const onstack_registers *registers, 
 
 /* The frame record that this function keeps leads to the caller's registers. */
 __attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
-  const uint64_t *record = __builtin_frame_address(0);
+  const uint64_t *frame = __builtin_frame_address(0);
   /* A return address; inside the call, as a walk expects of a first PC. */
   const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = record[0]};
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
+  const uint32_t number = onstack_observe(&heap.number);
   onstack_source_visit visit;
-  if (!address || onstack_observe(&heap.number) == 0) return;
+  if (!address || number == 0) return;
   onstack_slot *slot = heap.slot;
+  onstack_thread *record = heap_own.known == number ? heap_own.record : NULL;
   /* What our own threads allocate is no business of the host's. */
   if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, NULL)) return;
-  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!onstack_source_enter(&visit, slot, heap.generation, record)) return;
+  heap_record(slot, record, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
@@ -113,13 +148,16 @@ void onstack_heap_allocated(const void *address, size_t size) {
   if (onstack_heap_due(size)) onstack_heap_take(address, size);
 }
 
-void onstack_heap_freed(const void *address) {
+static __attribute__((noinline)) void heap_end(uint64_t address) {
   onstack_source_visit visit;
-  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
-  if (!onstack_live_has((uint64_t)(uintptr_t)address)) return;
   if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
-  onstack_live_end((uint64_t)(uintptr_t)address);
+  onstack_live_end(address);
   onstack_source_leave(&visit);
+}
+
+void onstack_heap_freed(const void *address) {
+  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
 }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) {

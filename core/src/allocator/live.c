@@ -2,7 +2,6 @@
 #include "allocator/live.h"
 
 #include "allocator/draw.h"
-#include "base/atomics.h"
 #include "base/own_memory.h"
 
 #include <errno.h>
@@ -14,9 +13,8 @@
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
-#define LIVE_FILTER 2u /* bytes of the filter for each place */
 #define LIVE_FILTER_FULL UINT8_MAX
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + LIVE_FILTER)
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + ONSTACK_LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -57,14 +55,8 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
-/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
-static uint8_t *live_filter(uint64_t address) {
-  const uint32_t mask = onstack_observe(&onstack_live.mask);
-  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
-}
-
 static void live_filter_add(uint64_t address, uint8_t difference) {
-  uint8_t *count = live_filter(address);
+  uint8_t *count = onstack_live_filter(address);
   uint8_t had = onstack_load_relaxed(count);
   while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
 }
@@ -78,15 +70,11 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
-/* A block's own thread has the count of its begin, or got the block by an order of the host's that carries it. */
-bool onstack_live_has(uint64_t address) {
-  return __builtin_expect(onstack_load_relaxed(live_filter(address)) != 0, 0) && live_find(address) != ONSTACK_LIVE_NONE;
-}
-
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;
   if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  live_filter_add(address, UINT8_MAX); /* less one: whoever gets the address next frees it without a search */
   onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
   return true;
 }
@@ -113,7 +101,8 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
-  live_filter_add(onstack_live.addresses[place], UINT8_MAX); /* less one */
+  if (onstack_load_relaxed(&onstack_live.states[place]) == LIVE_CLAIMED)
+    live_filter_add(onstack_live.addresses[place], UINT8_MAX);
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }

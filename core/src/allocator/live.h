@@ -14,9 +14,11 @@
 #ifndef ONSTACK_ALLOCATOR_LIVE_H
 #define ONSTACK_ALLOCATOR_LIVE_H
 
+#include "base/atomics.h"
 #include "base/defs.h"
 
 #define ONSTACK_LIVE_WINDOW 32u /* places of an address */
+#define ONSTACK_LIVE_FILTER 2u  /* bytes of the filter for each place */
 #define ONSTACK_LIVE_NONE UINT32_MAX
 
 /* What the consumer tells of an end. */
@@ -31,8 +33,9 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
-  void *memory;    /* what the four lie in; kept for ever, without pages while no session runs */
+  uint8_t
+      *filter; /* how many places that are claimed or live have an address of this byte's; 255: so many at least, for good */
+  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
@@ -56,8 +59,17 @@ ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 /* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
 ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
 
-/* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
-ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
+/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
+static inline uint8_t *onstack_live_filter(uint64_t address) {
+  const uint32_t mask = onstack_observe(&onstack_live.mask); /* before the pointers */
+  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (ONSTACK_LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
+}
+
+/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
+   count of the block's begin, or got the block by an order of the host's that carries it. */
+static inline bool onstack_live_may_have(uint64_t address) {
+  return onstack_load_relaxed(onstack_live_filter(address)) != 0;
+}
 
 /* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);

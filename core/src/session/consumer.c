@@ -91,8 +91,8 @@ static void session_look_for_code(onstack_session *session) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool armed = onstack_observe(&session->armed) && slot->signal != 0;
-  if (armed) session_scan(session, now);
+  const bool armed = onstack_observe(&session->armed);
+  if (armed && slot->signal != 0) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (slot->signal != 0 && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);

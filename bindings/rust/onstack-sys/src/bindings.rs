@@ -320,6 +320,9 @@ extern "C" {
     pub fn onstack_heap_take(address: *const ::core::ffi::c_void, size: usize);
 }
 extern "C" {
+    pub fn onstack_heap_running() -> *const u32;
+}
+extern "C" {
     pub fn onstack_thread_label_set(
         key: *const ::core::ffi::c_char,
         value: *const ::core::ffi::c_char,
