@@ -12,10 +12,10 @@
 #define onstack_go_labels_read onstack_cgo_go_labels_read
 #define onstack_go_labels_use onstack_cgo_go_labels_use
 #define onstack_heap_allocated onstack_cgo_heap_allocated
-#define onstack_heap_due onstack_cgo_heap_due
+#define onstack_heap_distance onstack_cgo_heap_distance
 #define onstack_heap_freed onstack_cgo_heap_freed
 #define onstack_heap_moved onstack_cgo_heap_moved
-#define onstack_heap_running onstack_cgo_heap_running
+#define onstack_heap_state_get onstack_cgo_heap_state_get
 #define onstack_heap_take onstack_cgo_heap_take
 #define onstack_options_init onstack_cgo_options_init
 #define onstack_profile_after_fork onstack_cgo_profile_after_fork

@@ -70,14 +70,11 @@ void onstack_heap_freed(const void *address) { (void)address; }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) { (void)from, (void)to, (void)size; }
 
-const uint32_t *onstack_heap_running(void) {
-  static const uint32_t never;
+const onstack_heap_state *onstack_heap_state_get(void) {
+  static const onstack_heap_state never;
   return &never;
 }
 
-int onstack_heap_due(size_t size) {
-  (void)size;
-  return 0;
-}
+uint64_t onstack_heap_distance(void) { return 0; }
 
 void onstack_heap_take(const void *address, size_t size) { (void)address, (void)size; }

@@ -92,7 +92,7 @@ int main(int count, char **arguments) {
     leak_calloc();
     leak_realloc();
     leak_aligned();
-    wrong();
+    if (count <= 3) wrong(); /* not every allocator says ENOMEM */
   }
   for (int i = 0; i < others; i++) pthread_join(threads[i], NULL);
   pid_t child = fork();

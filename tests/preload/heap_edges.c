@@ -82,7 +82,24 @@ APART static void large_anywhere(void) {
   }
 }
 
+/* However many of them come and go, as many as are there take as much memory. */
+APART static void small_churn(void) {
+  static void *blocks[20000];
+  const size_t before = of_status("VmRSS");
+  unsigned seed = 1;
+  for (int i = 0; i < 800000; i++) {
+    void **place = &blocks[rand_r(&seed) % 20000];
+    free(*place);
+    *place = malloc(64);
+    memset(*place, 1, 64);
+  }
+  const size_t more = of_status("VmRSS") - before;
+  printf("small blocks lie %s\n", more < 16 * MIB ? "together" : "apart");
+  for (int i = 0; i < 20000; i++) free(blocks[i]);
+}
+
 static void large(void) {
+  small_churn();
   large_anywhere();
   large_grown();
   large_zeroed();

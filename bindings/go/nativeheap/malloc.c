@@ -7,22 +7,19 @@
  * malloc and its kin, before those of the next library (libc's, or an allocator that is preloaded), which do the work. They
  * report to heap sessions by the public calls. In libonstack-heap.a, for a program of one's own, and in the preload.
  *
- * A block that is sampled begins at a page, made so by the next allocator itself, or just behind the head of one, where
- * libc puts blocks with a mapping of their own; so free asks about such addresses alone. It stays that allocator's own
- * block: whoever frees or resizes it, by whatever way, does no harm.
+ * Blocks are the next allocator's own, as it would give them to the host: none is aligned, copied or touched. Sampled blocks at
+ * addresses of a kind of their own would be easier to know at their end; but an allocator gives such an address again and
+ * again, and each sample adds one: after a minute all small blocks of a busy program lie a page apart.
  *
- * Large blocks keep what they are to the host: zeroed memory that is not there before it is touched, and a realloc that
- * moves pages and copies nothing. So calloc and realloc take them from the next allocator as it gives them, if free will
- * know the address.
- *
- * While no heap session runs, malloc is a look at a word, and free one at the address. No lock. dlsym may allocate: what is
- * asked for while the next functions are looked up comes from `early`, for good.
+ * While no heap session runs, a call is a look at a word. No lock. dlsym may allocate: what is asked for while the next functions
+ * are looked up comes from `early`, for good.
  */
 #include "../onstack_names.h"
 #include "../onstack.h"
-#pragma weak onstack_cgo_heap_due
+#pragma weak onstack_cgo_heap_distance
 #pragma weak onstack_cgo_heap_freed
-#pragma weak onstack_cgo_heap_running
+#pragma weak onstack_cgo_heap_state
+#pragma weak onstack_cgo_heap_state_get
 #pragma weak onstack_cgo_heap_take
 
 #include <dlfcn.h>
@@ -35,10 +32,8 @@
 
 #define MALLOC_API __attribute__((visibility("default")))
 #define MALLOC_INLINE static inline __attribute__((always_inline))
-#define MALLOC_PAGE ((size_t)4096)    /* larger pages hold several: the low 12 bits are 0 all the same */
-#define MALLOC_HEAD ((size_t)16)      /* glibc's and musl's, before a block with a mapping of its own */
-#define MALLOC_LARGE ((size_t)131072) /* from here on glibc maps */
-#define MALLOC_EARLY ((size_t)256)    /* pages, of which those are made that are used */
+#define MALLOC_PAGE ((size_t)4096)
+#define MALLOC_EARLY ((size_t)256) /* pages, of which those are made that are used */
 
 static void *first_malloc(size_t size);
 static void *first_calloc(size_t count, size_t size);
@@ -66,16 +61,16 @@ static malloc_functions next = {first_usable_size,   first_free,     first_reall
 
 #define NEXT(name) __atomic_load_n(&next.name, __ATOMIC_RELAXED)
 
-/* The word that is not 0 while a heap session runs. */
-static const uint32_t malloc_never;
-static const uint32_t *malloc_running = &malloc_never;
+/* What the library says of its sessions; until it can be asked, that there is none. */
+static const onstack_heap_state malloc_never;
+static const onstack_heap_state *malloc_state = &malloc_never;
 
 /* ---- before the next functions are known ---- */
 
 #define MALLOC_NONE 0
 #define MALLOC_LOOKING 1
 #define MALLOC_FOUND 2
-static int malloc_state;
+static int malloc_stage;
 
 static char early[MALLOC_EARLY][MALLOC_PAGE] __attribute__((aligned(4096)));
 static size_t early_sizes[MALLOC_EARLY]; /* of the block that begins there */
@@ -87,7 +82,7 @@ static void malloc_end(const char *text) {
   syscall(SYS_exit_group, 127); /* _exit may be another's, who looks names up */
 }
 
-/* Zeroed, and at a page, where free asks. */
+/* Zeroed, and at a page: free asks about no other. */
 static void *early_give(size_t size) {
   const size_t pages = size / MALLOC_PAGE + 1, at = __atomic_fetch_add(&early_used, pages, __ATOMIC_RELAXED);
   if (pages > MALLOC_EARLY || at + pages > MALLOC_EARLY)
@@ -127,11 +122,11 @@ static bool malloc_look_up_all(malloc_functions *found) {
 static void malloc_find(void) {
   int expected = MALLOC_NONE;
   malloc_functions found;
-  if (!__atomic_compare_exchange_n(&malloc_state, &expected, MALLOC_LOOKING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+  if (!__atomic_compare_exchange_n(&malloc_stage, &expected, MALLOC_LOOKING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     return;
   if (!malloc_look_up_all(&found))
     malloc_end("onstack: libonstack-heap.a finds no malloc below it: a program that is linked statically has none\n");
-  __atomic_store_n(&malloc_running, onstack_heap_running(), __ATOMIC_RELAXED);
+  __atomic_store_n(&malloc_state, onstack_heap_state_get(), __ATOMIC_RELEASE);
   MALLOC_PUBLISH(usable_size);
   MALLOC_PUBLISH(free);
   MALLOC_PUBLISH(realloc);
@@ -140,13 +135,13 @@ static void malloc_find(void) {
   MALLOC_PUBLISH(memalign);
   MALLOC_PUBLISH(calloc);
   MALLOC_PUBLISH(malloc);
-  __atomic_store_n(&malloc_state, MALLOC_FOUND, __ATOMIC_RELEASE);
+  __atomic_store_n(&malloc_stage, MALLOC_FOUND, __ATOMIC_RELEASE);
 }
 
 /* False: the look-up goes on, in this thread or another. */
 static bool malloc_ready(void) {
   malloc_find();
-  return __atomic_load_n(&malloc_state, __ATOMIC_ACQUIRE) == MALLOC_FOUND;
+  return __atomic_load_n(&malloc_stage, __ATOMIC_ACQUIRE) == MALLOC_FOUND;
 }
 
 static void *first_malloc(size_t size) { return malloc_ready() ? NEXT(malloc)(size) : early_give(size); }
@@ -171,132 +166,96 @@ static size_t first_usable_size(void *block) { return malloc_ready() ? NEXT(usab
 /* ---- what is sampled ---- */
 
 /*
- * In libcs whose calloc calls malloc, and whose posix_memalign calls aligned_alloc, by names (musl), a call comes back to
- * this file: it is counted where it began. Only what is due looks at it. A handler that allocates meanwhile is not sampled.
+ * A thread's own countdown. In libcs whose calloc calls malloc, and whose posix_memalign calls aligned_alloc, by names (musl), a
+ * call comes back to this file: it is counted where it began. A handler that allocates meanwhile is not sampled.
  */
-static __thread __attribute__((tls_model("initial-exec"))) unsigned char malloc_inside;
+typedef struct malloc_thread {
+  uint64_t left;   /* bytes before the one that is sampled next */
+  uint32_t number; /* of the session that `left` belongs to */
+  uint32_t inside; /* functions of the next library that may come back */
+} malloc_thread;
+static __thread __attribute__((tls_model("initial-exec"))) malloc_thread own;
 
-MALLOC_INLINE bool malloc_due(size_t size) {
-  const uint32_t *running = __atomic_load_n(&malloc_running, __ATOMIC_RELAXED);
-  if (__builtin_expect(__atomic_load_n(running, __ATOMIC_RELAXED) == 0, 1)) return false;
-  return __builtin_expect(onstack_heap_due(size), 0) && malloc_inside == 0;
+MALLOC_INLINE uint32_t malloc_session(void) {
+  return __atomic_load_n(&__atomic_load_n(&malloc_state, __ATOMIC_RELAXED)->number, __ATOMIC_RELAXED);
 }
 
-static int next_posix_memalign(void **out, size_t alignment, size_t size) {
-  malloc_inside++;
-  const int error = NEXT(posix_memalign)(out, alignment, size);
-  malloc_inside--;
-  return error;
+/* All that most calls do. False: counted, and not sampled. */
+MALLOC_INLINE bool malloc_may_be_due(size_t size) {
+  const uint32_t number = malloc_session();
+  if (__builtin_expect(number == 0, 1)) return false;
+  const uint64_t bytes = size + (size == 0);
+  if (__builtin_expect(own.number != number || bytes > own.left, 0)) return true;
+  own.left -= bytes;
+  return false;
 }
 
-static void *next_calloc(size_t count, size_t size) {
-  malloc_inside++;
-  void *block = NEXT(calloc)(count, size);
-  malloc_inside--;
-  return block;
+static __attribute__((noinline)) bool malloc_is_due(size_t size) {
+  const uint32_t number = malloc_session();
+  const uint64_t bytes = size + (size == 0);
+  if (own.number != number) own.left = onstack_heap_distance();
+  own.number = number;
+  if (bytes <= own.left) {
+    own.left -= bytes;
+    return false;
+  }
+  own.left = onstack_heap_distance();
+  return own.inside == 0;
 }
 
-static void *next_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
-  malloc_inside++;
-  void *block = allocate(alignment, size);
-  malloc_inside--;
-  return block;
-}
+MALLOC_INLINE bool malloc_due(size_t size) { return malloc_may_be_due(size) && malloc_is_due(size); }
 
-/* Begins at a page. NULL: as malloc fails. */
-static void *malloc_page(size_t size) {
-  void *block = NULL;
-  const int error = next_posix_memalign(&block, MALLOC_PAGE, size);
-  if (error == 0) return block;
-  errno = error;
-  return NULL;
-}
-
-/* Whether free asks about the address; so it does about NULL and `early`. */
-MALLOC_INLINE bool malloc_is_asked(const void *block) { return ((uintptr_t)block & (MALLOC_PAGE - 1) & ~MALLOC_HEAD) == 0; }
-
-/* A block elsewhere is not sampled: nobody would tell of its end. */
-MALLOC_INLINE void malloc_take(const void *block, size_t size) {
-  if (malloc_is_asked(block)) onstack_heap_take(block, size);
-}
-
-/* Ends a block about which free asks. False: it is none of the next allocator's. */
-MALLOC_INLINE bool malloc_forget(const void *block) {
-  if (!block || early_has(block)) return false;
-  onstack_heap_freed(block);
-  return true;
+/* Before the block's end: behind it another thread may have the address. */
+MALLOC_INLINE void malloc_forget(void *block) {
+  const onstack_heap_state *state = __atomic_load_n(&malloc_state, __ATOMIC_RELAXED);
+  if (__builtin_expect(__atomic_load_n(&state->number, __ATOMIC_RELAXED) == 0, 1)) return;
+  const uintptr_t address = (uintptr_t)block, mask = __atomic_load_n(&state->mask, __ATOMIC_ACQUIRE);
+  const uint8_t *marks = __atomic_load_n(&state->marks, __ATOMIC_RELAXED);
+  if (__builtin_expect(__atomic_load_n(&marks[(address >> 6 ^ address >> 12) & mask], __ATOMIC_RELAXED) != 0, 0))
+    onstack_heap_freed(block);
 }
 
 MALLOC_API void *malloc(size_t size) {
-  if (!malloc_due(size)) return NEXT(malloc)(size);
-  void *block = malloc_page(size);
-  onstack_heap_take(block, size);
-  return block;
-}
-
-/* Reads of memory that was never written make no pages. */
-static void malloc_zero(char *block, size_t size) {
-  for (size_t at = 0, part; at < size; at += part) {
-    part = size - at < MALLOC_PAGE ? size - at : MALLOC_PAGE;
-    if (size < MALLOC_LARGE || block[at] != 0 || memcmp(block + at, block + at + 1, part - 1) != 0)
-      memset(block + at, 0, part);
-  }
-}
-
-static void *malloc_zeroed(size_t count, size_t size) {
-  if (count * size >= MALLOC_LARGE) {
-    void *given = next_calloc(count, size);
-    if (!given || malloc_is_asked(given)) return given;
-    NEXT(free)(given);
-  }
-  void *block = malloc_page(count * size);
-  if (block) malloc_zero(block, count * size);
+  if (!malloc_may_be_due(size)) return NEXT(malloc)(size);
+  /* Apart: the way above needs no frame. */
+  const bool due = malloc_is_due(size);
+  void *block = NEXT(malloc)(size);
+  if (due) onstack_heap_take(block, size);
   return block;
 }
 
 MALLOC_API void *calloc(size_t count, size_t size) {
   size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes)) return errno = ENOMEM, NULL;
-  if (!malloc_due(bytes)) return next_calloc(count, size);
-  void *block = malloc_zeroed(count, size);
-  onstack_heap_take(block, bytes);
+  if (malloc_session() == 0) return NEXT(calloc)(count, size);
+  const bool due = !__builtin_mul_overflow(count, size, &bytes) && malloc_due(bytes);
+  own.inside++;
+  void *block = NEXT(calloc)(count, size);
+  own.inside--;
+  if (due) onstack_heap_take(block, bytes);
   return block;
 }
 
 MALLOC_API void free(void *block) {
-  if (__builtin_expect(malloc_is_asked(block), 0) && !malloc_forget(block)) return;
+  if (__builtin_expect(((uintptr_t)block & (MALLOC_PAGE - 1)) == 0, 0) && early_has(block)) return;
+  malloc_forget(block);
   NEXT(free)(block);
 }
 
-static size_t malloc_size(void *block) { return early_has(block) ? early_size(block) : NEXT(usable_size)(block); }
-
-/* A block of ours by the next allocator's means. */
-static void *malloc_copy(void *from, size_t size, bool sampled) {
-  const size_t had = malloc_size(from);
-  void *block = sampled ? malloc_page(size) : NEXT(malloc)(size);
-  if (!block) return NULL;
-  memcpy(block, from, had < size ? had : size);
-  if (!early_has(from)) NEXT(free)(from);
+/* A block of `early` is left where it is. */
+static void *early_move(const void *from, size_t size) {
+  void *block = NEXT(malloc)(size);
+  if (block) memcpy(block, from, early_size(from) < size ? early_size(from) : size);
   return block;
 }
 
-/* To an address that free asks about; without the memory for that, elsewhere. */
-static void *malloc_move(void *from, size_t size) {
-  if (size < MALLOC_LARGE || early_has(from)) return malloc_copy(from, size, true);
-  const int saved = errno;
-  void *given = NEXT(realloc)(from, size);
-  if (!given || malloc_is_asked(given)) return given;
-  void *block = malloc_copy(given, size, true);
-  return block ? block : (errno = saved, given);
-}
-
-/* The end is told first: behind the move another thread may have the address. One that then fails has lost its sample. */
+/* One that then fails has lost its sample. */
 MALLOC_API void *realloc(void *from, size_t size) {
   const bool due = malloc_due(size) && (size > 0 || !from);
-  if (malloc_is_asked(from)) malloc_forget(from);
-  if (!due) return early_has(from) ? malloc_copy(from, size, false) : NEXT(realloc)(from, size);
-  void *block = from ? malloc_move(from, size) : malloc_page(size);
-  malloc_take(block, size);
+  malloc_forget(from);
+  own.inside++;
+  void *block = early_has(from) ? early_move(from, size) : NEXT(realloc)(from, size);
+  own.inside--;
+  if (due) onstack_heap_take(block, size);
   return block;
 }
 
@@ -306,23 +265,21 @@ MALLOC_API void *reallocarray(void *from, size_t count, size_t size) {
   return realloc(from, bytes);
 }
 
-/* Whether an alignment can be raised to a page's; one that is wrong stays so, for the next allocator to say it. */
-static bool malloc_can_raise(size_t alignment) {
-  return alignment > 0 && alignment < MALLOC_PAGE && (alignment & (alignment - 1)) == 0;
-}
-
 MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
   const bool due = malloc_due(size);
-  const bool raise = due && alignment >= sizeof(void *) && malloc_can_raise(alignment);
-  const int error = next_posix_memalign(out, raise ? MALLOC_PAGE : alignment, size);
-  if (due && error == 0) malloc_take(*out, size);
+  own.inside++;
+  const int error = NEXT(posix_memalign)(out, alignment, size);
+  own.inside--;
+  if (due && error == 0) onstack_heap_take(*out, size);
   return error;
 }
 
 static void *malloc_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
   const bool due = malloc_due(size);
-  void *block = due && malloc_can_raise(alignment) ? malloc_page(size) : next_aligned(allocate, alignment, size);
-  if (due) malloc_take(block, size);
+  own.inside++;
+  void *block = allocate(alignment, size);
+  own.inside--;
+  if (due) onstack_heap_take(block, size);
   return block;
 }
 
@@ -354,4 +311,7 @@ MALLOC_API void free_aligned_sized(void *block, size_t alignment, size_t size) {
   free(block);
 }
 
-MALLOC_API size_t malloc_usable_size(void *block) { return block ? malloc_size(block) : 0; }
+MALLOC_API size_t malloc_usable_size(void *block) {
+  if (early_has(block)) return early_size(block);
+  return block ? NEXT(usable_size)(block) : 0;
+}

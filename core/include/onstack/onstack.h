@@ -470,14 +470,25 @@ ONSTACK_API int onstack_session_memory_text(onstack_session *session, const onst
                                             int (*writer)(void *data, const void *bytes, size_t length), void *data);
 
 /*
- * Experimental: onstack_heap_allocated in two steps, for allocators that make what is sampled recognizable, so that a free
- * need not ask about each address. 1: the next block of this thread, of that size, is to be sampled, and
- * onstack_heap_take must be called with it, if it could be allocated.
+ * Experimental: the same in parts, for allocators that look before they call. Any thread, signal-safe as the above.
+ *
+ * `number` is 0 while no heap session runs, else the session's own. A thread that meets another number than before draws a
+ * distance: so many bytes pass by it, and the block with the next one is sampled (an empty block counts as a byte). Then it
+ * draws again, and calls onstack_heap_take with the block, if it could be allocated.
+ *
+ * At a free: while a session runs, onstack_heap_freed is to be called for a block at address a whose mark is not 0, and need
+ * not be for others: marks[(a >> 6 ^ a >> 12) & mask]. Read `mask` before `marks`, with acquire order.
  */
-ONSTACK_API int onstack_heap_due(size_t size);
+typedef struct onstack_heap_state {
+  uint32_t number;
+  uint32_t mask;
+  const uint8_t *marks; /* mapped for good, once there has been a session */
+} onstack_heap_state;
+
+/* It lives for ever. */
+ONSTACK_API const onstack_heap_state *onstack_heap_state_get(void);
+ONSTACK_API uint64_t onstack_heap_distance(void);
 ONSTACK_API void onstack_heap_take(const void *address, size_t size);
-/* Experimental: a word that is 0 while no heap session runs; for allocators that look before they call. Static. Any thread. */
-ONSTACK_API const uint32_t *onstack_heap_running(void);
 
 /* ---- labels of threads ------------------------------------------------------------------------------------------ */
 

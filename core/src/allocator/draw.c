@@ -65,8 +65,8 @@ static double draw_chance(double x) {
   return sum;
 }
 
-int64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
+  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
 }
 
 static uint64_t draw_round(uint64_t *random, double number) {

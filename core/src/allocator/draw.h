@@ -18,7 +18,7 @@ typedef struct onstack_draw_weight {
 ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
 /* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
 
 /*
  * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and

@@ -9,9 +9,10 @@
 
 #include <sys/prctl.h>
 
-/* What every allocation looks at. Written by start and stop; `number` publishes the rest. */
+/* What every allocation looks at. Written by start and stop; the number publishes the rest. */
+static onstack_heap_state heap_state;
+
 static struct {
-  uint32_t number; /* of the session, in this process; 0: off */
   uint32_t interval;
   uint32_t generation; /* of the slot */
   uint32_t last;       /* the number given out last */
@@ -23,7 +24,7 @@ static struct {
  * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
  */
 typedef struct heap_thread {
-  int64_t left;           /* bytes to the next sample */
+  uint64_t left;          /* bytes before the one that is sampled next */
   uint64_t random;        /* 0: not seeded */
   uint32_t number;        /* of the session that `left` belongs to */
   uint32_t known;         /* of the session that `record` belongs to */
@@ -36,13 +37,18 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   heap.slot = slot;
   heap.interval = interval;
   heap.generation = slot->generation;
+  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
+  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
+  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
   if (++heap.last == 0) heap.last = 1;
-  onstack_publish(&heap.number, heap.last);
+  onstack_publish(&heap_state.number, heap.last);
 }
 
-void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
+void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
 
-bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
+bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap_state.number) != 0; }
+
+const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 
 /* The calling thread's generator. */
 static uint64_t *heap_random(void) {
@@ -51,27 +57,21 @@ static uint64_t *heap_random(void) {
   return &heap_own.random;
 }
 
-/* The countdown has run out, or is another session's; one of each allocation has none. */
-static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
-  if (heap.interval == 1) return 1;
-  if (heap_own.number != number) {
-    heap_own.number = number;
-    heap_own.left = onstack_draw_distance(heap_random(), heap.interval) - (int64_t)size;
-    if (heap_own.left >= 0) return 0;
-  }
-  heap_own.left = onstack_draw_distance(heap_random(), heap.interval);
-  return 1;
+uint64_t onstack_heap_distance(void) {
+  if (onstack_observe(&heap_state.number) == 0 || heap.interval == 1) return 0;
+  return onstack_draw_distance(heap_random(), heap.interval);
 }
 
-const uint32_t *onstack_heap_running(void) { return &heap.number; }
-
-int onstack_heap_due(size_t size) {
-  const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
-  if (__builtin_expect(number == 0, 1)) return 0;
-  if (size == 0) size = 1;
-  if (size > INT64_MAX) return 0; /* no such allocation succeeds */
-  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0) return 0;
-  return heap_due_slowly(number, size);
+/* The countdown of a block's bytes. */
+static bool heap_is_due(uint32_t number, size_t size) {
+  const size_t bytes = size > 0 ? size : 1;
+  if (heap_own.number != number) {
+    heap_own.left = onstack_heap_distance();
+    heap_own.number = number;
+  }
+  const bool due = bytes > heap_own.left;
+  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
+  return due;
 }
 
 static void heap_name(uint64_t name[2]) {
@@ -102,7 +102,7 @@ static void heap_record(onstack_slot *slot, onstack_thread *record, const onstac
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
   uint64_t name[2];
-  if (!record) record = heap_meet(slot, heap.number, tid);
+  if (!record) record = heap_meet(slot, heap.last, tid);
   if (record)
     onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
   else
@@ -132,7 +132,7 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   /* A return address; inside the call, as a walk expects of a first PC. */
   const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
   const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
-  const uint32_t number = onstack_observe(&heap.number);
+  const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
   if (!address || number == 0) return;
   onstack_slot *slot = heap.slot;
@@ -145,7 +145,8 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
 }
 
 void onstack_heap_allocated(const void *address, size_t size) {
-  if (onstack_heap_due(size)) onstack_heap_take(address, size);
+  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
 }
 
 static __attribute__((noinline)) void heap_end(uint64_t address) {
@@ -156,7 +157,7 @@ static __attribute__((noinline)) void heap_end(uint64_t address) {
 }
 
 void onstack_heap_freed(const void *address) {
-  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_observe(&heap_state.number) == 0, 1) || !address) return;
   if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
 }
 

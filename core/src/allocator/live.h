@@ -18,7 +18,7 @@
 #include "base/defs.h"
 
 #define ONSTACK_LIVE_WINDOW 32u /* places of an address */
-#define ONSTACK_LIVE_FILTER 2u  /* bytes of the filter for each place */
+#define ONSTACK_LIVE_FILTER 2u
 #define ONSTACK_LIVE_NONE UINT32_MAX
 
 /* What the consumer tells of an end. */
@@ -59,10 +59,14 @@ ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 /* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
 ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
 
-/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
+static inline uint32_t onstack_live_filter_mask(void) {
+  return ONSTACK_LIVE_FILTER * (onstack_observe(&onstack_live.mask) + 1) - 1; /* before the pointers */
+}
+
+/* As onstack.h says of onstack_heap_state, for allocators. */
 static inline uint8_t *onstack_live_filter(uint64_t address) {
-  const uint32_t mask = onstack_observe(&onstack_live.mask); /* before the pointers */
-  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (ONSTACK_LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
+  const uint32_t mask = onstack_live_filter_mask();
+  return &onstack_live.filter[(address >> 6 ^ address >> 12) & mask];
 }
 
 /* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the

@@ -313,14 +313,21 @@ extern "C" {
         data: *mut ::core::ffi::c_void,
     ) -> ::core::ffi::c_int;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_heap_state {
+    pub number: u32,
+    pub mask: u32,
+    pub marks: *const u8,
+}
 extern "C" {
-    pub fn onstack_heap_due(size: usize) -> ::core::ffi::c_int;
+    pub fn onstack_heap_state_get() -> *const onstack_heap_state;
+}
+extern "C" {
+    pub fn onstack_heap_distance() -> u64;
 }
 extern "C" {
     pub fn onstack_heap_take(address: *const ::core::ffi::c_void, size: usize);
-}
-extern "C" {
-    pub fn onstack_heap_running() -> *const u32;
 }
 extern "C" {
     pub fn onstack_thread_label_set(
