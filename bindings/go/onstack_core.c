@@ -400,20 +400,25 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
 #ifndef ONSTACK_BASE_LOADER_H
 #define ONSTACK_BASE_LOADER_H
 
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
 #ifdef __linux__
 #include <link.h>
 
 /* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
 
+/* In a visit: every object knows them. */
+static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
+  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+}
+
 /* In the child of a fork. */
 ONSTACK_INTERNAL void onstack_loader_after_fork(void);
 #endif
-
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
 
 /* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
@@ -492,8 +497,8 @@ void onstack_loader_after_fork(void) {
 
 static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
   (void)size;
-  *(onstack_loader_counts *)counts = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-  return 1; /* the first object knows */
+  *(onstack_loader_counts *)counts = onstack_loader_counts_in(info);
+  return 1; /* the first one knows */
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
@@ -1959,33 +1964,22 @@ ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t b
   return used | cut;
 }
 
-/* ---- core/src/handler/signal/copy.c ---- */
-/* ---- core/src/handler/signal/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
- * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
- * is never unmapped.
- */
-#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
-#define ONSTACK_HANDLER_SIGNAL_COPY_H
-
+/* ---- core/src/handler/signal/forward.c ---- */
 /* ---- core/src/handler/signal/forward.h ---- */
+/* How a foreign signal is passed on to what lies underneath (owners.h). */
+#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
+#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
+
+/* ---- core/src/handler/signal/owners.h ---- */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
- * foreign signal is passed on to it. Installed and restored by control/signal/action.c.
+ * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
+ * restored by control/signal; other copies of the library read it too (copy.h).
  *
  * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
  * restores our pointer), and is then a pass-through.
  */
-#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
-#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
-
-#include <signal.h>
+#ifndef ONSTACK_HANDLER_SIGNAL_OWNERS_H
+#define ONSTACK_HANDLER_SIGNAL_OWNERS_H
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
@@ -2040,6 +2034,10 @@ ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
 
+#endif
+
+#include <signal.h>
+
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
 ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
 
@@ -2058,98 +2056,6 @@ ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction 
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
-
-/* ---- core/src/handler/tick/entry.h ---- */
-#ifndef ONSTACK_HANDLER_TICK_ENTRY_H
-#define ONSTACK_HANDLER_TICK_ENTRY_H
-
-#include <signal.h>
-
-/*
- * What control/signal/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
- * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
- * them (action.h says why), this far apart; declared is the first.
- */
-#define ONSTACK_TRAMPOLINE_BYTES 64u
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* that copy's onstack_copy, as the distance from here */
-  uint64_t number;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-/* The signal handler itself; `trampoline` is the one that it came in by. */
-ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* What it does once the signal is blocked and the context known. */
-ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
-
-#endif
-
-#define ONSTACK_COPIES 8u /* others that one copy knows */
-
-/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
-   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
-#define ONSTACK_COPY_MARK_BYTES 16u
-
-/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
-_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
-
-typedef struct onstack_copy {
-  uint32_t bytes;
-  uint32_t action_bytes;
-  onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
-  bool (*take)(int signal, siginfo_t *info, void *context);
-  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
-  void (*trampoline)(int signal, siginfo_t *info, void *context);
-  uint32_t lock; /* of the control side, see onstack_copies_lock */
-  uint32_t reserved;
-  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
-} onstack_copy;
-
-ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
-
-/* What a copy has of one signal. `copy` is any copy, this one too. */
-static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
-  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
-}
-
-/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
-static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
-  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
-}
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}
-
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
-static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
-}
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
-    .bytes = sizeof(onstack_copy),
-    .action_bytes = sizeof(onstack_action),
-    .actions = onstack_actions,
-    .take = onstack_handler_take,
-    .trampoline = onstack_handler_trampoline,
-};
-
-/* ---- core/src/handler/signal/forward.c ---- */
 
 /* ---- core/src/handler/arch.h ---- */
 /*
@@ -2287,6 +2193,86 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
 #endif
 
 #endif
+
+#endif
+
+/* ---- core/src/handler/signal/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
+#define ONSTACK_HANDLER_SIGNAL_COPY_H
+
+#include <signal.h>
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
+   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
+_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+
+/*
+ * What control/signal installs, for every signal and session of this copy: a jump to the handler (handler/tick/entry.c), with a
+ * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
 
 #endif
 
@@ -2582,6 +2568,9 @@ ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
    when the signals of this moment came. NULL: an owner has called the handler, with the signal open; it has gone on and has
    ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
 ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* What the handler does once the signal is blocked and the context known (handler/tick/entry.c). */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
 
@@ -2884,7 +2873,7 @@ typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
-  int32_t signal;
+  int32_t signal; /* 0: its samples come by no signal */
   uint64_t period_ns;
   const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
   onstack_kind kind;                     /* of its ticks */
@@ -3000,7 +2989,6 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
-
 /* ---- core/src/handler/tick/own_threads.h ---- */
 /*
  * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
@@ -3377,12 +3365,21 @@ __asm__(".pushsection .text\n"
         ".endr\n" ENTRY_SCOPE(
             "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
-ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+/* A tick of this copy that came in through another one's handler. */
+static ONSTACK_HANDLER bool entry_take(int signal, siginfo_t *info, void *context) {
   const onstack_thread_tick tick = entry_recognize(info);
   if (!tick.record) return false;
   entry_tick_of(tick, signal, info, context);
   return true;
 }
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = entry_take,
+    .trampoline = onstack_handler_trampoline,
+};
 
 ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   const onstack_thread_tick tick = entry_recognize(info);
@@ -3392,6 +3389,8 @@ ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *co
     onstack_action_forward(signal, info, context, trampoline);
 }
 
+/* Where the trampolines lead; `trampoline` is the one that the signal came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
                                                                  uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
@@ -7506,8 +7505,11 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples */
-  bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+  bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+
+  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*. Any thread. */
+  int (*accept)(const onstack_options *options, onstack_settings *settings);
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
@@ -7546,6 +7548,12 @@ typedef struct onstack_clock_ops {
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
+  /* Its own part of a session's statistics. Any thread. NULL: it has none. */
+  void (*fill)(onstack_stats *stats);
+
+  /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
+  int (*text)(const onstack_stats *stats, char *out, size_t capacity);
+
   /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
   void (*drop)(void);
 
@@ -7558,6 +7566,9 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real 
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
+
+/* An `accept` for clocks of time: a frequency. */
+ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings);
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
@@ -7723,8 +7734,8 @@ ONSTACK_INTERNAL void onstack_fork_repair(void);
 
 /* ---- core/src/control/signal/action.h ---- */
 /*
- * Installs our handler and puts back what it found. All functions: ordinary threads, under the control lock, except
- * onstack_action_after_fork. The handler's view of the same thing is handler/signal/forward.h.
+ * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
+ * unless it says otherwise. The handler's view of the same thing is handler/signal/owners.h.
  */
 #ifndef ONSTACK_CONTROL_SIGNAL_ACTION_H
 #define ONSTACK_CONTROL_SIGNAL_ACTION_H
@@ -7734,9 +7745,6 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
@@ -7759,6 +7767,93 @@ ONSTACK_INTERNAL void onstack_action_calm(int signal);
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
+
+#endif
+
+/* ---- core/src/control/signal/restore.h ---- */
+/* What the last stop leaves behind, and the child of a fork. */
+#ifndef ONSTACK_CONTROL_SIGNAL_RESTORE_H
+#define ONSTACK_CONTROL_SIGNAL_RESTORE_H
+
+/* ---- core/src/control/signal/on_top.h ---- */
+/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads, under
+   the lock of all copies. */
+#ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
+#define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
+
+#include <signal.h>
+
+typedef struct onstack_action_owner {
+  uint32_t sessions; /* that use it */
+  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
+  onstack_restore restore; /* of the session that installed it */
+} onstack_action_owner;
+
+ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
+
+static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
+static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
+
+static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
+  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
+}
+
+static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
+  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
+}
+
+/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
+ONSTACK_INTERNAL onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action);
+
+/* As onstack_copies_meet, but that our own copy is none. */
+ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
+
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another copy's. */
+ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
+
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
+ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
+ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
+
+/*
+ * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
+                                                  const onstack_copy *copy);
+
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
+                                                        const struct onstack_kernel_sigaction *now,
+                                                        const onstack_copy *copy);
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                                             const struct onstack_kernel_sigaction *was, int *result);
+
+/*
+ * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
+ * below. Who has found our trampoline by then has found what stands below the next one. 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                                              struct onstack_kernel_sigaction now);
+
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
+
+#endif
+
+/*
+ * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+ * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
+ * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
+ * lock of all copies.
+ */
+ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
+
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_after_fork(void);
@@ -7800,7 +7895,7 @@ ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack
 ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
 
 /* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings);
+ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
@@ -7987,15 +8082,11 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
                "options grow at the end, and the old sizes stay known");
 
-#define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
-#define OPTIONS_HEAP_INTERVAL (512u << 10)
-#define OPTIONS_HEAP_OBJECTS 16384u
-#define OPTIONS_HEAP_OBJECTS_MAX (1u << 20)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
 int onstack_options_init(onstack_options *options, size_t size) {
@@ -8024,9 +8115,6 @@ static int options_check_switches(const onstack_options *options) {
   /* Asked for and never called would be a silent loss. */
   if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
   if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
-  const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
-  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
-  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -8071,31 +8159,17 @@ static int options_set_sizes(const onstack_options *options, onstack_settings *s
   return 0;
 }
 
-static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
-  settings->period_ns = 1000000000u / frequency;
-  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-}
-
-static void options_set_period(const onstack_options *options, onstack_settings *settings) {
-  options_set_rate(options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
-  settings->period = settings->period_ns;
-  settings->heap_objects = options->heap_objects ? options->heap_objects : OPTIONS_HEAP_OBJECTS;
-  if (options->clock == ONSTACK_CLOCK_HEAP)
-    settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
-}
-
 int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
   int result = options_copy(given, &options);
   if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
-  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  settings->clock = onstack_clock_find(options.clock);
+  if ((result = settings->clock->accept(&options, settings)) < 0) return result;
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
   if ((result = options_check_meaning(settings->signal)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings)) < 0) return result;
   if ((result = options_set_sizes(&options, settings)) < 0) return result;
-  options_set_period(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -8103,7 +8177,6 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->resumed = false;
   settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
   settings->fork_sink_data = options.fork_sink_data;
-  settings->clock = onstack_clock_find(options.clock);
   settings->thread_filter = options.thread_filter;
   settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;
@@ -8147,6 +8220,36 @@ void onstack_pin_self(void) {
  * owner that another thread has installed since the look is not lost.
  */
 
+/* ---- core/src/control/signal/change.h ---- */
+/*
+ * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
+ * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
+ * the counterexamples to anything simpler. Ordinary threads, under the lock of all copies.
+ */
+#ifndef ONSTACK_CONTROL_SIGNAL_CHANGE_H
+#define ONSTACK_CONTROL_SIGNAL_CHANGE_H
+
+#include <string.h>
+
+static inline bool onstack_action_is_same(const struct onstack_kernel_sigaction *a,
+                                          const struct onstack_kernel_sigaction *b) {
+  return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* `to` in place of `now`, both without trampolines to choose; who came at that very moment is put back. */
+ONSTACK_INTERNAL void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                                              const struct onstack_kernel_sigaction *now);
+
+/* That trampoline is about to be installed in place of `now`. Until the end of the change, handlers that come in by it go by
+   what the kernel writes to where the result points. `action` may be another copy's. */
+ONSTACK_INTERNAL struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
+                                                                       const struct onstack_kernel_sigaction *now);
+
+/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
+ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
+
+#endif
+
 /* ---- core/src/control/signal/registry.h ---- */
 /* Finds other copies of the library in this process; what they are to each other stands in handler/signal/copy.h. Ordinary
    threads, under the control lock of this copy; another copy may do the same at the same time. */
@@ -8176,49 +8279,8 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
-/* ---- core/src/control/signal/install.h ---- */
-/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
-#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
-#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
-
-/*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
- * SA_NODEFER its own. `*installed` is the
- * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
- * Returns 0 or -errno, and then nothing has changed.
- */
-ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
-
-#endif
-
-/* ---- core/src/control/signal/nesting_fit.h ---- */
-/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
-#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
-#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
-
-/* ---- core/src/control/tick/own_threads_wait.h ---- */
-/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
-#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
-#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
-
-/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
-ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
-
-#endif
-
 /* ---- core/src/control/signal/trampolines.h ---- */
-/* Which trampoline to install next, and what is kept for it (handler/signal/forward.h). Ordinary threads, under the lock of all
+/* Which trampoline to install next, and what is kept for it (handler/signal/owners.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
 #ifndef ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 #define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
@@ -8252,80 +8314,22 @@ static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint
 
 #endif
 
+/* ---- core/src/control/tick/own_threads_wait.h ---- */
+/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+#endif
+
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <time.h>
 
 #define ACTION_FOLLOW_TRIES 100
-
-typedef struct action_owner {
-  uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
-  uint32_t returns;  /* how often in a row we went back on top */
-  bool on_stack;
-  onstack_restore restore; /* of the session that installed it */
-} action_owner;
-
-static action_owner action_owners[ONSTACK_SIGNALS];
-
-/*
- * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
- * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
- */
-#define ACTION_FOUND 128u
-static onstack_found action_found[ACTION_FOUND];
-static uint32_t action_found_count;
-
-/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
-#define ACTION_RETURNS 8u
-
-static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
-static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
-
-static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
-}
-
-static bool action_is_unowned(const struct onstack_kernel_sigaction *action) {
-  return action->handler == action_default || action->handler == action_ignore;
-}
-
-/* As onstack_copies_meet, but that our own copy is none. */
-static int action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
-  *copy = NULL;
-  return action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
-}
-
-static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
-  return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-/*
- * In place of `now`; who came at that very moment is put back. It may have left again meanwhile, or another one may have
- * come: so until what a change of ours replaced is what we had put there last.
- */
-static void action_exchange(int signal, const struct onstack_kernel_sigaction *to,
-                            const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction put = *to, expected = *now, was;
-  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !action_is_same(&was, &expected)) {
-    expected = put;
-    put = was;
-  }
-}
-
-/* The table's entry for an action, fresh (a one-shot not yet spent); NULL when the table is full. */
-static onstack_found *action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_found *kept = NULL;
-  for (uint32_t i = 0; i < action_found_count && !kept; i++)
-    if (action_is_same(&action_found[i].action, action)) kept = &action_found[i];
-  if (!kept && action_found_count < ACTION_FOUND) {
-    kept = &action_found[action_found_count++];
-    kept->action = *action;
-  }
-  if (kept) onstack_store_relaxed(&kept->spent, 0u);
-  return kept;
-}
 
 int onstack_action_check_signal(int signal) {
   static const int refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD};
@@ -8333,83 +8337,6 @@ int onstack_action_check_signal(int signal) {
   if (signal >= 32 && signal < SIGRTMIN) return ONSTACK_E_SIGNAL; /* libc's own: cancellation, setxid, timers */
   for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
     if (signal == refused[i]) return ONSTACK_E_SIGNAL;
-  return 0;
-}
-
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
-static void action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool unowned = action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = unowned && !action->visited;
-  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
-  /* Nor on one of a copy that stands below, whose own look does not come this far. */
-  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
-    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
-}
-
-/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
-static void action_set_changing(onstack_action *action, uint32_t changing) {
-  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
-  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
-}
-
-/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
-static void action_change_end(onstack_action *action) {
-  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
-  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
-  if (spent && action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
-  action_set_changing(action, 0);
-}
-
-/* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
-static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
-                                                            const struct onstack_kernel_sigaction *now) {
-  action_change_end(action);
-  onstack_fence_publish();
-  onstack_store_relaxed(&action->expected, now->handler);
-  action->replaced[trampoline] = (onstack_found){*now, 0};
-  action_set_changing(action, trampoline + 1);
-  return &action->replaced[trampoline].action;
-}
-
-/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
-static bool action_restarts(const struct onstack_kernel_sigaction *below) {
-  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
-}
-
-static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
-  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
-}
-
-/* A start asks before its session is counted. */
-static bool action_may_be_open(int signal, const action_owner *owner) {
-  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
-}
-
-/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
-static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
-                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
-  onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  struct onstack_kernel_sigaction ours;
-  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  if (action_restarts(below)) flags |= SA_RESTART;
-  if (action_may_be_open(signal, owner)) {
-    flags |= SA_NODEFER;
-    onstack_nesting_open();
-  }
-  struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
-  int result =
-      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
-  if (result < 0) return result;
-  *was = *replaced;
-  onstack_trampoline_use(action, trampoline);
-  action->ours = ours;
-  action_check_dispute(signal, action, trampoline);
-  onstack_dekker_store(&action->running, 1u);
   return 0;
 }
 
@@ -8421,132 +8348,49 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
-/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
-static uint32_t action_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
-  const onstack_action *theirs = onstack_copy_action(copy, signal);
-  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
-  if (theirs->visited) onstack_actions[signal].visited = 1;
-  return onstack_trampoline_choose(&onstack_actions[signal], &below);
-}
-
-/*
- * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
- * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
- */
-static uint32_t action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
-  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
-  onstack_actions[signal].visited = 1;
-  if (copy) return action_below_copy(signal, copy, now->handler);
-  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
-  return trampoline;
-}
-
-/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
-static uint32_t action_go_over(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  onstack_action *action = &onstack_actions[signal];
-  onstack_found *found = owner->returns < ACTION_RETURNS ? action_keep(now) : NULL;
-  if (!found) return ONSTACK_TRAMPOLINES;
-  owner->returns++;
-  onstack_below below = {{found, NULL, NULL}};
-  if (action_is_unowned(now)) {
-    onstack_trampolines_forget(action, &below);
-  } else {
-    below = onstack_below_add(&action->below[action->current], found);
-    action->visited = 1;
-  }
-  return onstack_trampoline_choose(action, &below);
-}
-
-/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
-static uint32_t action_answer(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now,
-                              const onstack_copy *copy) {
-  return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
-}
-
-/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
-                                   int *result) {
-  onstack_copy *copy;
-  *result = action_meet(was, &copy);
-  return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
-}
-
-/*
- * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Who has found our trampoline by then has found what stands below the next one.
- */
-static int action_reinstall(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
-  onstack_action *action = &onstack_actions[signal];
-  for (;;) {
-    struct onstack_kernel_sigaction was;
-    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
-      trampoline = onstack_trampoline_another(action, trampoline);
-    int result = action_install(signal, owner, trampoline, &now, &was);
-    if (result < 0 || action_is_same(&was, &now)) return result;
-    trampoline = action_answer_late(signal, owner, &was, &result);
-    if (trampoline == action->current) return 0;
-    if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
-    now = action->ours;
-  }
-}
-
-static int action_reinstall_on_top(int signal, action_owner *owner, uint32_t trampoline,
-                                   struct onstack_kernel_sigaction now) {
-  int result = action_reinstall(signal, owner, trampoline, now);
-  action_change_end(&onstack_actions[signal]);
-  return result;
-}
-
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
-static int action_begin(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
+static int action_begin(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
                         const onstack_copy *copy) {
   onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, found->handler);
+  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, previous->handler);
   action->visited = 0;
   if (copy || trampoline < ONSTACK_TRAMPOLINES) {
     const bool runs = copy && onstack_copy_runs(copy, signal);
-    trampoline = action_put_back(signal, found, copy);
+    trampoline = onstack_action_put_back(signal, previous, copy);
     if (runs) action->visited = onstack_copy_action(copy, signal)->visited;
   } else {
-    const onstack_below below = {{action_keep(found), NULL, NULL}};
+    const onstack_below below = {{onstack_action_keep(previous), NULL, NULL}};
     if (!below.levels[0]) return -ENOMEM;
     trampoline = onstack_trampoline_choose(action, &below);
   }
   /* What a pass-through has forwarded since the last stop counts on. */
-  if (!action_is_ours(found)) action_reset_counters(action);
+  if (!onstack_action_is_ours(previous)) action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
-  int result = action_reinstall_on_top(signal, owner, trampoline, *found);
+  int result = onstack_action_reinstall(signal, owner, trampoline, *previous);
   if (result == 0) return 0;
   onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
-  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) action_exchange(signal, found, &now);
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && onstack_action_is_ours(&now))
+    onstack_change_exchange(signal, previous, &now);
   return result;
 }
 
-/* Ours, as it is installed, is not what it is to be: with the flags of now. */
-static bool action_is_outdated(int signal, const action_owner *owner) {
-  const uint64_t flags = onstack_actions[signal].ours.flags;
-  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
-         action_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
-}
-
 /* One more session: SA_ONSTACK is what all get when one wants it. Where a newer owner stands, the next look does it. */
-static void action_join(int signal, action_owner *owner, bool on_stack) {
+static void action_join(int signal, onstack_action_owner *owner, bool on_stack) {
   struct onstack_kernel_sigaction now;
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions++;
   owner->on_stack |= on_stack;
-  if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
-      action_is_same(&now, &onstack_actions[signal].ours))
-    action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
+  if (onstack_action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+      onstack_action_is_same(&now, &onstack_actions[signal].ours))
+    onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
 
 int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
-  action_owner *owner = &action_owners[signal];
-  struct onstack_kernel_sigaction found;
+  onstack_action_owner *owner = &onstack_action_owners[signal];
+  struct onstack_kernel_sigaction previous;
   onstack_copy *locked, *copy;
   if (owner->sessions > 0) {
     action_join(signal, owner, on_stack);
@@ -8554,8 +8398,8 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   for (;;) {
     locked = onstack_copies_lock(true);
-    int result = onstack_sys_sigaction(signal, NULL, &found);
-    if (result == 0) result = action_meet(&found, &copy);
+    int result = onstack_sys_sigaction(signal, NULL, &previous);
+    if (result == 0) result = onstack_action_meet(&previous, &copy);
     if (result == 0 && !onstack_copies_outgrew(locked)) break;
     onstack_copies_unlock(locked);
     if (result < 0) return result;
@@ -8563,7 +8407,7 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   owner->on_stack = on_stack;
   owner->restore = restore;
   owner->returns = 0;
-  int result = action_begin(signal, owner, &found, copy);
+  int result = action_begin(signal, owner, &previous, copy);
   if (result == 0) owner->sessions = 1;
   onstack_copies_unlock(locked);
   return result;
@@ -8575,10 +8419,10 @@ static void action_follow_host(int signal, const struct onstack_kernel_sigaction
   struct onstack_kernel_sigaction to = *now;
   const struct onstack_kernel_sigaction *below = ours ? &action->below[action->current].levels[0]->action : now;
   if (onstack_own_stands_in.handler == 0 || below->handler != onstack_own_stands_in.handler) return;
-  action_set_restart(&to, action_restarts(below));
+  onstack_action_set_restart(&to, onstack_action_restarts(below));
   if (to.flags == now->flags) return;
   if (ours) action->ours = to;
-  action_exchange(signal, &to, now);
+  onstack_change_exchange(signal, &to, now);
 }
 
 void onstack_action_follow_host(int signal) {
@@ -8593,17 +8437,18 @@ void onstack_action_follow_host(int signal) {
   if (!locked) return;
   const onstack_action *action = &onstack_actions[signal];
   if (onstack_sys_sigaction(signal, NULL, &now) == 0)
-    action_follow_host(signal, &now, action_owners[signal].sessions > 0 && action_is_same(&now, &action->ours));
+    action_follow_host(signal, &now,
+                       onstack_action_owners[signal].sessions > 0 && onstack_action_is_same(&now, &action->ours));
   onstack_copies_unlock(locked);
 }
 
-static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
+static void action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (action_is_same(&now, &onstack_actions[signal].ours)) {
-    if (action_is_outdated(signal, owner))
-      action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
+  if (onstack_action_is_same(&now, &onstack_actions[signal].ours)) {
+    if (onstack_action_is_outdated(signal, owner))
+      onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
     return;
@@ -8611,15 +8456,15 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
+  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  uint32_t trampoline = action_answer(signal, owner, &now, copy);
-  if (trampoline < ONSTACK_TRAMPOLINES) action_reinstall_on_top(signal, owner, trampoline, now);
+  uint32_t trampoline = onstack_action_trampoline_for(signal, owner, &now, copy);
+  if (trampoline < ONSTACK_TRAMPOLINES) onstack_action_reinstall(signal, owner, trampoline, now);
 }
 
 void onstack_action_tend(int signal) {
-  action_owner *owner = &action_owners[signal];
+  onstack_action_owner *owner = &onstack_action_owners[signal];
   if (owner->sessions == 0) return;
   onstack_copy *locked = onstack_copies_lock(false); /* else at the next look */
   if (!locked) return;
@@ -8627,157 +8472,10 @@ void onstack_action_tend(int signal) {
   onstack_copies_unlock(locked);
 }
 
-void onstack_action_calm(int signal) { action_owners[signal].returns = 0; }
-
-/*
- * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
- * where it means nothing, but for the two signals that cannot be blocked.
- */
-static onstack_kernel_sigset action_mark(const action_owner *owner) {
-  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
-}
-
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
-   stand-in stands for may be another handler by now. */
-static struct onstack_kernel_sigaction action_next_owner(int signal, uint32_t trampoline) {
-  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction next = found->action;
-  if (!action_is_unowned(&next)) action_set_restart(&next, action_restarts(&next));
-  if (onstack_load_relaxed(&found->spent)) next.handler = action_default;
-  return next;
-}
-
-/*
- * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
- * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (action_reinstall_on_top). SIG_DFL and SIG_IGN need no trampoline: they are what
- * has to be there, by way of SIG_IGN (action_restore).
- */
-static void action_step_down(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
-                             const struct onstack_kernel_sigaction *given) {
-  int result;
-  const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES) {
-    action_exchange(signal, was, given);
-    return;
-  }
-  const struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
-  if (!action_is_unowned(&next)) {
-    action_reinstall_on_top(signal, owner, trampoline, *given);
-    return;
-  }
-  struct onstack_kernel_sigaction ignore = next;
-  ignore.handler = action_ignore;
-  action_exchange(signal, &ignore, given);
-  if (next.handler == action_default) action_exchange(signal, &next, &ignore);
-}
-
-/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
-static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
-                        const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction was;
-  if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  action_step_down(signal, owner, &was, to);
-  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-  onstack_dekker_store(&onstack_actions[signal].running, 0u);
-  return false;
-}
-
-/*
- * Back to the found action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
- * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
- * then: elsewhere that moment would eat another profiler's ticks.
- */
-static void action_restore(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
-                           const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction ignore = *found;
-  if (found->handler != action_default) {
-    action_give(signal, owner, found, now);
-    return;
-  }
-  ignore.handler = action_ignore;
-  ignore.mask = action_mark(owner);
-  if (action_give(signal, owner, &ignore, now)) action_give(signal, owner, found, &ignore);
-}
-
-/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
-static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
-  const onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
-  int result;
-  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES)
-    action_exchange(signal, &was, &theirs->ours);
-  else if (action_is_unowned(&was))
-    onstack_trampolines_forget(theirs, &action->below[trampoline]);
-  else
-    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
-}
-
-/*
- * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
- * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
- * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
- */
-static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline,
-                             const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  const onstack_copy *copy = onstack_copies_running(signal);
-  if (!copy) return false;
-  onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction next = theirs->ours;
-  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
-  next.mask |= ONSTACK_SIGBIT(signal);
-  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
-  next.handler = onstack_trampoline_address(copy, chosen);
-  onstack_trampoline_use(theirs, chosen);
-  theirs->ours = next;
-  const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
-  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
-    action_hand_over_newcomer(signal, owner, theirs);
-  action_change_end(theirs);
-  if (action->visited) theirs->visited = 1;
-  action_check_dispute(signal, theirs, theirs->current);
-  return true;
-}
-
-static void action_leave_to_next(int signal, action_owner *owner, uint32_t trampoline,
-                                 const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
-  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
-     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (action->visited && next.handler == action_default) next.handler = action_ignore;
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = action_ignore;
-  action_restore(signal, owner, &next, now);
-}
-
-/* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
-   has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
-   SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
-static void action_leave(int signal, action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = action->current;
-  struct onstack_kernel_sigaction now;
-  onstack_copy *copy = NULL;
-  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  const bool mine = action_is_ours(&now);
-  if (!mine) onstack_copies_meet(now.handler, &copy);
-  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
-  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
-    trampoline = action_put_back(signal, &now, copy);
-  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!action_hand_over(signal, owner, trampoline, &now)) action_leave_to_next(signal, owner, trampoline, &now);
-}
-
-bool onstack_action_ends_in_default(int signal) {
-  const onstack_action *action = &onstack_actions[signal];
-  return action_owners[signal].sessions == 1 && !action->visited &&
-         action_next_owner(signal, action->current).handler == action_default;
-}
+void onstack_action_calm(int signal) { onstack_action_owners[signal].returns = 0; }
 
 void onstack_action_release(int signal) {
-  action_owner *owner = &action_owners[signal];
+  onstack_action_owner *owner = &onstack_action_owners[signal];
   if (owner->sessions > 1) {
     owner->sessions--;
     return;
@@ -8787,63 +8485,74 @@ void onstack_action_release(int signal) {
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_own_wait_closed(signal); /* a foreign handler, or SIG_DFL, is not to be met on a thread of ours */
   onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
-  action_leave(signal, owner);
+  onstack_action_leave(signal, owner);
   onstack_copies_unlock(locked);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
   onstack_kernel_sigset set = 0;
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++)
-    if (onstack_load_relaxed(&action_owners[signal].sessions) > 0) set |= ONSTACK_SIGBIT(signal);
+    if (onstack_load_relaxed(&onstack_action_owners[signal].sessions) > 0) set |= ONSTACK_SIGBIT(signal);
   onstack_sys_sigprocmask(SIG_BLOCK, &set, old_mask);
 }
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
 
-/*
- * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
- * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
- * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
- */
-static void action_after_fork(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction now;
-  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
-  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-  const struct onstack_kernel_sigaction next =
-      action_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
-  onstack_sys_sigaction(signal, &next, NULL);
+/* ---- core/src/control/signal/change.c ---- */
+
+/* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
+   what we had put there last. */
+void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                             const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction put = *to, expected = *now, was;
+  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !onstack_action_is_same(&was, &expected)) {
+    expected = put;
+    put = was;
+  }
 }
 
-/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
-static void action_finish_change(int signal, action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
+/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
+static void change_set_changing(onstack_action *action, uint32_t changing) {
+  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
+  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
+}
+
+void onstack_change_end(onstack_action *action) {
   const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  int result;
   if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
-  if (was.handler != action->expected) {
-    action->current = trampoline;
-    const uint32_t right = action_answer_late(signal, owner, &was, &result);
-    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
-  }
-  action_change_end(action);
+  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
+  if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
+  change_set_changing(action, 0);
 }
 
-void onstack_action_after_fork(void) {
-  onstack_copies_after_fork();
-  onstack_action_forget_flights();
-  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    action_owners[signal].sessions = 0;
-    action_owners[signal].returns = 0;
-    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-    onstack_dekker_store(&onstack_actions[signal].running, 0u);
-    action_finish_change(signal, &action_owners[signal]);
-    action_after_fork(signal, &action_owners[signal]);
-  }
+struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
+                                                      const struct onstack_kernel_sigaction *now) {
+  onstack_change_end(action);
+  onstack_fence_publish();
+  onstack_store_relaxed(&action->expected, now->handler);
+  action->replaced[trampoline] = (onstack_found){*now, 0};
+  change_set_changing(action, trampoline + 1);
+  return &action->replaced[trampoline].action;
 }
 
 /* ---- core/src/control/signal/install.c ---- */
+/* ---- core/src/control/signal/install.h ---- */
+/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
+#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
+#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
+
+/*
+ * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
+ * SA_NODEFER its own. `*installed` is the
+ * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
+ * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
+ * Returns 0 or -errno, and then nothing has changed.
+ */
+ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
+
+#endif
 
 #include <errno.h>
 #include <signal.h>
@@ -8900,6 +8609,18 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 }
 
 /* ---- core/src/control/signal/nesting_fit.c ---- */
+/* ---- core/src/control/signal/nesting_fit.h ---- */
+/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
+#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
+
+#endif
 
 /* ---- core/src/control/unwind/go/go_runtime.h ---- */
 /*
@@ -8966,6 +8687,168 @@ bool onstack_nesting_fits(int signal, uint32_t sessions) {
 }
 
 void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
+
+/* ---- core/src/control/signal/on_top.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
+
+/*
+ * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
+ */
+#define ON_TOP_PREVIOUS 128u
+static onstack_found on_top_previous[ON_TOP_PREVIOUS];
+static uint32_t on_top_previous_count;
+
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ON_TOP_RETURNS 8u
+
+int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
+onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_found *kept = NULL;
+  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
+    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
+  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
+    kept = &on_top_previous[on_top_previous_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
+
+void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
+/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
+static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
+                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
+  onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  struct onstack_kernel_sigaction ours;
+  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
+  if (onstack_action_restarts(below)) flags |= SA_RESTART;
+  if (on_top_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
+  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  if (result < 0) return result;
+  *was = *replaced;
+  onstack_trampoline_use(action, trampoline);
+  action->ours = ours;
+  onstack_action_check_dispute(signal, action, trampoline);
+  onstack_dekker_store(&action->running, 1u);
+  return 0;
+}
+
+/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
+static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
+  const onstack_action *theirs = onstack_copy_action(copy, signal);
+  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
+  if (theirs->visited) onstack_actions[signal].visited = 1;
+  return onstack_trampoline_choose(&onstack_actions[signal], &below);
+}
+
+uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return on_top_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
+}
+
+/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
+static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_found *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
+  if (!newcomer) return ONSTACK_TRAMPOLINES;
+  owner->returns++;
+  onstack_below below = {{newcomer, NULL, NULL}};
+  if (onstack_action_is_unowned(now)) {
+    onstack_trampolines_forget(action, &below);
+  } else {
+    below = onstack_below_add(&action->below[action->current], newcomer);
+    action->visited = 1;
+  }
+  return onstack_trampoline_choose(action, &below);
+}
+
+uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
+                                       const onstack_copy *copy) {
+  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
+                                             : on_top_go_over(signal, owner, now);
+}
+
+uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                            const struct onstack_kernel_sigaction *was, int *result) {
+  onstack_copy *copy;
+  *result = onstack_action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
+}
+
+/*
+ * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
+ * Who has found our trampoline by then has found what stands below the next one.
+ */
+static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                            struct onstack_kernel_sigaction now) {
+  onstack_action *action = &onstack_actions[signal];
+  for (;;) {
+    struct onstack_kernel_sigaction was;
+    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
+      trampoline = onstack_trampoline_another(action, trampoline);
+    int result = on_top_install(signal, owner, trampoline, &now, &was);
+    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
+    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (trampoline == action->current) return 0;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
+    now = action->ours;
+  }
+}
+
+int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                             struct onstack_kernel_sigaction now) {
+  int result = on_top_reinstall(signal, owner, trampoline, now);
+  onstack_change_end(&onstack_actions[signal]);
+  return result;
+}
+
+bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
 
 /* ---- core/src/control/signal/registry.c ---- */
 
@@ -9049,6 +8932,197 @@ const onstack_copy *onstack_copies_running(int signal) {
   for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if (onstack_copy_runs(other, signal)) break;
   return other;
+}
+
+/* ---- core/src/control/signal/restore.c ---- */
+
+#include <signal.h>
+
+/*
+ * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
+ * where it means nothing, but for the two signals that cannot be blocked.
+ */
+static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
+  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
+}
+
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
+   stand-in stands for may be another handler by now. */
+static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
+  const onstack_found *previous = onstack_action_below(signal, trampoline, 0);
+  struct onstack_kernel_sigaction next = previous->action;
+  if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
+  if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;
+  return next;
+}
+
+/*
+ * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
+ * has found the trampoline in between can be told what it stands for (onstack_action_reinstall). SIG_DFL
+ * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
+ */
+static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,
+                              const struct onstack_kernel_sigaction *given) {
+  int result;
+  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES) {
+    onstack_change_exchange(signal, was, given);
+    return;
+  }
+  const struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
+  if (!onstack_action_is_unowned(&next)) {
+    onstack_action_reinstall(signal, owner, trampoline, *given);
+    return;
+  }
+  struct onstack_kernel_sigaction ignore = next;
+  ignore.handler = onstack_action_ignore;
+  onstack_change_exchange(signal, &ignore, given);
+  if (next.handler == onstack_action_default) onstack_change_exchange(signal, &next, &ignore);
+}
+
+/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
+static bool restore_give(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *to,
+                         const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction was;
+  if (onstack_sys_sigaction(signal, to, &was) < 0 || onstack_action_is_same(&was, now)) return true;
+  restore_step_down(signal, owner, &was, to);
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_dekker_store(&onstack_actions[signal].running, 0u);
+  return false;
+}
+
+/*
+ * Back to the previous action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
+ * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
+ * then: elsewhere that moment would eat another profiler's ticks.
+ */
+static void restore_previous(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
+                             const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction ignore = *previous;
+  if (previous->handler != onstack_action_default) {
+    restore_give(signal, owner, previous, now);
+    return;
+  }
+  ignore.handler = onstack_action_ignore;
+  ignore.mask = restore_mark(owner);
+  if (restore_give(signal, owner, &ignore, now)) restore_give(signal, owner, previous, &ignore);
+}
+
+/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
+static void restore_hand_over_newcomer(int signal, onstack_action_owner *owner, onstack_action *theirs) {
+  const onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
+  int result;
+  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES)
+    onstack_change_exchange(signal, &was, &theirs->ours);
+  else if (onstack_action_is_unowned(&was))
+    onstack_trampolines_forget(theirs, &action->below[trampoline]);
+  else
+    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
+}
+
+/*
+ * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
+ * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
+ * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
+ */
+static bool restore_hand_over(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                              const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  const onstack_copy *copy = onstack_copies_running(signal);
+  if (!copy) return false;
+  onstack_action *theirs = onstack_copy_action(copy, signal);
+  struct onstack_kernel_sigaction next = theirs->ours;
+  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  next.mask |= ONSTACK_SIGBIT(signal);
+  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
+  next.handler = onstack_trampoline_address(copy, chosen);
+  onstack_trampoline_use(theirs, chosen);
+  theirs->ours = next;
+  const struct onstack_kernel_sigaction *was = onstack_change_begin(theirs, chosen, now);
+  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !onstack_action_is_same(was, now))
+    restore_hand_over_newcomer(signal, owner, theirs);
+  onstack_change_end(theirs);
+  if (action->visited) theirs->visited = 1;
+  onstack_action_check_dispute(signal, theirs, theirs->current);
+  return true;
+}
+
+static void restore_next(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                         const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
+  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
+     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
+  if (action->visited && next.handler == onstack_action_default) next.handler = onstack_action_ignore;
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = onstack_action_ignore;
+  restore_previous(signal, owner, &next, now);
+}
+
+void onstack_action_leave(int signal, onstack_action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  uint32_t trampoline = action->current;
+  struct onstack_kernel_sigaction now;
+  onstack_copy *copy = NULL;
+  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  const bool mine = onstack_action_is_ours(&now);
+  if (!mine) onstack_copies_meet(now.handler, &copy);
+  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
+  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
+    trampoline = onstack_action_put_back(signal, &now, copy);
+  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
+  if (!restore_hand_over(signal, owner, trampoline, &now)) restore_next(signal, owner, trampoline, &now);
+}
+
+bool onstack_action_ends_in_default(int signal) {
+  const onstack_action *action = &onstack_actions[signal];
+  return onstack_action_owners[signal].sessions == 1 && !action->visited &&
+         restore_next_owner(signal, action->current).handler == onstack_action_default;
+}
+
+/*
+ * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
+ * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
+ * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
+ */
+static void restore_after_fork(int signal, onstack_action_owner *owner) {
+  struct onstack_kernel_sigaction now;
+  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!onstack_action_is_ours(&now) && !(now.handler == onstack_action_ignore && now.mask == restore_mark(owner))) return;
+  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+  const struct onstack_kernel_sigaction next =
+      restore_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &next, NULL);
+}
+
+/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
+static void restore_finish_change(int signal, onstack_action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  int result;
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
+  if (was.handler != action->expected) {
+    action->current = trampoline;
+    const uint32_t right = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
+  }
+  onstack_change_end(action);
+}
+
+void onstack_action_after_fork(void) {
+  onstack_copies_after_fork();
+  onstack_action_forget_flights();
+  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
+    onstack_action_owners[signal].sessions = 0;
+    onstack_action_owners[signal].returns = 0;
+    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+    onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    restore_finish_change(signal, &onstack_action_owners[signal]);
+    restore_after_fork(signal, &onstack_action_owners[signal]);
+  }
 }
 
 /* ---- core/src/control/signal/trampolines.c ---- */
@@ -9279,6 +9353,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .name = "cpu",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
+    .accept = onstack_clock_accept_rate,
     .probe = clock_cpu_probe,
     .scan_age = clock_cpu_scan_age,
     .join = clock_cpu_join,
@@ -9294,9 +9369,24 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 /* ---- core/src/control/tick/clock_heap.c ---- */
 /* No clock at all: the program's allocations make the samples (allocator/heap.h). */
 
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
+
+#define CLOCK_HEAP_INTERVAL (512u << 10)
+#define CLOCK_HEAP_OBJECTS 16384u
+#define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
 
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
+
+static int clock_heap_accept(const onstack_options *options, onstack_settings *settings) {
+  if (options->frequency != 0 || options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+  settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
+  settings->period_ns = settings->period; /* nothing ticks by it */
+  settings->weight_max = 1;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : CLOCK_HEAP_OBJECTS;
+  return 0;
+}
 
 /* Each sample is made with every signal blocked. */
 static int clock_heap_probe(int32_t signal) {
@@ -9328,17 +9418,31 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
+static void clock_heap_fill(onstack_stats *stats) {
+  stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
+  stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+  stats->heap_in_use = onstack_live_bytes();
+}
+
+static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
+  return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
+                  stats->period_ns, stats->heap_untracked, stats->heap_reused);
+}
+
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .name = "heap",
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
     .silent = true,
+    .accept = clock_heap_accept,
     .probe = clock_heap_probe,
     .scan_age = onstack_clock_scan_all,
     .join = clock_heap_join,
     .start = clock_heap_start,
     .leave = clock_heap_leave,
     .read = clock_heap_read,
+    .fill = clock_heap_fill,
+    .text = clock_heap_text,
     .drop = onstack_live_drop,
     .after_fork = onstack_heap_switch_off,
 };
@@ -9380,6 +9484,22 @@ int onstack_clock_start_listed(onstack_slot *slot, int listed) {
   const bool silent =
       onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
+}
+
+/* ---- core/src/control/tick/clock_rate.c ---- */
+/* What clocks of time have in common: a rate. */
+
+#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
+
+int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings) {
+  if (options->heap_interval != 0 || options->heap_objects != 0) return ONSTACK_E_OPTIONS;
+  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
+  settings->period = settings->period_ns;
+  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+  settings->heap_objects = 0;
+  return 0;
 }
 
 /* ---- core/src/control/tick/clock_ticker.c ---- */
@@ -9519,6 +9639,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .name = "cpu-ticker",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
+    .accept = onstack_clock_accept_rate,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -9536,6 +9657,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
+    .accept = onstack_clock_accept_rate,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -9600,6 +9722,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
+    .accept = onstack_clock_accept_rate,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,
     .start = onstack_clock_start_listed,
@@ -9856,7 +9979,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   slot->generation++;
-  slot->signal = settings->signal;
+  slot->signal = clock->silent ? 0 : settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
   slot->kind = clock->kind;
@@ -9904,39 +10027,41 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
+/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
+   scan. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  if (slot->signal == 0) return 0;
+  onstack_threads_set_quota();
+  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
+}
+
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
   int result = clock->join ? clock->join(slot) : 0;
   if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (clock->silent) {
-    onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-    return clock->start(slot, 0);
-  }
-  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
+  if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
     slot->process_clock = NULL;
     return result;
   }
-  onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
-     fork there is one, which the process tick finds, or the consumer's first scan. */
-  result = clock->start(slot, settings->resumed ? 1 : onstack_threads_arm_all(slot, settings));
-  if (result < 0) onstack_slot_quiesce(slot, settings);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
+  result = clock->start(slot, slot_arm(slot, settings));
+  if (result < 0) onstack_slot_quiesce(slot);
   return result;
 }
 
-void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
+void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  if (slot->clock->silent) return;
+  if (slot->signal == 0) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
-  onstack_action_release(settings->signal);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  onstack_action_release(slot->signal);
   slot->process_clock = NULL;
 }
 
@@ -11966,7 +12091,7 @@ ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, u
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_go_object_list *list = data;
   (void)size;
-  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  list->loaded = onstack_loader_counts_in(info);
   if (list->count == ONSTACK_GO_OBJECTS) return 1;
   onstack_go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -12530,7 +12655,7 @@ static const char *module_copy_name(module_list *list, const char *name) {
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
-  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  list->loaded = onstack_loader_counts_in(info);
   list->length++;
   if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
@@ -17718,13 +17843,12 @@ static void session_look_for_code(onstack_session *session) {
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool silent = slot->clock->silent;
   const bool armed = onstack_observe(&session->armed);
-  if (armed && !silent) session_scan(session, now);
+  if (armed && slot->signal != 0) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (!silent && onstack_control_try_lock()) {
-    onstack_action_tend(session->settings.signal);
-    if (due) onstack_action_calm(session->settings.signal);
+  if (slot->signal != 0 && onstack_control_try_lock()) {
+    onstack_action_tend(slot->signal);
+    if (due) onstack_action_calm(slot->signal);
     onstack_control_unlock();
   }
   if (due) {
@@ -17761,8 +17885,8 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
-  if (session->slot->clock->silent) return; /* nobody catches the signal */
-  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
+  const int32_t signal = session->slot->signal;
+  if (signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(signal);
 }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
@@ -18183,7 +18307,7 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
 /* ---- core/src/session/start.h ---- */
-/* A start for programs that did not ask for one: what lies in the same library may call it. */
+/* For programs that did not ask for a session: what lies in the same library may call it. */
 #ifndef ONSTACK_SESSION_START_H
 #define ONSTACK_SESSION_START_H
 
@@ -18192,6 +18316,9 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
  * the drain thread derives them while the program runs. Stacks of the first moments are cut (PENDING) rather than missing.
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
+
+/* Of the samples that the session's clock makes. Any thread. */
+ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
 #endif
 
@@ -18249,7 +18376,7 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .unblocked_signal = session->settings.own_threads && !slot->clock->silent ? session->settings.signal : 0,
+      .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
       .work = onstack_session_drain_work,
       .data = session,
   };
@@ -18265,7 +18392,7 @@ static int session_tick(onstack_session *session) {
     onstack_publish(&session->armed, 1u);
     result = session_start_clock_thread(session);
     if (result == 0) return 0;
-    onstack_slot_quiesce(slot, &session->settings);
+    onstack_slot_quiesce(slot);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -18351,6 +18478,8 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
   return session_start(options, false, out);
 }
 
+onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
+
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);
 }
@@ -18380,7 +18509,7 @@ int onstack_session_stop(onstack_session *session) {
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
   session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot, &session->settings);
+  onstack_slot_quiesce(session->slot);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);
@@ -18432,7 +18561,6 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   const onstack_counters *counters = &slot->counters;
   const onstack_lost *lost = &slot->lost[slot->kind];
   const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
-  const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
@@ -18452,13 +18580,8 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (slot->clock->silent) {
-    stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
-    stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
-    stats->heap_in_use = onstack_live_bytes();
-  } else {
-    session_fill_action(action, stats);
-  }
+  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (slot->clock->fill) slot->clock->fill(stats);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
@@ -18568,7 +18691,7 @@ static void text_send(statistics_text *text, int length) {
   if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
 }
 
-static void text_write_counters(statistics_text *text, const onstack_stats *stats) {
+static void text_write_counters(statistics_text *text, const onstack_clock_ops *clock, const onstack_stats *stats) {
   int length = snprintf(text->line, sizeof(text->line),
                         "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
                         " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
@@ -18581,11 +18704,7 @@ static void text_write_counters(statistics_text *text, const onstack_stats *stat
                         stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No clock: in the child of a fork, whose session it is not. */
-  if (!stats->clock || strcmp(stats->clock, "heap") != 0) return;
-  length = snprintf(text->line, sizeof(text->line),
-                    "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n", stats->period_ns,
-                    stats->heap_untracked, stats->heap_reused);
-  text_send(text, length);
+  if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
 }
 
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
@@ -18646,7 +18765,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (error < 0) return error;
   stats.ticks += before;
   stats.unattributed += before;
-  text_write_counters(text, &stats);
+  text_write_counters(text, session->settings.clock, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;
