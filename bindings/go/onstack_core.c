@@ -389,44 +389,22 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/src/base/loader.c ---- */
-/* ---- core/src/base/loader.h ---- */
-/*
- * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
- * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
- * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
- * inside dlopen has the same effect, and cannot be seen from here.)
- */
-#ifndef ONSTACK_BASE_LOADER_H
-#define ONSTACK_BASE_LOADER_H
+/* ---- core/src/base/label_set.c ---- */
+/* ---- core/src/base/label_set.h ---- */
+/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
+#ifndef ONSTACK_BASE_LABEL_SET_H
+#define ONSTACK_BASE_LABEL_SET_H
 
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
+struct onstack_labels {
+  uint64_t references;
+  uint32_t bytes; /* of `text` */
+  bool cut;       /* some of an outer set had no room */
+  char text[];    /* "key\0value\0key\0value\0" */
+};
 
-#ifdef __linux__
-#include <link.h>
-
-/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
-
-/* In a visit: every object knows them. */
-static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
-  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-}
-
-/* In the child of a fork. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
-#endif
-
-/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
-
-static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
-                                                               const onstack_loader_counts *b) {
-  return a->adds == b->adds && a->subs == b->subs;
-}
+/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors: OPTIONS (the
+   key), -ENOMEM. */
+ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
 
 #endif
 
@@ -470,10 +448,173 @@ static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loa
 
 /* Full fence: a store before it is visible before a load behind it. */
 #define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* The compiler moves nothing across: for a handler on the same thread, which sees the processor's own order anyway. */
+#define onstack_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 /* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool label_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static bool label_key_is_good(const char *key) {
+  if (!key || !label_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
+  for (const char *c = key; *c; c++)
+    if (!label_letter(*c) && !(*c >= '0' && *c <= '9') && *c != '.' && *c != '-' && *c != '/') return false;
+  return true;
+}
+
+static onstack_labels *label_set_take(size_t room) {
+  onstack_labels *set = malloc(sizeof(*set) + room);
+  if (!set) return NULL;
+  set->references = 1;
+  set->bytes = 0;
+  set->cut = false;
+  return set;
+}
+
+static void label_append(onstack_labels *set, const char *string) {
+  const size_t bytes = strlen(string) + 1;
+  memcpy(set->text + set->bytes, string, bytes);
+  set->bytes += (uint32_t)bytes;
+}
+
+static void label_add(onstack_labels *set, const char *key, const char *value) {
+  label_append(set, key);
+  label_append(set, value);
+}
+
+/* Of the pair at `key`. */
+static const char *label_value(const char *key) { return key + strlen(key) + 1; }
+static const char *label_next(const char *key) {
+  const char *value = label_value(key);
+  return value + strlen(value) + 1;
+}
+
+static bool label_set_has(const onstack_labels *set, const char *key) {
+  for (const char *at = set->text; at < set->text + set->bytes; at = label_next(at))
+    if (strcmp(at, key) == 0) return true;
+  return false;
+}
+
+/* Of the caller's labels from `from` on, is there another with that key? */
+static bool label_comes_again(const onstack_label *labels, size_t from, size_t count, const char *key) {
+  for (size_t i = from; i < count; i++)
+    if (strcmp(labels[i].key, key) == 0) return true;
+  return false;
+}
+
+/* The bytes that they take; more than ONSTACK_MAX_LABEL_BYTES: refused. No text is looked at for longer than may be. */
+static size_t label_measure(const onstack_label *labels, size_t count) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < count && bytes <= ONSTACK_MAX_LABEL_BYTES; i++) {
+    if (!label_key_is_good(labels[i].key) || !labels[i].value) return SIZE_MAX;
+    bytes += strnlen(labels[i].key, ONSTACK_MAX_LABEL_BYTES) + strnlen(labels[i].value, ONSTACK_MAX_LABEL_BYTES) + 2;
+  }
+  return bytes;
+}
+
+int onstack_labels_new(const onstack_label *labels, size_t count, onstack_labels **out) {
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  const size_t bytes = labels || count == 0 ? label_measure(labels, count) : SIZE_MAX;
+  if (bytes > ONSTACK_MAX_LABEL_BYTES) return ONSTACK_E_OPTIONS;
+  onstack_labels *set = label_set_take(bytes);
+  if (!set) return -ENOMEM;
+  for (size_t i = 0; i < count; i++)
+    if (!label_comes_again(labels, i + 1, count, labels[i].key)) label_add(set, labels[i].key, labels[i].value);
+  *out = set;
+  return 0;
+}
+
+int onstack_labels_merge(const onstack_labels *inner, const onstack_labels *outer, onstack_labels **out) {
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  if (!inner || !outer) return ONSTACK_E_OPTIONS;
+  onstack_labels *set = label_set_take((size_t)inner->bytes + outer->bytes);
+  if (!set) return -ENOMEM;
+  memcpy(set->text, inner->text, inner->bytes);
+  set->bytes = inner->bytes;
+  set->cut = inner->cut || outer->cut;
+  for (const char *at = outer->text; at < outer->text + outer->bytes; at = label_next(at)) {
+    if (label_set_has(inner, at)) continue;
+    if (set->bytes + (size_t)(label_next(at) - at) <= ONSTACK_MAX_LABEL_BYTES)
+      label_add(set, at, label_value(at));
+    else
+      set->cut = true;
+  }
+  *out = set;
+  return 0;
+}
+
+int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out) {
+  *out = NULL;
+  if (!label_key_is_good(key)) return ONSTACK_E_OPTIONS;
+  if (!outer) return 0;
+  onstack_labels *set = label_set_take(outer->bytes);
+  if (!set) return -ENOMEM;
+  for (const char *at = outer->text; at < outer->text + outer->bytes; at = label_next(at))
+    if (strcmp(at, key) != 0) label_add(set, at, label_value(at));
+  if (set->bytes > 0)
+    *out = set;
+  else
+    free(set);
+  return 0;
+}
+
+void onstack_labels_retain(const onstack_labels *labels) {
+  if (labels) onstack_retain(&((onstack_labels *)(uintptr_t)labels)->references);
+}
+
+void onstack_labels_release(const onstack_labels *labels) {
+  onstack_labels *set = (onstack_labels *)(uintptr_t)labels;
+  if (set && onstack_release_was_last(&set->references)) free(set);
+}
+
+const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
+  *bytes = labels->bytes;
+  return labels->text;
+}
+
+/* ---- core/src/base/loader.c ---- */
+/* ---- core/src/base/loader.h ---- */
+/*
+ * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
+ * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
+ * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
+ * inside dlopen has the same effect, and cannot be seen from here.)
+ */
+#ifndef ONSTACK_BASE_LOADER_H
+#define ONSTACK_BASE_LOADER_H
+
+#ifdef __linux__
+#include <link.h>
+
+/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* In the child of a fork. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
+#endif
+
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #endif
 
@@ -497,8 +638,8 @@ void onstack_loader_after_fork(void) {
 
 static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
   (void)size;
-  *(onstack_loader_counts *)counts = onstack_loader_counts_in(info);
-  return 1; /* the first one knows */
+  *(onstack_loader_counts *)counts = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  return 1; /* the first object knows */
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
@@ -1233,7 +1374,6 @@ typedef struct onstack_code_map {
   onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
   uint32_t count;
   uint32_t stale;    /* a walk met a return address that no range holds: look again */
-  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
@@ -1846,9 +1986,12 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const on
 /*
  * The labels that the application has given to threads, by thread id.
  *
- * Only a thread itself changes its labels (core/src/session/thread_labels.c), and only its own handler reads them: the set is replaced
- * by one store of a pointer, so the handler, which interrupts the thread before or behind that store, finds a whole set,
- * and the old one can be freed right after. No lock, and no thread-local storage, which a raw thread may not have.
+ * Only a thread itself changes its entry (core/src/session/thread_labels.c), and only its own handler reads it: a set comes
+ * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
+ * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
+ * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
+ * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
+ * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
  *
  * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
  * ids, no tombstones, nothing is ever moved.
@@ -1859,27 +2002,25 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const on
 #define ONSTACK_LABEL_THREADS 16384u
 #define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
 
-/* "key\0value\0key\0value\0". Never changed once it can be found. */
-typedef struct onstack_label_set {
-  uint32_t bytes;
-  char text[];
-} onstack_label_set;
-
+/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
+   neighbours swap at the same time: each has a cache line. */
+#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
 typedef struct onstack_label_entry {
-  const onstack_label_set *set; /* NULL: none */
+  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
 } onstack_label_entry;
 
 /* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_labels_find(uint32_t tid);
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
 
-/* A fresh entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_labels_claim(uint32_t tid);
+/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
 
-/* Gives an entry back; its set is the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_labels_release(onstack_label_entry *entry);
+/* Gives an entry back; the sets are the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
 
-/* In the child of a fork: the forking thread goes on under a new id, the others are not here. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid);
+/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
+   are out of use for good. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
 
 /* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
    thread. */
@@ -1890,6 +2031,8 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 #define LABEL_BUCKET 16u
 #define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
 
+#define LABEL_OUT_OF_USE UINT32_MAX /* no thread has that id */
+
 static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
 static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
 static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
@@ -1898,7 +2041,7 @@ static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
   return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
 }
 
-ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
+ONSTACK_HANDLER onstack_label_entry *onstack_label_entry_find(uint32_t tid) {
   uint32_t home = label_home(tid);
   if (onstack_load_relaxed(&label_threads) == 0) return NULL;
   for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
@@ -1908,7 +2051,7 @@ ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
   return NULL;
 }
 
-onstack_label_entry *onstack_labels_claim(uint32_t tid) {
+onstack_label_entry *onstack_label_entry_claim(uint32_t tid) {
   uint32_t home = label_home(tid);
   for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
     uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
@@ -1920,66 +2063,93 @@ onstack_label_entry *onstack_labels_claim(uint32_t tid) {
   return NULL;
 }
 
-void onstack_labels_release(onstack_label_entry *entry) {
-  onstack_publish(&entry->set, (const onstack_label_set *)0);
+static void label_entry_empty(onstack_label_entry *entry) {
+  for (uint32_t place = 0; place < ONSTACK_COUNT_OF(entry->sets); place++)
+    onstack_publish(&entry->sets[place], (const onstack_labels *)0);
+}
+
+void onstack_label_entry_release(onstack_label_entry *entry) {
+  label_entry_empty(entry);
   onstack_publish(&label_tids[entry - label_entries], 0u);
   onstack_sub_relaxed(&label_threads, 1u);
 }
 
-/* The sets of the others are left where they are: nothing may be freed here. */
-void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid) {
-  onstack_label_entry *entry = onstack_labels_find(parent_tid);
-  const onstack_label_set *set = entry ? entry->set : NULL;
+/* Sets are left where they are: nothing may be freed here. */
+void onstack_label_entries_after_fork(bool free) {
   if (label_threads == 0) return;
   label_threads = 0;
   for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
     if (label_tids[i] == 0) continue;
-    label_tids[i] = 0;
-    label_entries[i].set = NULL;
+    if (free) label_entry_empty(&label_entries[i]);
+    label_tids[i] = free ? 0 : LABEL_OUT_OF_USE;
   }
-  if (set && (entry = onstack_labels_claim(child_tid))) entry->set = set;
 }
 
 /* Bytes of the pair that begins at `at`, both NULs included. */
-static ONSTACK_HANDLER uint32_t label_pair(const onstack_label_set *set, uint32_t at) {
+static ONSTACK_HANDLER uint32_t label_pair(const onstack_labels *set, uint32_t at) {
   uint32_t bytes = 0;
   for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
   return bytes;
 }
 
-ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
-  const onstack_label_entry *entry = onstack_labels_find(tid);
-  const onstack_label_set *set = entry ? onstack_observe(&entry->set) : NULL; /* pairs with the publish in labels.c */
-  uint32_t used = 0, cut = 0;
-  if (!set) return 0;
+static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t bytes) {
+  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
+}
+
+/* The pairs that fit. Returns as onstack_labels_copy. */
+static ONSTACK_HANDLER uint32_t label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
+  uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
   for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
-    pair = label_pair(set, at);
+    pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
     if (pair > bytes - used) {
       cut = ONSTACK_LABELS_CUT;
       continue;
     }
-    for (uint32_t i = 0; i < pair; i++) ((volatile char *)out)[used + i] = set->text[at + i];
+    label_copy(set->text + at, out + used, pair);
     used += pair;
   }
   return used | cut;
 }
 
-/* ---- core/src/handler/signal/forward.c ---- */
-/* ---- core/src/handler/signal/forward.h ---- */
-/* How a foreign signal is passed on to what lies underneath (owners.h). */
-#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
-#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
+ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
+  const onstack_label_entry *entry = onstack_label_entry_find(tid);
+  uint32_t used = 0, cut = 0;
+  for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
+    const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
+    const uint32_t result = set ? label_set_copy(set, out + used, bytes - used) : 0;
+    used += result & ~ONSTACK_LABELS_CUT;
+    cut |= result & ONSTACK_LABELS_CUT;
+  }
+  return used | cut;
+}
 
-/* ---- core/src/handler/signal/owners.h ---- */
+/* ---- core/src/handler/signal/copy.c ---- */
+/* ---- core/src/handler/signal/copy.h ---- */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
- * restored by control/signal; other copies of the library read it too (copy.h).
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
+#define ONSTACK_HANDLER_SIGNAL_COPY_H
+
+/* ---- core/src/handler/signal/forward.h ---- */
+/*
+ * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
+ * foreign signal is passed on to it. Installed and restored by control/signal/action.c.
  *
  * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
  * restores our pointer), and is then a pass-through.
  */
-#ifndef ONSTACK_HANDLER_SIGNAL_OWNERS_H
-#define ONSTACK_HANDLER_SIGNAL_OWNERS_H
+#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
+#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
+
+#include <signal.h>
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
@@ -2034,10 +2204,6 @@ ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
 
-#endif
-
-#include <signal.h>
-
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
 ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
 
@@ -2056,6 +2222,98 @@ ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction 
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
+
+/* ---- core/src/handler/tick/entry.h ---- */
+#ifndef ONSTACK_HANDLER_TICK_ENTRY_H
+#define ONSTACK_HANDLER_TICK_ENTRY_H
+
+#include <signal.h>
+
+/*
+ * What control/signal/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
+ * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
+ * them (action.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+/* The signal handler itself; `trampoline` is the one that it came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* What it does once the signal is blocked and the context known. */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
+/* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
+
+#endif
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
+   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
+_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = onstack_handler_take,
+    .trampoline = onstack_handler_trampoline,
+};
+
+/* ---- core/src/handler/signal/forward.c ---- */
 
 /* ---- core/src/handler/arch.h ---- */
 /*
@@ -2193,86 +2451,6 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
 #endif
 
 #endif
-
-#endif
-
-/* ---- core/src/handler/signal/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
- * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
- * is never unmapped.
- */
-#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
-#define ONSTACK_HANDLER_SIGNAL_COPY_H
-
-#include <signal.h>
-
-#define ONSTACK_COPIES 8u /* others that one copy knows */
-
-/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
-   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
-#define ONSTACK_COPY_MARK_BYTES 16u
-
-/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
-_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
-
-/*
- * What control/signal installs, for every signal and session of this copy: a jump to the handler (handler/tick/entry.c), with a
- * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
- */
-#define ONSTACK_TRAMPOLINE_BYTES 64u
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* that copy's onstack_copy, as the distance from here */
-  uint64_t number;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-typedef struct onstack_copy {
-  uint32_t bytes;
-  uint32_t action_bytes;
-  onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
-  bool (*take)(int signal, siginfo_t *info, void *context);
-  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
-  void (*trampoline)(int signal, siginfo_t *info, void *context);
-  uint32_t lock; /* of the control side, see onstack_copies_lock */
-  uint32_t reserved;
-  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
-} onstack_copy;
-
-ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
-
-/* What a copy has of one signal. `copy` is any copy, this one too. */
-static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
-  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
-}
-
-/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
-static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
-  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
-}
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}
-
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
-static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
-}
 
 #endif
 
@@ -2569,9 +2747,6 @@ ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
    ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
 ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
-/* What the handler does once the signal is blocked and the context known (handler/tick/entry.c). */
-ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
 #endif
 
 #include <signal.h>
@@ -2657,15 +2832,14 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
  *
- * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
 
 #define ONSTACK_KEPT_STACKS 128u
-/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
-#define ONSTACK_KEPT_NATIVE 131072u
-#define ONSTACK_KEPT_GO 8192u /* of the goroutine that waits for the native code, from its stack pointer up */
+#define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
+#define ONSTACK_KEPT_GO 8192u      /* of the goroutine that waits for the native code, from its stack pointer up */
 
 /* A piece of a stack, as it was. */
 typedef struct onstack_kept_piece {
@@ -2823,7 +2997,7 @@ typedef struct onstack_walk {
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
   uint8_t *
-      found; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -2873,7 +3047,7 @@ typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
-  int32_t signal; /* 0: its samples come by no signal */
+  int32_t signal;
   uint64_t period_ns;
   const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
   onstack_kind kind;                     /* of its ticks */
@@ -2989,6 +3163,7 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
+
 /* ---- core/src/handler/tick/own_threads.h ---- */
 /*
  * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
@@ -3365,21 +3540,12 @@ __asm__(".pushsection .text\n"
         ".endr\n" ENTRY_SCOPE(
             "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
-/* A tick of this copy that came in through another one's handler. */
-static ONSTACK_HANDLER bool entry_take(int signal, siginfo_t *info, void *context) {
+ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
   const onstack_thread_tick tick = entry_recognize(info);
   if (!tick.record) return false;
   entry_tick_of(tick, signal, info, context);
   return true;
 }
-
-ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
-    .bytes = sizeof(onstack_copy),
-    .action_bytes = sizeof(onstack_action),
-    .actions = onstack_actions,
-    .take = entry_take,
-    .trampoline = onstack_handler_trampoline,
-};
 
 ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   const onstack_thread_tick tick = entry_recognize(info);
@@ -3389,8 +3555,6 @@ ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *co
     onstack_action_forward(signal, info, context, trampoline);
 }
 
-/* Where the trampolines lead; `trampoline` is the one that the signal came in by. */
-ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
                                                                  uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
@@ -3450,9 +3614,6 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onsta
 /* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
 #define KEPT_BELOW 64u
 
-/* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
-#define KEPT_RED_ZONE 128u
-
 /* As much as can be read without a gap. */
 static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
@@ -3482,7 +3643,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->registers = *registers;
     kept->g = 0;
     kept->go.low = kept->go.high = 0;
-    const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
+    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
     kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);
@@ -3797,11 +3958,10 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 /* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
 #define ONSTACK_BY_UNPROVEN 0x80u
-#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since, or
+ * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
@@ -3984,8 +4144,7 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
   visit->inside = own ? own : slot->threads.process;
-  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. */
-  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) return false;
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask);
   onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
@@ -4554,24 +4713,12 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
-/* The frames before the first that is not code by today's map. */
-static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *found, uint32_t count) {
-  onstack_code_range last = {0, 0};
-  for (uint32_t next = 1; next < count; next++) {
-    if (!(found[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
-    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
-  }
-  return count;
-}
-
 ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   call_site_batch batch;
   uint32_t next = 1;
-  count = call_sites_listed(frames, found, count);
   while (next < count) {
     next = call_site_collect(&batch, frames, found, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
@@ -4657,10 +4804,6 @@ ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointe
 /* Whether no module holds an address. False while the map is being written. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
 
-/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
-   Signal-safe. */
-ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
-
 /* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
    entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
 ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
@@ -4686,7 +4829,6 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
   if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
   if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
-  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
   frame->sp = frame->fp + 16;
   frame->fp = record[0];
   frame->pc = onstack_address_strip(record[1]);
@@ -4705,12 +4847,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_poin
 /* ---- core/src/handler/unwind/code_source_guest_aarch64.c ---- */
 
 #if defined(__aarch64__)
-
-/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
-   that entered the guest, and leads past that function and past everybody on the guest's stack. */
-ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
-  return !onstack_code_find_go(return_address - 1);
-}
 
 /* No runtime of generated code is known that clears x29. */
 ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
@@ -4738,11 +4874,6 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
  */
 #define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
 #define CODE_GUEST_CANDIDATES 8u /* that are followed */
-
-ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
-  (void)return_address;
-  return true; /* who has no records there clears RBP first */
-}
 
 /* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
    signal stack is small. */
@@ -5773,8 +5904,6 @@ typedef struct rules_cursor {
   bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
   bool unproven;       /* pc is a return address that has not been seen behind a call yet */
-  bool missed;         /* the interrupted code is not in the map, which is older: any address may be code */
-  bool unlisted;       /* pc may be code only because of that */
 } rules_cursor;
 
 _Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
@@ -6839,7 +6968,6 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
-  cursor->unlisted = false;
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
   uint64_t value = onstack_pc_recall(address, cursor->seal);
   if (value) {
@@ -6850,9 +6978,7 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
     if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
     /* What is so only because a map is being written at this moment is not remembered. */
-    const bool by_range = value < RULES_GO_FIRST << 1;
-    cursor->unlisted = by_range && cursor->missed;
-    if (!by_range || (!cursor->missed && address - cursor->code.low < cursor->code.high - cursor->code.low))
+    if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
       onstack_pc_remember(address, value, cursor->seal);
   }
   cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
@@ -6899,18 +7025,7 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
   cursor->context = walk->ucontext;
-  cursor->unproven = cursor->missed = cursor->unlisted = false;
-}
-
-/*
- * The interrupted PC lies in no range that is known. It runs, so the map is older than the code, and than its neighbours:
- * whatever could be code is taken for it, and the consumer asks the next map, before it proves the calls.
- */
-static ONSTACK_HANDLER void rules_begin_in_new_code(rules_cursor *cursor) {
-  if (!cursor->memory->copy_works || onstack_load_relaxed(&onstack_code.count) >= ONSTACK_CODE_RANGES) return;
-  cursor->code = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
-  cursor->generated = cursor->missed = true;
-  onstack_store_relaxed(&onstack_code.missed, 1u);
+  cursor->unproven = false;
 }
 
 static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
@@ -6920,7 +7035,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   onstack_truncation why;
   rules_begin(&cursor, walk);
   walk->frames[0] = cursor.pc;
-  if (!rules_locate(&cursor)) rules_begin_in_new_code(&cursor); /* wherever the PC is, it is recorded */
+  rules_locate(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
     why = rules_step(&cursor, &how);
@@ -6934,9 +7049,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
-    if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
-    if (walk->found) walk->found[count - 1] = how;
+    if (walk->found) walk->found[count - 1] = cursor.unproven ? how | ONSTACK_BY_UNPROVEN : how;
     /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
     if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
@@ -6964,8 +7077,8 @@ typedef struct onstack_draw_weight {
 /* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
 ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
-/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+/* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
 
 /*
  * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
@@ -7039,8 +7152,8 @@ static double draw_chance(double x) {
   return sum;
 }
 
-uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+int64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
+  return 1 + (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
 }
 
 static uint64_t draw_round(uint64_t *random, double number) {
@@ -7092,7 +7205,6 @@ ONSTACK_INTERNAL bool onstack_heap_is_on(void);
 #define ONSTACK_ALLOCATOR_LIVE_H
 
 #define ONSTACK_LIVE_WINDOW 32u /* places of an address */
-#define ONSTACK_LIVE_FILTER 2u
 #define ONSTACK_LIVE_NONE UINT32_MAX
 
 /* What the consumer tells of an end. */
@@ -7107,9 +7219,8 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  uint8_t
-      *filter; /* how many places that are claimed or live have an address of this byte's; 255: so many at least, for good */
-  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
+  uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
+  void *memory;    /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
@@ -7133,21 +7244,8 @@ ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 /* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
 ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
 
-static inline uint32_t onstack_live_filter_mask(void) {
-  return ONSTACK_LIVE_FILTER * (onstack_observe(&onstack_live.mask) + 1) - 1; /* before the pointers */
-}
-
-/* As onstack.h says of onstack_heap_state, for allocators. */
-static inline uint8_t *onstack_live_filter(uint64_t address) {
-  const uint32_t mask = onstack_live_filter_mask();
-  return &onstack_live.filter[(address >> 6 ^ address >> 12) & mask];
-}
-
-/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
-   count of the block's begin, or got the block by an order of the host's that carries it. */
-static inline bool onstack_live_may_have(uint64_t address) {
-  return onstack_load_relaxed(onstack_live_filter(address)) != 0;
-}
+/* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
+ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
 
 /* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
@@ -7158,10 +7256,9 @@ ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #include <sys/prctl.h>
 
-/* What every allocation looks at. Written by start and stop; the number publishes the rest. */
-static onstack_heap_state heap_state;
-
+/* What every allocation looks at. Written by start and stop; `number` publishes the rest. */
 static struct {
+  uint32_t number; /* of the session, in this process; 0: off */
   uint32_t interval;
   uint32_t generation; /* of the slot */
   uint32_t last;       /* the number given out last */
@@ -7173,11 +7270,9 @@ static struct {
  * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
  */
 typedef struct heap_thread {
-  uint64_t left;          /* bytes before the one that is sampled next */
-  uint64_t random;        /* 0: not seeded */
-  uint32_t number;        /* of the session that `left` belongs to */
-  uint32_t known;         /* of the session that `record` belongs to */
-  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
+  int64_t left;    /* bytes to the next sample */
+  uint64_t random; /* 0: not seeded */
+  uint32_t number; /* of the session that `left` belongs to */
 } heap_thread;
 
 static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
@@ -7186,18 +7281,13 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   heap.slot = slot;
   heap.interval = interval;
   heap.generation = slot->generation;
-  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
-  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
-  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
   if (++heap.last == 0) heap.last = 1;
-  onstack_publish(&heap_state.number, heap.last);
+  onstack_publish(&heap.number, heap.last);
 }
 
-void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
+void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
 
-bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap_state.number) != 0; }
-
-const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
+bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
 
 /* The calling thread's generator. */
 static uint64_t *heap_random(void) {
@@ -7206,59 +7296,34 @@ static uint64_t *heap_random(void) {
   return &heap_own.random;
 }
 
-uint64_t onstack_heap_distance(void) {
-  if (onstack_observe(&heap_state.number) == 0 || heap.interval == 1) return 0;
-  return onstack_draw_distance(heap_random(), heap.interval);
-}
-
-/* The countdown of a block's bytes. */
-static bool heap_is_due(uint32_t number, size_t size) {
-  const size_t bytes = size > 0 ? size : 1;
+/* The countdown has run out, or is another session's. */
+static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
+  if (heap.interval == 1) return 1;
   if (heap_own.number != number) {
-    heap_own.left = onstack_heap_distance();
     heap_own.number = number;
+    heap_own.left = onstack_draw_distance(heap_random(), heap.interval) - (int64_t)size;
+    if (heap_own.left >= 0) return 0;
   }
-  const bool due = bytes > heap_own.left;
-  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
-  return due;
+  heap_own.left = onstack_draw_distance(heap_random(), heap.interval);
+  return 1;
 }
 
-static void heap_name(uint64_t name[2]) {
-  name[0] = name[1] = 0;
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+int onstack_heap_due(size_t size) {
+  const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number == 0, 1)) return 0;
+  if (size == 0) size = 1;
+  if (size > INT64_MAX) return 0; /* no such allocation succeeds */
+  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0 && heap.interval > 1) return 0;
+  return heap_due_slowly(number, size);
 }
 
-/*
- * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
- * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
- * ended: housekeeping corrects it within a second.
- */
-static onstack_thread *heap_meet(onstack_slot *slot, uint32_t number, uint32_t tid) {
-  uint64_t name[2];
-  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
-    heap_name(name);
-    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
-    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
-  }
-  heap_own.record = record;
-  heap_own.known = number;
-  return record;
-}
-
-static void heap_record(onstack_slot *slot, onstack_thread *record, const onstack_registers *registers, uint64_t address,
-                        size_t size) {
+static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
-  uint64_t name[2];
-  if (!record) record = heap_meet(slot, heap.last, tid);
-  if (record)
-    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
-  else
-    heap_name(name);
+  uint64_t name[2] = {0, 0};
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
   const uint32_t place = onstack_live_claim(address);
-  const onstack_event event = {.thread = record,
-                               .tid = tid,
+  const onstack_event event = {.tid = tid,
                                .kind = ONSTACK_KIND_ALLOCATION,
                                .value = weight.bytes,
                                .weight = weight.objects,
@@ -7277,37 +7342,31 @@ static void heap_record(onstack_slot *slot, onstack_thread *record, const onstac
 
 /* The frame record that this function keeps leads to the caller's registers. */
 __attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
-  const uint64_t *frame = __builtin_frame_address(0);
+  const uint64_t *record = __builtin_frame_address(0);
   /* A return address; inside the call, as a walk expects of a first PC. */
   const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
-  const uint32_t number = onstack_observe(&heap_state.number);
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = record[0]};
   onstack_source_visit visit;
-  if (!address || number == 0) return;
+  if (!address || onstack_observe(&heap.number) == 0) return;
   onstack_slot *slot = heap.slot;
-  onstack_thread *record = heap_own.known == number ? heap_own.record : NULL;
   /* What our own threads allocate is no business of the host's. */
   if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, record)) return;
-  heap_record(slot, record, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!onstack_source_enter(&visit, slot, heap.generation, NULL)) return;
+  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
 void onstack_heap_allocated(const void *address, size_t size) {
-  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
-  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
-}
-
-static __attribute__((noinline)) void heap_end(uint64_t address) {
-  onstack_source_visit visit;
-  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
-  onstack_live_end(address);
-  onstack_source_leave(&visit);
+  if (onstack_heap_due(size)) onstack_heap_take(address, size);
 }
 
 void onstack_heap_freed(const void *address) {
-  if (__builtin_expect(onstack_observe(&heap_state.number) == 0, 1) || !address) return;
-  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
+  onstack_source_visit visit;
+  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
+  if (!onstack_live_has((uint64_t)(uintptr_t)address)) return;
+  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
+  onstack_live_end((uint64_t)(uintptr_t)address);
+  onstack_source_leave(&visit);
 }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) {
@@ -7326,8 +7385,9 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
+#define LIVE_FILTER 2u /* bytes of the filter for each place */
 #define LIVE_FILTER_FULL UINT8_MAX
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + ONSTACK_LIVE_FILTER)
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -7368,8 +7428,14 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
+/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
+static uint8_t *live_filter(uint64_t address) {
+  const uint32_t mask = onstack_observe(&onstack_live.mask);
+  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
+}
+
 static void live_filter_add(uint64_t address, uint8_t difference) {
-  uint8_t *count = onstack_live_filter(address);
+  uint8_t *count = live_filter(address);
   uint8_t had = onstack_load_relaxed(count);
   while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
 }
@@ -7383,11 +7449,15 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
+/* A block's own thread has the count of its begin, or got the block by an order of the host's that carries it. */
+bool onstack_live_has(uint64_t address) {
+  return __builtin_expect(onstack_load_relaxed(live_filter(address)) != 0, 0) && live_find(address) != ONSTACK_LIVE_NONE;
+}
+
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;
   if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
-  live_filter_add(address, UINT8_MAX); /* less one: whoever gets the address next frees it without a search */
   onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
   return true;
 }
@@ -7414,8 +7484,7 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
-  if (onstack_load_relaxed(&onstack_live.states[place]) == LIVE_CLAIMED)
-    live_filter_add(onstack_live.addresses[place], UINT8_MAX);
+  live_filter_add(onstack_live.addresses[place], UINT8_MAX); /* less one */
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
@@ -7505,11 +7574,8 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
-  bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
-
-  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*. Any thread. */
-  int (*accept)(const onstack_options *options, onstack_settings *settings);
+  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples */
+  bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
@@ -7548,12 +7614,6 @@ typedef struct onstack_clock_ops {
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
-  /* Its own part of a session's statistics. Any thread. NULL: it has none. */
-  void (*fill)(onstack_stats *stats);
-
-  /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
-  int (*text)(const onstack_stats *stats, char *out, size_t capacity);
-
   /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
   void (*drop)(void);
 
@@ -7566,9 +7626,6 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real 
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
-
-/* An `accept` for clocks of time: a frequency. */
-ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings);
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
@@ -7724,6 +7781,10 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
    was called inside a sink. Always the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
 
+/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always the
+   same function. */
+ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
+
 /*
  * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
  * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
@@ -7734,8 +7795,8 @@ ONSTACK_INTERNAL void onstack_fork_repair(void);
 
 /* ---- core/src/control/signal/action.h ---- */
 /*
- * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
- * unless it says otherwise. The handler's view of the same thing is handler/signal/owners.h.
+ * Installs our handler and puts back what it found. All functions: ordinary threads, under the control lock, except
+ * onstack_action_after_fork. The handler's view of the same thing is handler/signal/forward.h.
  */
 #ifndef ONSTACK_CONTROL_SIGNAL_ACTION_H
 #define ONSTACK_CONTROL_SIGNAL_ACTION_H
@@ -7745,6 +7806,9 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
+
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
@@ -7767,93 +7831,6 @@ ONSTACK_INTERNAL void onstack_action_calm(int signal);
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
-
-#endif
-
-/* ---- core/src/control/signal/restore.h ---- */
-/* What the last stop leaves behind, and the child of a fork. */
-#ifndef ONSTACK_CONTROL_SIGNAL_RESTORE_H
-#define ONSTACK_CONTROL_SIGNAL_RESTORE_H
-
-/* ---- core/src/control/signal/on_top.h ---- */
-/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads, under
-   the lock of all copies. */
-#ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
-#define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
-
-#include <signal.h>
-
-typedef struct onstack_action_owner {
-  uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
-  uint32_t returns;  /* how often in a row we went back on top */
-  bool on_stack;
-  onstack_restore restore; /* of the session that installed it */
-} onstack_action_owner;
-
-ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
-
-static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
-static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
-
-static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
-}
-
-static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
-  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
-}
-
-/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
-ONSTACK_INTERNAL onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action);
-
-/* As onstack_copies_meet, but that our own copy is none. */
-ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
-
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another copy's. */
-ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
-
-/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
-ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
-ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
-
-/*
- * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
- * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
- */
-ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
-                                                  const onstack_copy *copy);
-
-/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
-ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
-                                                        const struct onstack_kernel_sigaction *now,
-                                                        const onstack_copy *copy);
-/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
-                                                             const struct onstack_kernel_sigaction *was, int *result);
-
-/*
- * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
- * below. Who has found our trampoline by then has found what stands below the next one. 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                                              struct onstack_kernel_sigaction now);
-
-/* Ours, as it is installed, is not what it is to be: with the flags of now. */
-ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
-
-#endif
-
-/*
- * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
- * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
- * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
- * lock of all copies.
- */
-ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_after_fork(void);
@@ -7895,7 +7872,7 @@ ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack
 ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
 
 /* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot);
+ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
@@ -7946,6 +7923,7 @@ typedef struct fork_entry {
 
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
+static void (*fork_labels)(void); /* NULL: no thread had labels */
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
@@ -7999,9 +7977,8 @@ static void fork_parent(void) {
   onstack_action_unblock(mask);
 }
 
-/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
-   there; 0: not known, and its labels are lost. */
-static void fork_clean(int32_t parent_tid) {
+/* Only async-signal-safe work: this is the child of a process with threads. */
+static void fork_clean(void) {
   const uintptr_t self = (uintptr_t)pthread_self();
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
@@ -8010,7 +7987,7 @@ static void fork_clean(int32_t parent_tid) {
   onstack_action_after_fork();
   onstack_slots_after_fork();
   onstack_traceback_after_fork();
-  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
+  if (fork_labels) fork_labels();
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
 }
@@ -8018,11 +7995,10 @@ static void fork_clean(int32_t parent_tid) {
 static void fork_child(void) {
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
-  int32_t parent_tid = entry ? entry->tid : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(parent_tid);
+  bool follows = entry && !onstack_slots_in_sink(entry->tid);
   if (entry) entry->thread = 0;
-  fork_clean(parent_tid);
+  fork_clean();
   if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
@@ -8031,12 +8007,14 @@ void onstack_fork_repair(void) {
   uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
   if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
   if (onstack_cas(mark, &expected, FORK_REPAIRING))
-    fork_clean(0);
+    fork_clean();
   else
     for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
+
+void onstack_fork_set_labels(void (*after_fork)(void)) { onstack_publish(&fork_labels, after_fork); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
@@ -8082,11 +8060,15 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
                "options grow at the end, and the old sizes stay known");
 
+#define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
+#define OPTIONS_HEAP_INTERVAL (512u << 10)
+#define OPTIONS_HEAP_OBJECTS 16384u
+#define OPTIONS_HEAP_OBJECTS_MAX (1u << 20)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
 int onstack_options_init(onstack_options *options, size_t size) {
@@ -8115,6 +8097,9 @@ static int options_check_switches(const onstack_options *options) {
   /* Asked for and never called would be a silent loss. */
   if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
   if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
+  const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
+  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
+  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -8159,17 +8144,31 @@ static int options_set_sizes(const onstack_options *options, onstack_settings *s
   return 0;
 }
 
+static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
+  settings->period_ns = 1000000000u / frequency;
+  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+}
+
+static void options_set_period(const onstack_options *options, onstack_settings *settings) {
+  options_set_rate(options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
+  settings->period = settings->period_ns;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : OPTIONS_HEAP_OBJECTS;
+  if (options->clock == ONSTACK_CLOCK_HEAP)
+    settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
+}
+
 int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
   int result = options_copy(given, &options);
   if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
-  settings->clock = onstack_clock_find(options.clock);
-  if ((result = settings->clock->accept(&options, settings)) < 0) return result;
+  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
   settings->signal = options.signal ? options.signal : SIGPROF;
   if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
   if ((result = options_check_meaning(settings->signal)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings)) < 0) return result;
   if ((result = options_set_sizes(&options, settings)) < 0) return result;
+  options_set_period(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -8177,6 +8176,7 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->resumed = false;
   settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
   settings->fork_sink_data = options.fork_sink_data;
+  settings->clock = onstack_clock_find(options.clock);
   settings->thread_filter = options.thread_filter;
   settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;
@@ -8220,36 +8220,6 @@ void onstack_pin_self(void) {
  * owner that another thread has installed since the look is not lost.
  */
 
-/* ---- core/src/control/signal/change.h ---- */
-/*
- * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
- * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
- * the counterexamples to anything simpler. Ordinary threads, under the lock of all copies.
- */
-#ifndef ONSTACK_CONTROL_SIGNAL_CHANGE_H
-#define ONSTACK_CONTROL_SIGNAL_CHANGE_H
-
-#include <string.h>
-
-static inline bool onstack_action_is_same(const struct onstack_kernel_sigaction *a,
-                                          const struct onstack_kernel_sigaction *b) {
-  return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-/* `to` in place of `now`, both without trampolines to choose; who came at that very moment is put back. */
-ONSTACK_INTERNAL void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
-                                              const struct onstack_kernel_sigaction *now);
-
-/* That trampoline is about to be installed in place of `now`. Until the end of the change, handlers that come in by it go by
-   what the kernel writes to where the result points. `action` may be another copy's. */
-ONSTACK_INTERNAL struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
-                                                                       const struct onstack_kernel_sigaction *now);
-
-/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
-ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
-
-#endif
-
 /* ---- core/src/control/signal/registry.h ---- */
 /* Finds other copies of the library in this process; what they are to each other stands in handler/signal/copy.h. Ordinary
    threads, under the control lock of this copy; another copy may do the same at the same time. */
@@ -8279,8 +8249,49 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
+/* ---- core/src/control/signal/install.h ---- */
+/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
+#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
+#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
+
+/*
+ * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
+ * SA_NODEFER its own. `*installed` is the
+ * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
+ * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
+ * Returns 0 or -errno, and then nothing has changed.
+ */
+ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
+
+#endif
+
+/* ---- core/src/control/signal/nesting_fit.h ---- */
+/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
+#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
+
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
+
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
+
+#endif
+
+/* ---- core/src/control/tick/own_threads_wait.h ---- */
+/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+#endif
+
 /* ---- core/src/control/signal/trampolines.h ---- */
-/* Which trampoline to install next, and what is kept for it (handler/signal/owners.h). Ordinary threads, under the lock of all
+/* Which trampoline to install next, and what is kept for it (handler/signal/forward.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
 #ifndef ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 #define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
@@ -8314,22 +8325,80 @@ static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint
 
 #endif
 
-/* ---- core/src/control/tick/own_threads_wait.h ---- */
-/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
-#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
-#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
-
-/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
-ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
-
-#endif
-
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 
 #define ACTION_FOLLOW_TRIES 100
+
+typedef struct action_owner {
+  uint32_t sessions; /* that use it */
+  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
+  onstack_restore restore; /* of the session that installed it */
+} action_owner;
+
+static action_owner action_owners[ONSTACK_SIGNALS];
+
+/*
+ * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
+ */
+#define ACTION_FOUND 128u
+static onstack_found action_found[ACTION_FOUND];
+static uint32_t action_found_count;
+
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ACTION_RETURNS 8u
+
+static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
+static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
+
+static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
+  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
+}
+
+static bool action_is_unowned(const struct onstack_kernel_sigaction *action) {
+  return action->handler == action_default || action->handler == action_ignore;
+}
+
+/* As onstack_copies_meet, but that our own copy is none. */
+static int action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
+static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
+  return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/*
+ * In place of `now`; who came at that very moment is put back. It may have left again meanwhile, or another one may have
+ * come: so until what a change of ours replaced is what we had put there last.
+ */
+static void action_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                            const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction put = *to, expected = *now, was;
+  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !action_is_same(&was, &expected)) {
+    expected = put;
+    put = was;
+  }
+}
+
+/* The table's entry for an action, fresh (a one-shot not yet spent); NULL when the table is full. */
+static onstack_found *action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_found *kept = NULL;
+  for (uint32_t i = 0; i < action_found_count && !kept; i++)
+    if (action_is_same(&action_found[i].action, action)) kept = &action_found[i];
+  if (!kept && action_found_count < ACTION_FOUND) {
+    kept = &action_found[action_found_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
 
 int onstack_action_check_signal(int signal) {
   static const int refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD};
@@ -8337,6 +8406,83 @@ int onstack_action_check_signal(int signal) {
   if (signal >= 32 && signal < SIGRTMIN) return ONSTACK_E_SIGNAL; /* libc's own: cancellation, setxid, timers */
   for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
     if (signal == refused[i]) return ONSTACK_E_SIGNAL;
+  return 0;
+}
+
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
+static void action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool unowned = action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
+static void action_set_changing(onstack_action *action, uint32_t changing) {
+  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
+  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
+}
+
+/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
+static void action_change_end(onstack_action *action) {
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
+  if (spent && action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
+  action_set_changing(action, 0);
+}
+
+/* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
+static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
+                                                            const struct onstack_kernel_sigaction *now) {
+  action_change_end(action);
+  onstack_fence_publish();
+  onstack_store_relaxed(&action->expected, now->handler);
+  action->replaced[trampoline] = (onstack_found){*now, 0};
+  action_set_changing(action, trampoline + 1);
+  return &action->replaced[trampoline].action;
+}
+
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
+static bool action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool action_may_be_open(int signal, const action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
+/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
+static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
+                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
+  onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  struct onstack_kernel_sigaction ours;
+  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
+  if (action_restarts(below)) flags |= SA_RESTART;
+  if (action_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
+  struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  if (result < 0) return result;
+  *was = *replaced;
+  onstack_trampoline_use(action, trampoline);
+  action->ours = ours;
+  action_check_dispute(signal, action, trampoline);
+  onstack_dekker_store(&action->running, 1u);
   return 0;
 }
 
@@ -8348,49 +8494,132 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
+/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
+static uint32_t action_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
+  const onstack_action *theirs = onstack_copy_action(copy, signal);
+  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
+  if (theirs->visited) onstack_actions[signal].visited = 1;
+  return onstack_trampoline_choose(&onstack_actions[signal], &below);
+}
+
+/*
+ * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
+ */
+static uint32_t action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return action_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
+}
+
+/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
+static uint32_t action_go_over(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_found *found = owner->returns < ACTION_RETURNS ? action_keep(now) : NULL;
+  if (!found) return ONSTACK_TRAMPOLINES;
+  owner->returns++;
+  onstack_below below = {{found, NULL, NULL}};
+  if (action_is_unowned(now)) {
+    onstack_trampolines_forget(action, &below);
+  } else {
+    below = onstack_below_add(&action->below[action->current], found);
+    action->visited = 1;
+  }
+  return onstack_trampoline_choose(action, &below);
+}
+
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+static uint32_t action_answer(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now,
+                              const onstack_copy *copy) {
+  return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
+}
+
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                                   int *result) {
+  onstack_copy *copy;
+  *result = action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
+}
+
+/*
+ * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
+ * Who has found our trampoline by then has found what stands below the next one.
+ */
+static int action_reinstall(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
+  onstack_action *action = &onstack_actions[signal];
+  for (;;) {
+    struct onstack_kernel_sigaction was;
+    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
+      trampoline = onstack_trampoline_another(action, trampoline);
+    int result = action_install(signal, owner, trampoline, &now, &was);
+    if (result < 0 || action_is_same(&was, &now)) return result;
+    trampoline = action_answer_late(signal, owner, &was, &result);
+    if (trampoline == action->current) return 0;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
+    now = action->ours;
+  }
+}
+
+static int action_reinstall_on_top(int signal, action_owner *owner, uint32_t trampoline,
+                                   struct onstack_kernel_sigaction now) {
+  int result = action_reinstall(signal, owner, trampoline, now);
+  action_change_end(&onstack_actions[signal]);
+  return result;
+}
+
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
-static int action_begin(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
+static int action_begin(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
                         const onstack_copy *copy) {
   onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, previous->handler);
+  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, found->handler);
   action->visited = 0;
   if (copy || trampoline < ONSTACK_TRAMPOLINES) {
     const bool runs = copy && onstack_copy_runs(copy, signal);
-    trampoline = onstack_action_put_back(signal, previous, copy);
+    trampoline = action_put_back(signal, found, copy);
     if (runs) action->visited = onstack_copy_action(copy, signal)->visited;
   } else {
-    const onstack_below below = {{onstack_action_keep(previous), NULL, NULL}};
+    const onstack_below below = {{action_keep(found), NULL, NULL}};
     if (!below.levels[0]) return -ENOMEM;
     trampoline = onstack_trampoline_choose(action, &below);
   }
   /* What a pass-through has forwarded since the last stop counts on. */
-  if (!onstack_action_is_ours(previous)) action_reset_counters(action);
+  if (!action_is_ours(found)) action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
-  int result = onstack_action_reinstall(signal, owner, trampoline, *previous);
+  int result = action_reinstall_on_top(signal, owner, trampoline, *found);
   if (result == 0) return 0;
   onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
-  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && onstack_action_is_ours(&now))
-    onstack_change_exchange(signal, previous, &now);
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) action_exchange(signal, found, &now);
   return result;
 }
 
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+static bool action_is_outdated(int signal, const action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         action_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
+
 /* One more session: SA_ONSTACK is what all get when one wants it. Where a newer owner stands, the next look does it. */
-static void action_join(int signal, onstack_action_owner *owner, bool on_stack) {
+static void action_join(int signal, action_owner *owner, bool on_stack) {
   struct onstack_kernel_sigaction now;
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions++;
   owner->on_stack |= on_stack;
-  if (onstack_action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
-      onstack_action_is_same(&now, &onstack_actions[signal].ours))
-    onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
+  if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+      action_is_same(&now, &onstack_actions[signal].ours))
+    action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
 
 int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
-  onstack_action_owner *owner = &onstack_action_owners[signal];
-  struct onstack_kernel_sigaction previous;
+  action_owner *owner = &action_owners[signal];
+  struct onstack_kernel_sigaction found;
   onstack_copy *locked, *copy;
   if (owner->sessions > 0) {
     action_join(signal, owner, on_stack);
@@ -8398,8 +8627,8 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   for (;;) {
     locked = onstack_copies_lock(true);
-    int result = onstack_sys_sigaction(signal, NULL, &previous);
-    if (result == 0) result = onstack_action_meet(&previous, &copy);
+    int result = onstack_sys_sigaction(signal, NULL, &found);
+    if (result == 0) result = action_meet(&found, &copy);
     if (result == 0 && !onstack_copies_outgrew(locked)) break;
     onstack_copies_unlock(locked);
     if (result < 0) return result;
@@ -8407,7 +8636,7 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   owner->on_stack = on_stack;
   owner->restore = restore;
   owner->returns = 0;
-  int result = action_begin(signal, owner, &previous, copy);
+  int result = action_begin(signal, owner, &found, copy);
   if (result == 0) owner->sessions = 1;
   onstack_copies_unlock(locked);
   return result;
@@ -8419,10 +8648,10 @@ static void action_follow_host(int signal, const struct onstack_kernel_sigaction
   struct onstack_kernel_sigaction to = *now;
   const struct onstack_kernel_sigaction *below = ours ? &action->below[action->current].levels[0]->action : now;
   if (onstack_own_stands_in.handler == 0 || below->handler != onstack_own_stands_in.handler) return;
-  onstack_action_set_restart(&to, onstack_action_restarts(below));
+  action_set_restart(&to, action_restarts(below));
   if (to.flags == now->flags) return;
   if (ours) action->ours = to;
-  onstack_change_exchange(signal, &to, now);
+  action_exchange(signal, &to, now);
 }
 
 void onstack_action_follow_host(int signal) {
@@ -8437,18 +8666,17 @@ void onstack_action_follow_host(int signal) {
   if (!locked) return;
   const onstack_action *action = &onstack_actions[signal];
   if (onstack_sys_sigaction(signal, NULL, &now) == 0)
-    action_follow_host(signal, &now,
-                       onstack_action_owners[signal].sessions > 0 && onstack_action_is_same(&now, &action->ours));
+    action_follow_host(signal, &now, action_owners[signal].sessions > 0 && action_is_same(&now, &action->ours));
   onstack_copies_unlock(locked);
 }
 
-static void action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
+static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (onstack_action_is_same(&now, &onstack_actions[signal].ours)) {
-    if (onstack_action_is_outdated(signal, owner))
-      onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
+  if (action_is_same(&now, &onstack_actions[signal].ours)) {
+    if (action_is_outdated(signal, owner))
+      action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
     return;
@@ -8456,15 +8684,15 @@ static void action_look(int signal, onstack_action_owner *owner, const onstack_c
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
+  if (action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  uint32_t trampoline = onstack_action_trampoline_for(signal, owner, &now, copy);
-  if (trampoline < ONSTACK_TRAMPOLINES) onstack_action_reinstall(signal, owner, trampoline, now);
+  uint32_t trampoline = action_answer(signal, owner, &now, copy);
+  if (trampoline < ONSTACK_TRAMPOLINES) action_reinstall_on_top(signal, owner, trampoline, now);
 }
 
 void onstack_action_tend(int signal) {
-  onstack_action_owner *owner = &onstack_action_owners[signal];
+  action_owner *owner = &action_owners[signal];
   if (owner->sessions == 0) return;
   onstack_copy *locked = onstack_copies_lock(false); /* else at the next look */
   if (!locked) return;
@@ -8472,10 +8700,157 @@ void onstack_action_tend(int signal) {
   onstack_copies_unlock(locked);
 }
 
-void onstack_action_calm(int signal) { onstack_action_owners[signal].returns = 0; }
+void onstack_action_calm(int signal) { action_owners[signal].returns = 0; }
+
+/*
+ * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
+ * where it means nothing, but for the two signals that cannot be blocked.
+ */
+static onstack_kernel_sigset action_mark(const action_owner *owner) {
+  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
+}
+
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
+   stand-in stands for may be another handler by now. */
+static struct onstack_kernel_sigaction action_next_owner(int signal, uint32_t trampoline) {
+  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
+  struct onstack_kernel_sigaction next = found->action;
+  if (!action_is_unowned(&next)) action_set_restart(&next, action_restarts(&next));
+  if (onstack_load_relaxed(&found->spent)) next.handler = action_default;
+  return next;
+}
+
+/*
+ * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
+ * has found the trampoline in between can be told what it stands for (action_reinstall_on_top). SIG_DFL and SIG_IGN need no trampoline: they are what
+ * has to be there, by way of SIG_IGN (action_restore).
+ */
+static void action_step_down(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
+                             const struct onstack_kernel_sigaction *given) {
+  int result;
+  const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES) {
+    action_exchange(signal, was, given);
+    return;
+  }
+  const struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
+  if (!action_is_unowned(&next)) {
+    action_reinstall_on_top(signal, owner, trampoline, *given);
+    return;
+  }
+  struct onstack_kernel_sigaction ignore = next;
+  ignore.handler = action_ignore;
+  action_exchange(signal, &ignore, given);
+  if (next.handler == action_default) action_exchange(signal, &next, &ignore);
+}
+
+/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
+static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
+                        const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction was;
+  if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
+  action_step_down(signal, owner, &was, to);
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_dekker_store(&onstack_actions[signal].running, 0u);
+  return false;
+}
+
+/*
+ * Back to the found action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
+ * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
+ * then: elsewhere that moment would eat another profiler's ticks.
+ */
+static void action_restore(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
+                           const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction ignore = *found;
+  if (found->handler != action_default) {
+    action_give(signal, owner, found, now);
+    return;
+  }
+  ignore.handler = action_ignore;
+  ignore.mask = action_mark(owner);
+  if (action_give(signal, owner, &ignore, now)) action_give(signal, owner, found, &ignore);
+}
+
+/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
+static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
+  const onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
+  int result;
+  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES)
+    action_exchange(signal, &was, &theirs->ours);
+  else if (action_is_unowned(&was))
+    onstack_trampolines_forget(theirs, &action->below[trampoline]);
+  else
+    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
+}
+
+/*
+ * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
+ * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
+ * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
+ */
+static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline,
+                             const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  const onstack_copy *copy = onstack_copies_running(signal);
+  if (!copy) return false;
+  onstack_action *theirs = onstack_copy_action(copy, signal);
+  struct onstack_kernel_sigaction next = theirs->ours;
+  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  next.mask |= ONSTACK_SIGBIT(signal);
+  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
+  next.handler = onstack_trampoline_address(copy, chosen);
+  onstack_trampoline_use(theirs, chosen);
+  theirs->ours = next;
+  const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
+  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
+    action_hand_over_newcomer(signal, owner, theirs);
+  action_change_end(theirs);
+  if (action->visited) theirs->visited = 1;
+  action_check_dispute(signal, theirs, theirs->current);
+  return true;
+}
+
+static void action_leave_to_next(int signal, action_owner *owner, uint32_t trampoline,
+                                 const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
+  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
+     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
+  if (action->visited && next.handler == action_default) next.handler = action_ignore;
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = action_ignore;
+  action_restore(signal, owner, &next, now);
+}
+
+/* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+   has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
+   SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
+static void action_leave(int signal, action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  uint32_t trampoline = action->current;
+  struct onstack_kernel_sigaction now;
+  onstack_copy *copy = NULL;
+  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  const bool mine = action_is_ours(&now);
+  if (!mine) onstack_copies_meet(now.handler, &copy);
+  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
+  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
+    trampoline = action_put_back(signal, &now, copy);
+  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
+  if (!action_hand_over(signal, owner, trampoline, &now)) action_leave_to_next(signal, owner, trampoline, &now);
+}
+
+bool onstack_action_ends_in_default(int signal) {
+  const onstack_action *action = &onstack_actions[signal];
+  return action_owners[signal].sessions == 1 && !action->visited &&
+         action_next_owner(signal, action->current).handler == action_default;
+}
 
 void onstack_action_release(int signal) {
-  onstack_action_owner *owner = &onstack_action_owners[signal];
+  action_owner *owner = &action_owners[signal];
   if (owner->sessions > 1) {
     owner->sessions--;
     return;
@@ -8485,74 +8860,63 @@ void onstack_action_release(int signal) {
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_own_wait_closed(signal); /* a foreign handler, or SIG_DFL, is not to be met on a thread of ours */
   onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
-  onstack_action_leave(signal, owner);
+  action_leave(signal, owner);
   onstack_copies_unlock(locked);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
   onstack_kernel_sigset set = 0;
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++)
-    if (onstack_load_relaxed(&onstack_action_owners[signal].sessions) > 0) set |= ONSTACK_SIGBIT(signal);
+    if (onstack_load_relaxed(&action_owners[signal].sessions) > 0) set |= ONSTACK_SIGBIT(signal);
   onstack_sys_sigprocmask(SIG_BLOCK, &set, old_mask);
 }
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
 
-/* ---- core/src/control/signal/change.c ---- */
+/*
+ * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
+ * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
+ * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
+ */
+static void action_after_fork(int signal, action_owner *owner) {
+  struct onstack_kernel_sigaction now;
+  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
+  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+  const struct onstack_kernel_sigaction next =
+      action_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &next, NULL);
+}
 
-/* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
-   what we had put there last. */
-void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
-                             const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction put = *to, expected = *now, was;
-  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !onstack_action_is_same(&was, &expected)) {
-    expected = put;
-    put = was;
+/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
+static void action_finish_change(int signal, action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  int result;
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
+  if (was.handler != action->expected) {
+    action->current = trampoline;
+    const uint32_t right = action_answer_late(signal, owner, &was, &result);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
+  }
+  action_change_end(action);
+}
+
+void onstack_action_after_fork(void) {
+  onstack_copies_after_fork();
+  onstack_action_forget_flights();
+  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
+    action_owners[signal].sessions = 0;
+    action_owners[signal].returns = 0;
+    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+    onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    action_finish_change(signal, &action_owners[signal]);
+    action_after_fork(signal, &action_owners[signal]);
   }
 }
 
-/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
-static void change_set_changing(onstack_action *action, uint32_t changing) {
-  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
-  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
-}
-
-void onstack_change_end(onstack_action *action) {
-  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
-  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
-  if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
-  change_set_changing(action, 0);
-}
-
-struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
-                                                      const struct onstack_kernel_sigaction *now) {
-  onstack_change_end(action);
-  onstack_fence_publish();
-  onstack_store_relaxed(&action->expected, now->handler);
-  action->replaced[trampoline] = (onstack_found){*now, 0};
-  change_set_changing(action, trampoline + 1);
-  return &action->replaced[trampoline].action;
-}
-
 /* ---- core/src/control/signal/install.c ---- */
-/* ---- core/src/control/signal/install.h ---- */
-/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
-#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
-#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
-
-/*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
- * SA_NODEFER its own. `*installed` is the
- * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
- * Returns 0 or -errno, and then nothing has changed.
- */
-ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
-
-#endif
 
 #include <errno.h>
 #include <signal.h>
@@ -8609,18 +8973,6 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 }
 
 /* ---- core/src/control/signal/nesting_fit.c ---- */
-/* ---- core/src/control/signal/nesting_fit.h ---- */
-/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
-#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
-#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
 
 /* ---- core/src/control/unwind/go/go_runtime.h ---- */
 /*
@@ -8687,168 +9039,6 @@ bool onstack_nesting_fits(int signal, uint32_t sessions) {
 }
 
 void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
-
-/* ---- core/src/control/signal/on_top.c ---- */
-
-#include <errno.h>
-#include <signal.h>
-
-ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
-
-/*
- * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
- * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
- */
-#define ON_TOP_PREVIOUS 128u
-static onstack_found on_top_previous[ON_TOP_PREVIOUS];
-static uint32_t on_top_previous_count;
-
-/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
-#define ON_TOP_RETURNS 8u
-
-int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
-  *copy = NULL;
-  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
-}
-
-onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_found *kept = NULL;
-  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
-    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
-  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
-    kept = &on_top_previous[on_top_previous_count++];
-    kept->action = *action;
-  }
-  if (kept) onstack_store_relaxed(&kept->spent, 0u);
-  return kept;
-}
-
-void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = unowned && !action->visited;
-  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
-  /* Nor on one of a copy that stands below, whose own look does not come this far. */
-  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
-    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
-}
-
-bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
-  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
-}
-
-void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
-  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
-}
-
-/* A start asks before its session is counted. */
-static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
-  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
-}
-
-/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
-static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
-                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
-  onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  struct onstack_kernel_sigaction ours;
-  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  if (onstack_action_restarts(below)) flags |= SA_RESTART;
-  if (on_top_may_be_open(signal, owner)) {
-    flags |= SA_NODEFER;
-    onstack_nesting_open();
-  }
-  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
-  int result =
-      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
-  if (result < 0) return result;
-  *was = *replaced;
-  onstack_trampoline_use(action, trampoline);
-  action->ours = ours;
-  onstack_action_check_dispute(signal, action, trampoline);
-  onstack_dekker_store(&action->running, 1u);
-  return 0;
-}
-
-/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
-static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
-  const onstack_action *theirs = onstack_copy_action(copy, signal);
-  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
-  if (theirs->visited) onstack_actions[signal].visited = 1;
-  return onstack_trampoline_choose(&onstack_actions[signal], &below);
-}
-
-uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
-  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
-  onstack_actions[signal].visited = 1;
-  if (copy) return on_top_below_copy(signal, copy, now->handler);
-  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
-  return trampoline;
-}
-
-/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
-static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  onstack_action *action = &onstack_actions[signal];
-  onstack_found *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
-  if (!newcomer) return ONSTACK_TRAMPOLINES;
-  owner->returns++;
-  onstack_below below = {{newcomer, NULL, NULL}};
-  if (onstack_action_is_unowned(now)) {
-    onstack_trampolines_forget(action, &below);
-  } else {
-    below = onstack_below_add(&action->below[action->current], newcomer);
-    action->visited = 1;
-  }
-  return onstack_trampoline_choose(action, &below);
-}
-
-uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
-                                       const onstack_copy *copy) {
-  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
-                                             : on_top_go_over(signal, owner, now);
-}
-
-uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
-                                            const struct onstack_kernel_sigaction *was, int *result) {
-  onstack_copy *copy;
-  *result = onstack_action_meet(was, &copy);
-  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
-}
-
-/*
- * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Who has found our trampoline by then has found what stands below the next one.
- */
-static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                            struct onstack_kernel_sigaction now) {
-  onstack_action *action = &onstack_actions[signal];
-  for (;;) {
-    struct onstack_kernel_sigaction was;
-    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
-      trampoline = onstack_trampoline_another(action, trampoline);
-    int result = on_top_install(signal, owner, trampoline, &now, &was);
-    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
-    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-    if (trampoline == action->current) return 0;
-    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
-    now = action->ours;
-  }
-}
-
-int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                             struct onstack_kernel_sigaction now) {
-  int result = on_top_reinstall(signal, owner, trampoline, now);
-  onstack_change_end(&onstack_actions[signal]);
-  return result;
-}
-
-bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
-  const uint64_t flags = onstack_actions[signal].ours.flags;
-  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
-         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
-}
 
 /* ---- core/src/control/signal/registry.c ---- */
 
@@ -8932,197 +9122,6 @@ const onstack_copy *onstack_copies_running(int signal) {
   for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if (onstack_copy_runs(other, signal)) break;
   return other;
-}
-
-/* ---- core/src/control/signal/restore.c ---- */
-
-#include <signal.h>
-
-/*
- * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
- * where it means nothing, but for the two signals that cannot be blocked.
- */
-static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
-  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
-}
-
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
-   stand-in stands for may be another handler by now. */
-static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
-  const onstack_found *previous = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction next = previous->action;
-  if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
-  if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;
-  return next;
-}
-
-/*
- * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
- * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (onstack_action_reinstall). SIG_DFL
- * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
- */
-static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,
-                              const struct onstack_kernel_sigaction *given) {
-  int result;
-  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES) {
-    onstack_change_exchange(signal, was, given);
-    return;
-  }
-  const struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
-  if (!onstack_action_is_unowned(&next)) {
-    onstack_action_reinstall(signal, owner, trampoline, *given);
-    return;
-  }
-  struct onstack_kernel_sigaction ignore = next;
-  ignore.handler = onstack_action_ignore;
-  onstack_change_exchange(signal, &ignore, given);
-  if (next.handler == onstack_action_default) onstack_change_exchange(signal, &next, &ignore);
-}
-
-/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
-static bool restore_give(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *to,
-                         const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction was;
-  if (onstack_sys_sigaction(signal, to, &was) < 0 || onstack_action_is_same(&was, now)) return true;
-  restore_step_down(signal, owner, &was, to);
-  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-  onstack_dekker_store(&onstack_actions[signal].running, 0u);
-  return false;
-}
-
-/*
- * Back to the previous action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
- * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
- * then: elsewhere that moment would eat another profiler's ticks.
- */
-static void restore_previous(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
-                             const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction ignore = *previous;
-  if (previous->handler != onstack_action_default) {
-    restore_give(signal, owner, previous, now);
-    return;
-  }
-  ignore.handler = onstack_action_ignore;
-  ignore.mask = restore_mark(owner);
-  if (restore_give(signal, owner, &ignore, now)) restore_give(signal, owner, previous, &ignore);
-}
-
-/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
-static void restore_hand_over_newcomer(int signal, onstack_action_owner *owner, onstack_action *theirs) {
-  const onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
-  int result;
-  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES)
-    onstack_change_exchange(signal, &was, &theirs->ours);
-  else if (onstack_action_is_unowned(&was))
-    onstack_trampolines_forget(theirs, &action->below[trampoline]);
-  else
-    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
-}
-
-/*
- * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
- * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
- * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
- */
-static bool restore_hand_over(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                              const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  const onstack_copy *copy = onstack_copies_running(signal);
-  if (!copy) return false;
-  onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction next = theirs->ours;
-  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
-  next.mask |= ONSTACK_SIGBIT(signal);
-  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
-  next.handler = onstack_trampoline_address(copy, chosen);
-  onstack_trampoline_use(theirs, chosen);
-  theirs->ours = next;
-  const struct onstack_kernel_sigaction *was = onstack_change_begin(theirs, chosen, now);
-  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !onstack_action_is_same(was, now))
-    restore_hand_over_newcomer(signal, owner, theirs);
-  onstack_change_end(theirs);
-  if (action->visited) theirs->visited = 1;
-  onstack_action_check_dispute(signal, theirs, theirs->current);
-  return true;
-}
-
-static void restore_next(int signal, onstack_action_owner *owner, uint32_t trampoline,
-                         const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
-  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
-     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (action->visited && next.handler == onstack_action_default) next.handler = onstack_action_ignore;
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = onstack_action_ignore;
-  restore_previous(signal, owner, &next, now);
-}
-
-void onstack_action_leave(int signal, onstack_action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = action->current;
-  struct onstack_kernel_sigaction now;
-  onstack_copy *copy = NULL;
-  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  const bool mine = onstack_action_is_ours(&now);
-  if (!mine) onstack_copies_meet(now.handler, &copy);
-  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
-  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
-    trampoline = onstack_action_put_back(signal, &now, copy);
-  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!restore_hand_over(signal, owner, trampoline, &now)) restore_next(signal, owner, trampoline, &now);
-}
-
-bool onstack_action_ends_in_default(int signal) {
-  const onstack_action *action = &onstack_actions[signal];
-  return onstack_action_owners[signal].sessions == 1 && !action->visited &&
-         restore_next_owner(signal, action->current).handler == onstack_action_default;
-}
-
-/*
- * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
- * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
- * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
- */
-static void restore_after_fork(int signal, onstack_action_owner *owner) {
-  struct onstack_kernel_sigaction now;
-  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (!onstack_action_is_ours(&now) && !(now.handler == onstack_action_ignore && now.mask == restore_mark(owner))) return;
-  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-  const struct onstack_kernel_sigaction next =
-      restore_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
-  onstack_sys_sigaction(signal, &next, NULL);
-}
-
-/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
-static void restore_finish_change(int signal, onstack_action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  int result;
-  if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
-  if (was.handler != action->expected) {
-    action->current = trampoline;
-    const uint32_t right = onstack_action_trampoline_for_late(signal, owner, &was, &result);
-    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
-  }
-  onstack_change_end(action);
-}
-
-void onstack_action_after_fork(void) {
-  onstack_copies_after_fork();
-  onstack_action_forget_flights();
-  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    onstack_action_owners[signal].sessions = 0;
-    onstack_action_owners[signal].returns = 0;
-    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-    onstack_dekker_store(&onstack_actions[signal].running, 0u);
-    restore_finish_change(signal, &onstack_action_owners[signal]);
-    restore_after_fork(signal, &onstack_action_owners[signal]);
-  }
 }
 
 /* ---- core/src/control/signal/trampolines.c ---- */
@@ -9353,7 +9352,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .name = "cpu",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
-    .accept = onstack_clock_accept_rate,
     .probe = clock_cpu_probe,
     .scan_age = clock_cpu_scan_age,
     .join = clock_cpu_join,
@@ -9369,30 +9367,11 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 /* ---- core/src/control/tick/clock_heap.c ---- */
 /* No clock at all: the program's allocations make the samples (allocator/heap.h). */
 
-#include <inttypes.h>
-#include <signal.h>
-#include <stdio.h>
-
-#define CLOCK_HEAP_INTERVAL (512u << 10)
-#define CLOCK_HEAP_OBJECTS 16384u
-#define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
-
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
 
-static int clock_heap_accept(const onstack_options *options, onstack_settings *settings) {
-  if (options->frequency != 0 || options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
-  settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
-  settings->period_ns = settings->period; /* nothing ticks by it */
-  settings->weight_max = 1;
-  settings->heap_objects = options->heap_objects ? options->heap_objects : CLOCK_HEAP_OBJECTS;
-  return 0;
-}
-
-/* Each sample is made with every signal blocked. */
 static int clock_heap_probe(int32_t signal) {
-  const onstack_kernel_sigset none = 0;
   (void)signal;
-  return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
+  return 0;
 }
 
 static int clock_heap_join(onstack_slot *slot) {
@@ -9418,31 +9397,17 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
-static void clock_heap_fill(onstack_stats *stats) {
-  stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
-  stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
-  stats->heap_in_use = onstack_live_bytes();
-}
-
-static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
-  return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
-                  stats->period_ns, stats->heap_untracked, stats->heap_reused);
-}
-
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .name = "heap",
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
     .silent = true,
-    .accept = clock_heap_accept,
     .probe = clock_heap_probe,
     .scan_age = onstack_clock_scan_all,
     .join = clock_heap_join,
     .start = clock_heap_start,
     .leave = clock_heap_leave,
     .read = clock_heap_read,
-    .fill = clock_heap_fill,
-    .text = clock_heap_text,
     .drop = onstack_live_drop,
     .after_fork = onstack_heap_switch_off,
 };
@@ -9484,22 +9449,6 @@ int onstack_clock_start_listed(onstack_slot *slot, int listed) {
   const bool silent =
       onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
-}
-
-/* ---- core/src/control/tick/clock_rate.c ---- */
-/* What clocks of time have in common: a rate. */
-
-#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
-
-int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings) {
-  if (options->heap_interval != 0 || options->heap_objects != 0) return ONSTACK_E_OPTIONS;
-  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
-  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
-  settings->period = settings->period_ns;
-  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-  settings->heap_objects = 0;
-  return 0;
 }
 
 /* ---- core/src/control/tick/clock_ticker.c ---- */
@@ -9639,7 +9588,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .name = "cpu-ticker",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
-    .accept = onstack_clock_accept_rate,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -9657,7 +9605,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
-    .accept = onstack_clock_accept_rate,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -9722,7 +9669,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
-    .accept = onstack_clock_accept_rate,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,
     .start = onstack_clock_start_listed,
@@ -9979,7 +9925,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   slot->generation++;
-  slot->signal = clock->silent ? 0 : settings->signal;
+  slot->signal = settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
   slot->kind = clock->kind;
@@ -10027,41 +9973,39 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
-/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
-   scan. */
-static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
-  if (slot->signal == 0) return 0;
-  onstack_threads_set_quota();
-  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
-}
-
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
   int result = clock->join ? clock->join(slot) : 0;
   if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
+  if (clock->silent) {
+    onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
+    return clock->start(slot, 0);
+  }
+  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
     slot->process_clock = NULL;
     return result;
   }
+  onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
-  result = clock->start(slot, slot_arm(slot, settings));
-  if (result < 0) onstack_slot_quiesce(slot);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
+     fork there is one, which the process tick finds, or the consumer's first scan. */
+  result = clock->start(slot, settings->resumed ? 1 : onstack_threads_arm_all(slot, settings));
+  if (result < 0) onstack_slot_quiesce(slot, settings);
   return result;
 }
 
-void onstack_slot_quiesce(onstack_slot *slot) {
+void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  if (slot->signal == 0) return;
+  if (slot->clock->silent) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
-  onstack_action_release(slot->signal);
+  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
+  onstack_action_release(settings->signal);
   slot->process_clock = NULL;
 }
 
@@ -11655,7 +11599,6 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   code_map_scan *scan = &code_scan;
   pthread_mutex_lock(&code_map_lock);
   onstack_store_relaxed(&onstack_code.stale, 0u);
-  onstack_store_relaxed(&onstack_code.missed, 0u);
   scan->slot = slot;
   scan->count = 0;
   scan->record_count = 0;
@@ -12091,7 +12034,7 @@ ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, u
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_go_object_list *list = data;
   (void)size;
-  list->loaded = onstack_loader_counts_in(info);
+  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
   if (list->count == ONSTACK_GO_OBJECTS) return 1;
   onstack_go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -12655,7 +12598,7 @@ static const char *module_copy_name(module_list *list, const char *name) {
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
-  list->loaded = onstack_loader_counts_in(info);
+  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
   list->length++;
   if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
@@ -13280,13 +13223,7 @@ typedef bool (*onstack_derive)(uint64_t address);
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
                                     onstack_walked *stack);
 
-/* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
-ONSTACK_INTERNAL void onstack_again_release(onstack_kept *kept);
-
 #endif
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
@@ -13340,14 +13277,6 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
   }
-}
-
-void onstack_again_release(onstack_kept *kept) {
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
-  const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
-  if (low < high) madvise((void *)low, high - low, MADV_DONTNEED);
-  onstack_kept_release(kept);
 }
 
 /* ---- core/src/drain/deliver.c ---- */
@@ -13475,7 +13404,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_again_release(kept);
+  if (kept) onstack_kept_release(kept);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;
@@ -17768,9 +17697,9 @@ ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstac
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
-/* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
+/* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
+   */
 #define SESSION_LOOK_SHARE 100u
-#define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
@@ -17824,31 +17753,17 @@ static void session_look(onstack_session *session) {
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
 }
 
-/* Time spent in waiting for a processor is none that the look takes. */
-static void session_look_at_mappings(onstack_session *session) {
-  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  onstack_code_map_refresh(session->slot);
-  session->look_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-  session->refreshed_ns = onstack_monotonic_ns();
-}
-
-/* Stacks in code that was mapped a moment ago are believed as far as a map that is younger knows them. */
-static void session_look_for_code(onstack_session *session) {
-  if (!onstack_load_relaxed(&onstack_code.missed)) return;
-  if (onstack_monotonic_ns() - session->refreshed_ns < session->look_ns * SESSION_LOOK_ASKED_SHARE) return;
-  session_look_at_mappings(session);
-}
-
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool armed = onstack_observe(&session->armed);
-  if (armed && slot->signal != 0) session_scan(session, now);
+  const bool silent = slot->clock->silent;
+  const bool armed = onstack_observe(&session->armed) && !silent;
+  if (armed) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (slot->signal != 0 && onstack_control_try_lock()) {
-    onstack_action_tend(slot->signal);
-    if (due) onstack_action_calm(slot->signal);
+  if (!silent && onstack_control_try_lock()) {
+    onstack_action_tend(session->settings.signal);
+    if (due) onstack_action_calm(session->settings.signal);
     onstack_control_unlock();
   }
   if (due) {
@@ -17858,7 +17773,11 @@ static void session_tend(onstack_session *session) {
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
   const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (due || stale || requested) session_look_at_mappings(session);
+  if (!due && !stale && !requested) return;
+  now = onstack_monotonic_ns();
+  onstack_code_map_refresh(slot);
+  session->refreshed_ns = onstack_monotonic_ns();
+  session->look_ns = session->refreshed_ns - now;
 }
 
 /* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
@@ -17885,8 +17804,8 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
-  const int32_t signal = session->slot->signal;
-  if (signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(signal);
+  if (session->slot->clock->silent) return; /* nobody catches the signal */
+  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
 }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
@@ -17902,7 +17821,6 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   const uint64_t end = onstack_ring_filled(&session->slot->ring);
   session_look(session);
-  session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
@@ -18307,7 +18225,7 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
 /* ---- core/src/session/start.h ---- */
-/* For programs that did not ask for a session: what lies in the same library may call it. */
+/* A start for programs that did not ask for one: what lies in the same library may call it. */
 #ifndef ONSTACK_SESSION_START_H
 #define ONSTACK_SESSION_START_H
 
@@ -18316,9 +18234,6 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
  * the drain thread derives them while the program runs. Stacks of the first moments are cut (PENDING) rather than missing.
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
-
-/* Of the samples that the session's clock makes. Any thread. */
-ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
 #endif
 
@@ -18376,7 +18291,7 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
+      .unblocked_signal = session->settings.own_threads && !slot->clock->silent ? session->settings.signal : 0,
       .work = onstack_session_drain_work,
       .data = session,
   };
@@ -18392,7 +18307,7 @@ static int session_tick(onstack_session *session) {
     onstack_publish(&session->armed, 1u);
     result = session_start_clock_thread(session);
     if (result == 0) return 0;
-    onstack_slot_quiesce(slot);
+    onstack_slot_quiesce(slot, &session->settings);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -18478,8 +18393,6 @@ int onstack_session_start(const onstack_options *options, onstack_session **out)
   return session_start(options, false, out);
 }
 
-onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
-
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);
 }
@@ -18509,7 +18422,7 @@ int onstack_session_stop(onstack_session *session) {
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
   session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot);
+  onstack_slot_quiesce(session->slot, &session->settings);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);
@@ -18561,6 +18474,7 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   const onstack_counters *counters = &slot->counters;
   const onstack_lost *lost = &slot->lost[slot->kind];
   const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
+  const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
@@ -18580,8 +18494,13 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
-  if (slot->clock->fill) slot->clock->fill(stats);
+  if (slot->clock->silent) {
+    stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
+    stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+    stats->heap_in_use = onstack_live_bytes();
+  } else {
+    session_fill_action(action, stats);
+  }
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
@@ -18691,7 +18610,7 @@ static void text_send(statistics_text *text, int length) {
   if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
 }
 
-static void text_write_counters(statistics_text *text, const onstack_clock_ops *clock, const onstack_stats *stats) {
+static void text_write_counters(statistics_text *text, const onstack_stats *stats) {
   int length = snprintf(text->line, sizeof(text->line),
                         "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
                         " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
@@ -18704,7 +18623,11 @@ static void text_write_counters(statistics_text *text, const onstack_clock_ops *
                         stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No clock: in the child of a fork, whose session it is not. */
-  if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
+  if (!stats->clock || strcmp(stats->clock, "heap") != 0) return;
+  length = snprintf(text->line, sizeof(text->line),
+                    "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n", stats->period_ns,
+                    stats->heap_untracked, stats->heap_reused);
+  text_send(text, length);
 }
 
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
@@ -18765,7 +18688,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (error < 0) return error;
   stats.ticks += before;
   stats.unattributed += before;
-  text_write_counters(text, session->settings.clock, &stats);
+  text_write_counters(text, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;
@@ -18789,114 +18712,156 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
 }
 
 /* ---- core/src/session/thread_labels.c ---- */
-/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
+/*
+ * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
+ *
+ * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
+ * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
+ */
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A thread's labels end with it. The value of the key says only that there are some. */
+#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
+
+/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
+static uint32_t labels_generation = LABELS_ENDED + 1;
+
+/* Initial-exec, as in allocator/heap.c: no call of the loader, which may allocate. */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+  onstack_label_entry *entry;
+  uint32_t generation;
+} labels_mine;
+
+/* The value of the key says only that there is an entry to be given back. */
 static pthread_key_t labels_key;
 static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
 static int labels_ready; /* 0, or -errno */
 
-static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
-  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
-  if (set)
-    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
-  else
-    onstack_labels_release(entry);
-  free(old);
+static inline bool labels_known(void) {
+  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
+}
+
+/* The store and what stands behind it: see handler/labels/labels.h. */
+static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
+  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
+  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
+  onstack_fence_signal();
+  return old;
+}
+
+static void labels_give_back(onstack_label_entry *entry) {
+  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
+  onstack_label_entry_release(entry);
+  onstack_labels_release(own);
 }
 
 static void labels_forget(void *unused) {
-  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
+  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
   (void)unused;
-  if (entry) labels_put(entry, NULL);
+  labels_mine.entry = NULL;
+  labels_mine.generation = LABELS_ENDED;
+  if (entry) labels_give_back(entry);
+}
+
+/*
+ * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
+ * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
+ * nobody gets the parent's entries.
+ */
+static void labels_after_fork(void) {
+  const bool mine = labels_known();
+  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
+  onstack_label_entries_after_fork(mine);
+  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
+  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
+  if (!labels_mine.entry) return;
+  *labels_mine.entry = kept;
+  labels_mine.generation = labels_generation;
 }
 
 static void labels_prepare(void) {
   labels_ready = -pthread_key_create(&labels_key, labels_forget);
   if (labels_ready < 0) return;
   onstack_pin_self(); /* the key's destructor is in this object */
-  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
+  onstack_fork_set_labels(labels_after_fork);
+  /* The lock is not ours only in a signal handler, where this must not be called. */
   if (!onstack_control_lock()) return;
   labels_ready = onstack_fork_prepare();
   onstack_control_unlock();
 }
 
-static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-static bool labels_key_is_good(const char *key) {
-  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
-  for (const char *c = key; *c; c++)
-    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
-  return true;
-}
-
-static size_t labels_append(char *text, size_t used, const char *string) {
-  size_t bytes = strlen(string) + 1;
-  memcpy(text + used, string, bytes);
-  return used + bytes;
-}
-
-/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
-static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
-  size_t used = 0;
-  for (size_t at = 0; old && at < old->bytes;) {
-    const char *name = old->text + at, *value = name + strlen(name) + 1;
-    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
-    at = (size_t)(value + strlen(value) + 1 - old->text);
+/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
+static __attribute__((noinline)) int labels_enter(void) {
+  onstack_fork_repair();
+  if (labels_known()) return 0; /* its parent's, repaired */
+  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_label_entry_find(tid);
+  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
+  entry = onstack_label_entry_claim(tid);
+  if (!entry) return -ENOMEM;
+  if (pthread_setspecific(labels_key, &labels_key) != 0) {
+    onstack_label_entry_release(entry);
+    return -ENOMEM;
   }
-  return used;
-}
-
-/* NULL: no memory, or (*too_long) more than a sample may carry. */
-static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
-  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
-  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
-  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
-  if (!set) return NULL;
-  size_t used = labels_without(old, key, set->text);
-  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
-  if (*too_long) {
-    free(set);
-    return NULL;
-  }
-  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
-  set->bytes = (uint32_t)used;
-  return set;
-}
-
-static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
-  bool too_long;
-  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
-  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
-  if (set->bytes == 0) {
-    free(set);
-    set = NULL;
-  }
-  labels_put(entry, set);
+  labels_mine.entry = entry;
+  labels_mine.generation = labels_generation;
   return 0;
 }
 
-int onstack_thread_label_set(const char *key, const char *value) {
-  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  onstack_fork_repair();
-  pthread_once(&labels_once, labels_prepare);
-  if (labels_ready < 0) return labels_ready;
-  uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_label_entry *entry = onstack_labels_find(tid);
-  if (!entry && !value) return 0;
-  if (entry) return labels_replace(entry, key, value);
-  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
-  int result = labels_replace(entry, key, value);
-  if (result < 0) onstack_labels_release(entry);
+int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
+  if (before) *before = NULL;
+  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
+  if (!labels_known()) {
+    const int result = labels ? labels_enter() : 0;
+    if (result < 0 || !labels) return result;
+  }
+  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
+  if (before) *before = old;
+  return 0;
+}
+
+/* With `set`, NULL: none, in place of the thread's own labels. */
+static void labels_put(const onstack_labels *set) {
+  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
+}
+
+static int labels_add(const onstack_labels *own, const char *key, const char *value) {
+  onstack_labels *one, *set;
+  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
+  if (result < 0) return result;
+  if (!own) {
+    labels_put(one);
+    return 0;
+  }
+  result = onstack_labels_merge(one, own, &set);
+  onstack_labels_release(one);
+  if (result == 0 && set->cut) {
+    onstack_labels_release(set);
+    return ONSTACK_E_OPTIONS;
+  }
+  if (result == 0) labels_put(set);
   return result;
 }
 
-void onstack_thread_labels_clear(void) { labels_forget(NULL); }
+int onstack_thread_label_set(const char *key, const char *value) {
+  onstack_labels *rest;
+  int result = labels_known() ? 0 : labels_enter();
+  if (result < 0) return result;
+  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
+  if (value) return labels_add(own, key, value);
+  result = onstack_label_set_without(own, key, &rest);
+  if (result == 0) labels_put(rest);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) {
+  if (labels_known()) labels_put(NULL);
+}
 
 /* ---- core/src/session/traceback.c ---- */
 /*

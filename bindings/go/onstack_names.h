@@ -17,6 +17,11 @@
 #define onstack_heap_moved onstack_cgo_heap_moved
 #define onstack_heap_state_get onstack_cgo_heap_state_get
 #define onstack_heap_take onstack_cgo_heap_take
+#define onstack_labels_merge onstack_cgo_labels_merge
+#define onstack_labels_new onstack_cgo_labels_new
+#define onstack_labels_release onstack_cgo_labels_release
+#define onstack_labels_retain onstack_cgo_labels_retain
+#define onstack_labels_text onstack_cgo_labels_text
 #define onstack_options_init onstack_cgo_options_init
 #define onstack_profile_after_fork onstack_cgo_profile_after_fork
 #define onstack_profile_clear onstack_cgo_profile_clear
@@ -39,6 +44,7 @@
 #define onstack_symbol_add onstack_cgo_symbol_add
 #define onstack_thread_label_set onstack_cgo_thread_label_set
 #define onstack_thread_labels_clear onstack_cgo_thread_labels_clear
+#define onstack_thread_labels_swap onstack_cgo_thread_labels_swap
 #define onstack_traceback_caller onstack_cgo_traceback_caller
 #define onstack_traceback_interrupted onstack_cgo_traceback_interrupted
 #define onstack_traceback_is_stale onstack_cgo_traceback_is_stale

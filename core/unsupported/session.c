@@ -64,6 +64,12 @@ int onstack_thread_label_set(const char *key, const char *value) {
 
 void onstack_thread_labels_clear(void) {}
 
+int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
+  (void)place, (void)labels;
+  if (before) *before = NULL;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
 void onstack_heap_allocated(const void *address, size_t size) { (void)address, (void)size; }
 
 void onstack_heap_freed(const void *address) { (void)address; }

@@ -490,21 +490,77 @@ ONSTACK_API const onstack_heap_state *onstack_heap_state_get(void);
 ONSTACK_API uint64_t onstack_heap_distance(void);
 ONSTACK_API void onstack_heap_take(const void *address, size_t size);
 
-/* ---- labels of threads ------------------------------------------------------------------------------------------ */
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
 
 /*
- * Gives the calling thread a label: from now on its samples carry it, in every session that has room for labels
- * (options.label_bytes), behind the labels of the interrupted goroutine, if any. `value` NULL takes the label away.
- * A request id, say. Costs a system call and an allocation; nothing is shared with other threads.
- * `key` matches [a-zA-Z_][a-zA-Z0-9_]* and is not "thread" or "thread_id"; all labels of a thread together, NULs
- * included, take at most ONSTACK_MAX_LABEL_BYTES. The strings are copied. The labels end with the thread; in the child of
- * a fork the forking thread keeps its own.
- * Context: any thread made by libc, running session or not; not in a signal handler.
- * Errors: OPTIONS (the key, or too long; nothing is changed), -ENOMEM (also: more than 16,384 threads with labels).
+ * What a thread works for. A thread's samples carry its labels, in every session that has room for them
+ * (options.label_bytes) and of this copy of the library: those of the interrupted goroutine (pprof.Do), then those of the set
+ * in ONSTACK_LABELS_TASK, of the set in ONSTACK_LABELS_SPAN, and of onstack_thread_label_set. Of labels with one key the
+ * first counts: profiles leave the others out.
+ *
+ * A key matches [a-zA-Z_][a-zA-Z0-9_./-]* and is not "thread" or "thread_id". A value is any text without a NUL. All labels of
+ * a set together, a NUL behind each key and value included, take at most ONSTACK_MAX_LABEL_BYTES.
+ */
+
+typedef struct onstack_label {
+  const char *key;
+  const char *value;
+} onstack_label;
+
+/* A set of labels, which never changes and lives as long as somebody holds it. */
+typedef struct onstack_labels onstack_labels;
+
+/*
+ * Makes a set of `count` labels, whose strings are copied; of labels with one key the last counts. The caller holds *out, and
+ * lets it go by onstack_labels_release. *out is NULL on failure.
+ * Context: any thread. Errors: OPTIONS (a NULL, a key, or too long), -ENOMEM.
+ */
+ONSTACK_API int onstack_labels_new(const onstack_label *labels, size_t count, onstack_labels **out);
+
+/*
+ * Makes a set of the labels of `inner` and of those of `outer` whose key `inner` does not have. What of `outer` has no room is
+ * left out, and samples say so (ONSTACK_SAMPLE_LABELS_CUT). The caller holds *out.
+ * Context: any thread. Errors: OPTIONS (a NULL), -ENOMEM.
+ */
+ONSTACK_API int onstack_labels_merge(const onstack_labels *inner, const onstack_labels *outer, onstack_labels **out);
+
+/* Another holds the set, or no more; the last to let it go frees it. NULL: nothing. Context: any thread. */
+ONSTACK_API void onstack_labels_retain(const onstack_labels *labels);
+ONSTACK_API void onstack_labels_release(const onstack_labels *labels);
+
+/* The labels as a sample has them: pairs of NUL-terminated strings, *bytes in all, valid as long as the set.
+   Context: any thread. */
+ONSTACK_API const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes);
+
+/* The places for sets that each thread has: a tracing library need not know of the host's tasks. */
+#define ONSTACK_LABELS_TASK 0 /* the host's own: the request or the task in work */
+#define ONSTACK_LABELS_SPAN 1 /* a tracing library's: the innermost span */
+#define ONSTACK_LABELS_PLACES 2
+
+/*
+ * Puts a set into a place of the calling thread, or takes it out (`labels` NULL), and hands over what was there before in
+ * *before, which is to be put back when the work is over; `before` may be NULL. Nobody is made to hold either: `labels` must
+ * be held until it is out of the place again. Takes a few nanoseconds, no lock and no system call, but for a thread's first
+ * time, which takes what onstack_thread_label_set does.
+ *
+ * The places are empty when a thread begins, and when it ends: after the destructor of this library's pthread key nothing is
+ * put into them (CONTEXT). The child of a fork keeps what the forking thread had. In the child of _Fork or clone they are empty
+ * where another thread of the child was the first to call this library.
+ * Context: any thread made by libc, running session or not; not in a signal handler. Errors: OPTIONS (no such place),
+ * -ENOMEM (also: more than 16,384 threads with labels), CONTEXT, UNSUPPORTED; nothing is changed then, and *before is NULL.
+ */
+ONSTACK_API int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before);
+
+/*
+ * Gives the calling thread a label of its own, behind those of its places: a name of the thread, say. `value` NULL takes the
+ * label away. Costs allocations; a thread's first one some system calls as well. The strings are copied. The labels end with the
+ * thread; in the child of a fork the forking thread keeps its own.
+ * Context: as above. Errors: OPTIONS (the key, or too long; nothing is changed), -ENOMEM (also: more than 16,384 threads with
+ * labels), CONTEXT (as above), UNSUPPORTED.
  */
 ONSTACK_API int onstack_thread_label_set(const char *key, const char *value);
 
-/* Takes all labels of the calling thread away. Context as above. */
+/* Takes the calling thread's own labels away. Context: as above. */
 ONSTACK_API void onstack_thread_labels_clear(void);
 
 /* ---- profiles: a sink that aggregates, and writers ---------------------------------------------------------- */

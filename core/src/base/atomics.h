@@ -38,6 +38,8 @@
 
 /* Full fence: a store before it is visible before a load behind it. */
 #define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* The compiler moves nothing across: for a handler on the same thread, which sees the processor's own order anyway. */
+#define onstack_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 /* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */

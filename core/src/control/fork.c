@@ -8,7 +8,6 @@
 #include "control/moment.h"
 #include "control/tick/slots.h"
 #include "control/wiped_word.h"
-#include "handler/labels/labels.h"
 #include "handler/unwind/traceback_walk.h"
 
 #include <pthread.h>
@@ -33,6 +32,7 @@ typedef struct fork_entry {
 
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
+static void (*fork_labels)(void); /* NULL: no thread had labels */
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
@@ -86,9 +86,8 @@ static void fork_parent(void) {
   onstack_action_unblock(mask);
 }
 
-/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
-   there; 0: not known, and its labels are lost. */
-static void fork_clean(int32_t parent_tid) {
+/* Only async-signal-safe work: this is the child of a process with threads. */
+static void fork_clean(void) {
   const uintptr_t self = (uintptr_t)pthread_self();
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
@@ -97,7 +96,7 @@ static void fork_clean(int32_t parent_tid) {
   onstack_action_after_fork();
   onstack_slots_after_fork();
   onstack_traceback_after_fork();
-  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
+  if (fork_labels) fork_labels();
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
 }
@@ -105,11 +104,10 @@ static void fork_clean(int32_t parent_tid) {
 static void fork_child(void) {
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
-  int32_t parent_tid = entry ? entry->tid : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(parent_tid);
+  bool follows = entry && !onstack_slots_in_sink(entry->tid);
   if (entry) entry->thread = 0;
-  fork_clean(parent_tid);
+  fork_clean();
   if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
@@ -118,12 +116,14 @@ void onstack_fork_repair(void) {
   uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
   if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
   if (onstack_cas(mark, &expected, FORK_REPAIRING))
-    fork_clean(0);
+    fork_clean();
   else
     for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
+
+void onstack_fork_set_labels(void (*after_fork)(void)) { onstack_publish(&fork_labels, after_fork); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */

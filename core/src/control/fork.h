@@ -15,6 +15,10 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
    was called inside a sink. Always the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
 
+/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always the
+   same function. */
+ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
+
 /*
  * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
  * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.

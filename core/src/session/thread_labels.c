@@ -1,115 +1,157 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
+/*
+ * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
+ *
+ * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
+ * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
+ */
+#include "base/label_set.h"
 #include "base/sys.h"
 #include "control/fork.h"
 #include "control/pin.h"
 #include "control/tick/slots.h"
 #include "handler/labels/labels.h"
-#include "onstack/onstack.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A thread's labels end with it. The value of the key says only that there are some. */
+#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
+
+/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
+static uint32_t labels_generation = LABELS_ENDED + 1;
+
+/* Initial-exec, as in allocator/heap.c: no call of the loader, which may allocate. */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+  onstack_label_entry *entry;
+  uint32_t generation;
+} labels_mine;
+
+/* The value of the key says only that there is an entry to be given back. */
 static pthread_key_t labels_key;
 static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
 static int labels_ready; /* 0, or -errno */
 
-static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
-  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
-  if (set)
-    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
-  else
-    onstack_labels_release(entry);
-  free(old);
+static inline bool labels_known(void) {
+  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
+}
+
+/* The store and what stands behind it: see handler/labels/labels.h. */
+static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
+  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
+  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
+  onstack_fence_signal();
+  return old;
+}
+
+static void labels_give_back(onstack_label_entry *entry) {
+  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
+  onstack_label_entry_release(entry);
+  onstack_labels_release(own);
 }
 
 static void labels_forget(void *unused) {
-  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
+  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
   (void)unused;
-  if (entry) labels_put(entry, NULL);
+  labels_mine.entry = NULL;
+  labels_mine.generation = LABELS_ENDED;
+  if (entry) labels_give_back(entry);
+}
+
+/*
+ * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
+ * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
+ * nobody gets the parent's entries.
+ */
+static void labels_after_fork(void) {
+  const bool mine = labels_known();
+  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
+  onstack_label_entries_after_fork(mine);
+  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
+  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
+  if (!labels_mine.entry) return;
+  *labels_mine.entry = kept;
+  labels_mine.generation = labels_generation;
 }
 
 static void labels_prepare(void) {
   labels_ready = -pthread_key_create(&labels_key, labels_forget);
   if (labels_ready < 0) return;
   onstack_pin_self(); /* the key's destructor is in this object */
-  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
+  onstack_fork_set_labels(labels_after_fork);
+  /* The lock is not ours only in a signal handler, where this must not be called. */
   if (!onstack_control_lock()) return;
   labels_ready = onstack_fork_prepare();
   onstack_control_unlock();
 }
 
-static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-static bool labels_key_is_good(const char *key) {
-  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
-  for (const char *c = key; *c; c++)
-    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
-  return true;
-}
-
-static size_t labels_append(char *text, size_t used, const char *string) {
-  size_t bytes = strlen(string) + 1;
-  memcpy(text + used, string, bytes);
-  return used + bytes;
-}
-
-/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
-static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
-  size_t used = 0;
-  for (size_t at = 0; old && at < old->bytes;) {
-    const char *name = old->text + at, *value = name + strlen(name) + 1;
-    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
-    at = (size_t)(value + strlen(value) + 1 - old->text);
+/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
+static __attribute__((noinline)) int labels_enter(void) {
+  onstack_fork_repair();
+  if (labels_known()) return 0; /* its parent's, repaired */
+  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_label_entry_find(tid);
+  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
+  entry = onstack_label_entry_claim(tid);
+  if (!entry) return -ENOMEM;
+  if (pthread_setspecific(labels_key, &labels_key) != 0) {
+    onstack_label_entry_release(entry);
+    return -ENOMEM;
   }
-  return used;
-}
-
-/* NULL: no memory, or (*too_long) more than a sample may carry. */
-static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
-  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
-  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
-  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
-  if (!set) return NULL;
-  size_t used = labels_without(old, key, set->text);
-  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
-  if (*too_long) {
-    free(set);
-    return NULL;
-  }
-  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
-  set->bytes = (uint32_t)used;
-  return set;
-}
-
-static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
-  bool too_long;
-  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
-  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
-  if (set->bytes == 0) {
-    free(set);
-    set = NULL;
-  }
-  labels_put(entry, set);
+  labels_mine.entry = entry;
+  labels_mine.generation = labels_generation;
   return 0;
 }
 
-int onstack_thread_label_set(const char *key, const char *value) {
-  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  onstack_fork_repair();
-  pthread_once(&labels_once, labels_prepare);
-  if (labels_ready < 0) return labels_ready;
-  uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_label_entry *entry = onstack_labels_find(tid);
-  if (!entry && !value) return 0;
-  if (entry) return labels_replace(entry, key, value);
-  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
-  int result = labels_replace(entry, key, value);
-  if (result < 0) onstack_labels_release(entry);
+int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
+  if (before) *before = NULL;
+  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
+  if (!labels_known()) {
+    const int result = labels ? labels_enter() : 0;
+    if (result < 0 || !labels) return result;
+  }
+  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
+  if (before) *before = old;
+  return 0;
+}
+
+/* With `set`, NULL: none, in place of the thread's own labels. */
+static void labels_put(const onstack_labels *set) {
+  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
+}
+
+static int labels_add(const onstack_labels *own, const char *key, const char *value) {
+  onstack_labels *one, *set;
+  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
+  if (result < 0) return result;
+  if (!own) {
+    labels_put(one);
+    return 0;
+  }
+  result = onstack_labels_merge(one, own, &set);
+  onstack_labels_release(one);
+  if (result == 0 && set->cut) {
+    onstack_labels_release(set);
+    return ONSTACK_E_OPTIONS;
+  }
+  if (result == 0) labels_put(set);
   return result;
 }
 
-void onstack_thread_labels_clear(void) { labels_forget(NULL); }
+int onstack_thread_label_set(const char *key, const char *value) {
+  onstack_labels *rest;
+  int result = labels_known() ? 0 : labels_enter();
+  if (result < 0) return result;
+  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
+  if (value) return labels_add(own, key, value);
+  result = onstack_label_set_without(own, key, &rest);
+  if (result == 0) labels_put(rest);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) {
+  if (labels_known()) labels_put(NULL);
+}

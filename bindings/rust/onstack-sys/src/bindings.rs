@@ -56,6 +56,9 @@ pub const ONSTACK_RESTORE_EXACT: u32 = 1;
 pub const ONSTACK_RESTORE_IGNORE: u32 = 2;
 pub const ONSTACK_FORK_STOP: u32 = 1;
 pub const ONSTACK_FORK_FOLLOW: u32 = 2;
+pub const ONSTACK_LABELS_TASK: u32 = 0;
+pub const ONSTACK_LABELS_SPAN: u32 = 1;
+pub const ONSTACK_LABELS_PLACES: u32 = 2;
 extern "C" {
     pub fn onstack_strerror(code: ::core::ffi::c_int) -> *const ::core::ffi::c_char;
 }
@@ -328,6 +331,50 @@ extern "C" {
 }
 extern "C" {
     pub fn onstack_heap_take(address: *const ::core::ffi::c_void, size: usize);
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_label {
+    pub key: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct onstack_labels {
+    _unused: [u8; 0],
+}
+extern "C" {
+    pub fn onstack_labels_new(
+        labels: *const onstack_label,
+        count: usize,
+        out: *mut *mut onstack_labels,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_labels_merge(
+        inner: *const onstack_labels,
+        outer: *const onstack_labels,
+        out: *mut *mut onstack_labels,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_labels_retain(labels: *const onstack_labels);
+}
+extern "C" {
+    pub fn onstack_labels_release(labels: *const onstack_labels);
+}
+extern "C" {
+    pub fn onstack_labels_text(
+        labels: *const onstack_labels,
+        bytes: *mut u32,
+    ) -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn onstack_thread_labels_swap(
+        place: u32,
+        labels: *const onstack_labels,
+        before: *mut *const onstack_labels,
+    ) -> ::core::ffi::c_int;
 }
 extern "C" {
     pub fn onstack_thread_label_set(
