@@ -291,6 +291,13 @@ typedef struct onstack_options {
  */
 ONSTACK_API int onstack_options_init(onstack_options *options, size_t size);
 
+/*
+ * Why a start refuses these options: a sentence that begins with the name of the one at fault and a colon, "max_depth: give 1 to
+ * 1024 frames", for a wrapper to replace the name by its own. NULL: options are not the reason.
+ * Context: any thread. Returns a static string.
+ */
+ONSTACK_API const char *onstack_options_fault(const onstack_options *options);
+
 /* ---- sessions ----------------------------------------------------------------------------------------------- */
 
 typedef struct onstack_session onstack_session;

@@ -7733,8 +7733,8 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_FREQUENCY:
     return "frequency out of range: give 1 to 10000 Hz";
   case ONSTACK_E_OPTIONS:
-    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
-           "and compare the values with onstack.h";
+    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
+           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
   case ONSTACK_E_UNWINDER:
     return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:
@@ -8047,8 +8047,49 @@ void onstack_moment(uint32_t round) {
 #ifndef ONSTACK_CONTROL_OPTIONS_H
 #define ONSTACK_CONTROL_OPTIONS_H
 
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
-ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings);
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
+   thread. */
+ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
+ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
+
+#endif
+
+/* ---- core/src/control/unwind/code_map_update.h ---- */
+/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+
+/*
+ * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
+ * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
+ * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
+
+#endif
+
+/* ---- core/src/control/unwind/go/go_runtime.h ---- */
+/*
+ * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
+ * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
+ * Ordinary threads only.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+
+/* Looks at objects loaded since the last call. Under the map lock. */
+ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
+
+/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
+
+/* True if the program itself is Go's, and not just a library in it. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
 
@@ -8079,27 +8120,65 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
-static int options_copy(const onstack_options *from, onstack_options *to) {
+/* Each text begins with the option's name, and has no other in it: wrappers put theirs in its place. */
+static int options_refuse(const char **fault, int code, const char *text) {
+  *fault = text;
+  return code;
+}
+#define OPTIONS_TEXT(number) OPTIONS_TEXT_OF(number)
+#define OPTIONS_TEXT_OF(number) #number
+
+static int options_copy(const onstack_options *from, onstack_options *to, const char **fault) {
   memset(to, 0, sizeof(*to));
   const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
-  if (error != 0) return error;
+  if (error != 0)
+    return options_refuse(fault, error,
+                          "size: the structure is too short, or asks for what this library does not know: call "
+                          "onstack_options_init first, and build with the library's own header");
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
-    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
-  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
+    if (to->reserved0[i] != 0)
+      return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved0: must be zero: call onstack_options_init first");
+  return 0;
 }
 
-static int options_check_switches(const onstack_options *options) {
-  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
-  for (size_t i = 0; i < sizeof(switches); i++)
-    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  const onstack_clock_ops *clock = onstack_clock_find(options->clock);
-  if (options->restore > ONSTACK_RESTORE_IGNORE || !clock || options->fork > ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  /* Asked for and never called would be a silent loss. */
-  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
+static int options_check_choices(const onstack_options *options, const char **fault) {
+  const struct {
+    bool fits;
+    const char *text;
+  } checks[] = {
+      {options->on_stack <= ONSTACK_OFF, "on_stack: give on, off, or nothing"},
+      {options->threads <= ONSTACK_OFF, "threads: give on, off, or nothing"},
+      {options->own_threads <= ONSTACK_OFF, "own_threads: give on, off, or nothing"},
+      {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
+      {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
+      {onstack_clock_find(options->clock), "clock: there is no such clock"},
+      {options->label_bytes <= ONSTACK_MAX_LABEL_BYTES,
+       "label_bytes: give " OPTIONS_TEXT(ONSTACK_MAX_LABEL_BYTES) " at most"},
+      {options->max_depth <= ONSTACK_MAX_DEPTH, "max_depth: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_DEPTH) " frames"},
+      {options->buffer_bytes <= OPTIONS_BUFFER_MAX, "buffer_bytes: give 256 MiB at most"},
+  };
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
+    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
+  return 0;
+}
+
+/* What is asked for and never used would be a silent loss. */
+static int options_check_company(const onstack_options *options, const char **fault) {
   const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
-  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
-  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
+  const struct {
+    bool fits;
+    const char *text;
+  } checks[] = {
+      {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
+       "fork_sink_data: needs a session that children follow"},
+      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs the wall clock"},
+      {heap || options->heap_interval == 0, "heap_interval: needs the heap clock"},
+      {heap || options->heap_objects == 0, "heap_objects: needs the heap clock"},
+      {options->heap_objects <= OPTIONS_HEAP_OBJECTS_MAX, "heap_objects: give 1,048,576 at most"},
+      {!heap || options->frequency == 0, "frequency: the heap clock has none, leave it out"},
+  };
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
+    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
   return 0;
 }
 
@@ -8116,32 +8195,43 @@ static int options_check_meaning(int signal) {
   return 0;
 }
 
-static int options_set_unwinder(const onstack_options *options, onstack_settings *settings) {
+static int options_set_signal(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  settings->signal = options->signal ? options->signal : SIGPROF;
+  int result = onstack_action_check_signal(settings->signal);
+  if (result == 0) result = options_check_meaning(settings->signal);
+  if (result == 0) return 0;
+  return options_refuse(fault, result,
+                        "signal: it cannot be caught, is reserved, reports faults, or ends, stops or continues processes: "
+                        "leave it out, or take a real-time signal that nobody uses");
+}
+
+static int options_set_unwinder(const onstack_options *options, onstack_settings *settings, const char **fault) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
   if (!custom) {
     settings->unwinder = onstack_unwinder_find(options->unwinder);
-    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
+    if (!settings->unwinder)
+      return options_refuse(fault, ONSTACK_E_UNWINDER, "unwinder: give rules, frame_pointer or pc_only");
     settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
     return 0;
   }
+  *fault =
+      "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
   return 0;
 }
 
-static int options_set_sizes(const onstack_options *options, onstack_settings *settings) {
+static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
-  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
-  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
-  return 0;
 }
 
 static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
@@ -8158,16 +8248,17 @@ static void options_set_period(const onstack_options *options, onstack_settings 
     settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
 }
 
-int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
+int onstack_settings_make(const onstack_options *given, onstack_settings *settings, const char **fault) {
   onstack_options options;
-  int result = options_copy(given, &options);
-  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
-  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
-  settings->signal = options.signal ? options.signal : SIGPROF;
-  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
-  if ((result = options_check_meaning(settings->signal)) < 0) return result;
-  if ((result = options_set_unwinder(&options, settings)) < 0) return result;
-  if ((result = options_set_sizes(&options, settings)) < 0) return result;
+  *fault = NULL;
+  int result = options_copy(given, &options, fault);
+  if (result < 0 || (result = options_check_choices(&options, fault)) < 0) return result;
+  if ((result = options_check_company(&options, fault)) < 0) return result;
+  if (options.frequency > ONSTACK_MAX_FREQUENCY)
+    return options_refuse(fault, ONSTACK_E_FREQUENCY, "frequency: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_FREQUENCY) " Hz");
+  if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
+  if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
+  options_set_sizes(&options, settings);
   options_set_period(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
@@ -8182,6 +8273,24 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->sink = options.sink;
   settings->sink_data = options.sink_data;
   return 0;
+}
+
+int onstack_settings_check_host(const onstack_settings *settings, const char **fault) {
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack)
+    return options_refuse(fault, ONSTACK_E_OPTIONS, "on_stack: a Go runtime is in the process, which needs it on");
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  if (settings->signal == SIGPROF) return 0;
+  return options_refuse(fault, ONSTACK_E_SIGNAL, "signal: a Go runtime is in the process: leave it at SIGPROF");
+}
+
+const char *onstack_options_fault(const onstack_options *options) {
+  onstack_settings settings;
+  const char *fault;
+  if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
+  return fault;
 }
 
 /* ---- core/src/control/pin.c ---- */
@@ -8974,26 +9083,6 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 
 /* ---- core/src/control/signal/nesting_fit.c ---- */
 
-/* ---- core/src/control/unwind/go/go_runtime.h ---- */
-/*
- * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
- * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
- * Ordinary threads only.
- */
-#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
-#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
-
-/* Looks at objects loaded since the last call. Under the map lock. */
-ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
-
-/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
-
-/* True if the program itself is Go's, and not just a library in it. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
-
-#endif
-
 #include <signal.h>
 #include <stdio.h>
 #include <sys/auxv.h>
@@ -9713,23 +9802,6 @@ void onstack_own_wait_closed(int32_t signal) {
 
 /* ---- core/src/control/tick/slots.c ---- */
 
-/* ---- core/src/control/unwind/code_map_update.h ---- */
-/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
-#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
-
-/*
- * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
- * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
-
-#endif
-
 /* ---- core/src/control/unwind/modules.h ---- */
 /*
  * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
@@ -9910,17 +9982,6 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   return 0;
 }
 
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
-static int slot_check_host(const onstack_settings *settings) {
-  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
-  onstack_code_map_refresh(NULL);
-  if (!onstack_go_runtime_is_present()) return 0;
-  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
-  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
-     raisebadsignal: SIGPROF is the one that is exempted). */
-  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
-}
-
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
@@ -9957,12 +10018,14 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   const onstack_clock_ops *clock;
+  const char *fault;
   int result = slots_prepare();
   if (result < 0) return result;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
-    if ((result = slot_check_host(settings)) < 0) return result;
+    /* The parent has looked; a fork handler does not read files. */
+    if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
     if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
     if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
     slot_fill(slot, settings, clock);
@@ -18361,11 +18424,12 @@ static int session_init_unwinder(const onstack_unwinder *custom) {
 
 static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
   onstack_settings settings;
+  const char *fault;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_settings_make(options, &settings);
+  int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
   onstack_session *session = calloc(1, sizeof(*session));

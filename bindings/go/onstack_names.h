@@ -22,6 +22,7 @@
 #define onstack_labels_release onstack_cgo_labels_release
 #define onstack_labels_retain onstack_cgo_labels_retain
 #define onstack_labels_text onstack_cgo_labels_text
+#define onstack_options_fault onstack_cgo_options_fault
 #define onstack_options_init onstack_cgo_options_init
 #define onstack_profile_after_fork onstack_cgo_profile_after_fork
 #define onstack_profile_clear onstack_cgo_profile_clear

@@ -16,6 +16,11 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
+const char *onstack_options_fault(const onstack_options *options) {
+  (void)options;
+  return NULL;
+}
+
 int onstack_session_start(const onstack_options *options, onstack_session **out) {
   (void)options;
   if (!out) return ONSTACK_E_OPTIONS;

@@ -2,6 +2,7 @@
 /* Every bad value has its code, and a refused start leaves nothing: no descriptor, thread, timer, action. */
 #include "support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 TestSuite(options, .init = t_setup);
@@ -24,6 +25,13 @@ static int start_code(const onstack_options *options) {
   return result;
 }
 
+/* Whether the text names an option that `change` sets. */
+static bool names_the_option(const char *fault, const char *change) {
+  char name[64];
+  return fault && snprintf(name, sizeof(name), "o.%.*s", (int)strcspn(fault, ":"), fault) < (int)sizeof(name) &&
+         strstr(change, name) && strlen(fault) > strlen(name) + 10;
+}
+
 /* `change` is applied to fresh options called `o`. */
 #define EXPECT(change, code)                                                                                                \
   do {                                                                                                                      \
@@ -31,6 +39,8 @@ static int start_code(const onstack_options *options) {
     change;                                                                                                                 \
     int result = start_code(&o);                                                                                            \
     cr_expect_eq(result, (code), "%s: %d, expected %s", #change, result, #code);                                            \
+    const char *fault = onstack_options_fault(&o);                                                                          \
+    cr_expect(result == 0 ? !fault : names_the_option(fault, #change), "%s: %s", #change, fault);                           \
   } while (0)
 
 Test(options, rates) {
@@ -124,6 +134,8 @@ typedef struct longer_options {
   onstack_options known;
   uint8_t tail[24];
 } longer_options;
+
+Test(options, a_start_that_asks_for_nothing_has_no_fault) { cr_assert_null(onstack_options_fault(NULL)); }
 
 static int start_longer(uint32_t size, int tail_at) {
   longer_options longer;

@@ -126,9 +126,10 @@ static void within(measured m, size_t promised) {
 
 static size_t asked_for(const char *unwinder) {
   onstack_settings settings;
+  const char *fault;
   onstack_options options = t_options(0, NULL, NULL);
   options.unwinder = unwinder;
-  cr_assert_eq(onstack_settings_make(&options, &settings), 0);
+  cr_assert_eq(onstack_settings_make(&options, &settings, &fault), 0);
   return settings.stack_bytes;
 }
 
@@ -157,9 +158,10 @@ static onstack_walk_result small_walk(void *data, const onstack_registers *regis
 Test(stack_use, what_is_ours_around_a_users_unwinder) {
   onstack_unwinder small = {.size = sizeof(small), .name = "small", .stack_bytes = 64, .walk = small_walk};
   onstack_settings settings;
+  const char *fault;
   onstack_options options = t_options(0, NULL, NULL);
   options.custom_unwinder = &small;
-  cr_assert_eq(onstack_settings_make(&options, &settings), 0);
+  cr_assert_eq(onstack_settings_make(&options, &settings, &fault), 0);
   within((measured){.custom = &small}, settings.stack_bytes);
 }
 

@@ -66,7 +66,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   options.unwinder = name;
   options.custom_unwinder = custom;
   memcpy(block, &options, claimed < sizeof(options) ? claimed : sizeof(options));
-  int result = onstack_settings_make((const onstack_options *)(void *)block, &settings);
+  const char *fault;
+  int result = onstack_settings_make((const onstack_options *)(void *)block, &settings, &fault);
+  fuzz_check((result == 0) == !fault && (!fault || strchr(fault, ':')));
   if (result == 0)
     check_settings(&settings, &options);
   else

@@ -15,8 +15,8 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_FREQUENCY:
     return "frequency out of range: give 1 to 10000 Hz";
   case ONSTACK_E_OPTIONS:
-    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
-           "and compare the values with onstack.h";
+    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
+           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
   case ONSTACK_E_UNWINDER:
     return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:

@@ -4,6 +4,8 @@
 #include "base/sized.h"
 #include "control/choose.h"
 #include "control/signal/action.h"
+#include "control/unwind/code_map_update.h"
+#include "control/unwind/go/go_runtime.h"
 
 #include <signal.h>
 #include <string.h>
@@ -28,24 +30,60 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
-static int options_copy(const onstack_options *from, onstack_options *to) {
+/* Each text begins with the option's name, and has no other in it: wrappers put theirs in its place. */
+static int options_refuse(const char **fault, int code, const char *text) {
+  *fault = text;
+  return code;
+}
+#define OPTIONS_TEXT(number) OPTIONS_TEXT_OF(number)
+#define OPTIONS_TEXT_OF(number) #number
+
+static int options_copy(const onstack_options *from, onstack_options *to, const char **fault) {
   memset(to, 0, sizeof(*to));
   const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
-  if (error != 0) return error;
+  if (error != 0)
+    return options_refuse(fault, error,
+                          "size: the structure is too short, or asks for what this library does not know: call "
+                          "onstack_options_init first, and build with the library's own header");
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
-    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
-  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
+    if (to->reserved0[i] != 0)
+      return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved0: must be zero: call onstack_options_init first");
+  return 0;
 }
 
-static int options_check_switches(const onstack_options *options) {
-  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
-  for (size_t i = 0; i < sizeof(switches); i++)
-    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  const onstack_clock_ops *clock = onstack_clock_find(options->clock);
-  if (options->restore > ONSTACK_RESTORE_IGNORE || !clock || options->fork > ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  /* Asked for and never called would be a silent loss. */
-  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
+static int options_check_choices(const onstack_options *options, const char **fault) {
+  const struct {
+    bool fits;
+    const char *text;
+  } checks[] = {
+      {options->on_stack <= ONSTACK_OFF, "on_stack: give on, off, or nothing"},
+      {options->threads <= ONSTACK_OFF, "threads: give on, off, or nothing"},
+      {options->own_threads <= ONSTACK_OFF, "own_threads: give on, off, or nothing"},
+      {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
+      {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
+      {onstack_clock_find(options->clock), "clock: there is no such clock"},
+      {options->label_bytes <= ONSTACK_MAX_LABEL_BYTES,
+       "label_bytes: give " OPTIONS_TEXT(ONSTACK_MAX_LABEL_BYTES) " at most"},
+      {options->max_depth <= ONSTACK_MAX_DEPTH, "max_depth: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_DEPTH) " frames"},
+      {options->buffer_bytes <= OPTIONS_BUFFER_MAX, "buffer_bytes: give 256 MiB at most"},
+  };
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
+    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
+  return 0;
+}
+
+/* What is asked for and never used would be a silent loss. */
+static int options_check_company(const onstack_options *options, const char **fault) {
+  const struct {
+    bool fits;
+    const char *text;
+  } checks[] = {
+      {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
+       "fork_sink_data: needs a session that children follow"},
+      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs the wall clock"},
+  };
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
+    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
   return 0;
 }
 
@@ -62,45 +100,56 @@ static int options_check_meaning(int signal) {
   return 0;
 }
 
-static int options_set_unwinder(const onstack_options *options, onstack_settings *settings) {
+static int options_set_signal(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  settings->signal = options->signal ? options->signal : SIGPROF;
+  int result = onstack_action_check_signal(settings->signal);
+  if (result == 0) result = options_check_meaning(settings->signal);
+  if (result == 0) return 0;
+  return options_refuse(fault, result,
+                        "signal: it cannot be caught, is reserved, reports faults, or ends, stops or continues processes: "
+                        "leave it out, or take a real-time signal that nobody uses");
+}
+
+static int options_set_unwinder(const onstack_options *options, onstack_settings *settings, const char **fault) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
   if (!custom) {
     settings->unwinder = onstack_unwinder_find(options->unwinder);
-    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
+    if (!settings->unwinder)
+      return options_refuse(fault, ONSTACK_E_UNWINDER, "unwinder: give rules, frame_pointer or pc_only");
     settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
     return 0;
   }
+  *fault =
+      "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
   return 0;
 }
 
-static int options_set_sizes(const onstack_options *options, onstack_settings *settings) {
+static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
-  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
-  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
-  return 0;
 }
 
-int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
+int onstack_settings_make(const onstack_options *given, onstack_settings *settings, const char **fault) {
   onstack_options options;
-  int result = options_copy(given, &options);
-  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
+  *fault = NULL;
+  int result = options_copy(given, &options, fault);
+  if (result < 0 || (result = options_check_choices(&options, fault)) < 0) return result;
+  if ((result = options_check_company(&options, fault)) < 0) return result;
   settings->clock = onstack_clock_find(options.clock);
-  if ((result = settings->clock->accept(&options, settings)) < 0) return result;
-  settings->signal = options.signal ? options.signal : SIGPROF;
-  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
-  if ((result = options_check_meaning(settings->signal)) < 0) return result;
-  if ((result = options_set_unwinder(&options, settings)) < 0) return result;
-  if ((result = options_set_sizes(&options, settings)) < 0) return result;
+  if ((result = settings->clock->accept(&options, settings, fault)) < 0) return result;
+  if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
+  if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
+  options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -113,4 +162,22 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->sink = options.sink;
   settings->sink_data = options.sink_data;
   return 0;
+}
+
+int onstack_settings_check_host(const onstack_settings *settings, const char **fault) {
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack)
+    return options_refuse(fault, ONSTACK_E_OPTIONS, "on_stack: a Go runtime is in the process, which needs it on");
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  if (settings->signal == SIGPROF) return 0;
+  return options_refuse(fault, ONSTACK_E_SIGNAL, "signal: a Go runtime is in the process: leave it at SIGPROF");
+}
+
+const char *onstack_options_fault(const onstack_options *options) {
+  onstack_settings settings;
+  const char *fault;
+  if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
+  return fault;
 }

@@ -138,11 +138,12 @@ static int session_init_unwinder(const onstack_unwinder *custom) {
 
 static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
   onstack_settings settings;
+  const char *fault;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_settings_make(options, &settings);
+  int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
   onstack_session *session = calloc(1, sizeof(*session));

@@ -171,6 +171,9 @@ pub struct onstack_options {
 extern "C" {
     pub fn onstack_options_init(options: *mut onstack_options, size: usize) -> ::core::ffi::c_int;
 }
+extern "C" {
+    pub fn onstack_options_fault(options: *const onstack_options) -> *const ::core::ffi::c_char;
+}
 #[repr(C)]
 #[derive(Debug)]
 pub struct onstack_session {

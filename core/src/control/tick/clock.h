@@ -18,8 +18,9 @@ typedef struct onstack_clock_ops {
   bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
   bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
-  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*. Any thread. */
-  int (*accept)(const onstack_options *options, onstack_settings *settings);
+  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*, with *fault as in control/options.h. Any
+     thread. */
+  int (*accept)(const onstack_options *options, onstack_settings *settings, const char **fault);
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
@@ -78,7 +79,8 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
 
 /* An `accept` for clocks of time: a frequency. */
-ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings);
+ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings,
+                                               const char **fault);
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);

@@ -16,8 +16,12 @@
 
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
 
-static int clock_heap_accept(const onstack_options *options, onstack_settings *settings) {
-  if (options->frequency != 0 || options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "frequency: the heap clock has none, leave it out";
+  if (options->frequency != 0) return ONSTACK_E_OPTIONS;
+  *fault = "heap_objects: give 1,048,576 at most";
+  if (options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+  *fault = NULL;
   settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
   settings->period_ns = settings->period; /* nothing ticks by it */
   settings->weight_max = 1;

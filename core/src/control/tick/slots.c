@@ -6,8 +6,8 @@
 #include "control/signal/action.h"
 #include "control/signal/restore.h"
 #include "control/choose.h"
+#include "control/options.h"
 #include "control/unwind/code_map_update.h"
-#include "control/unwind/go/go_runtime.h"
 #include "base/loader.h"
 #include "control/unwind/modules.h"
 #include "control/pin.h"
@@ -88,17 +88,6 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   return 0;
 }
 
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
-static int slot_check_host(const onstack_settings *settings) {
-  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
-  onstack_code_map_refresh(NULL);
-  if (!onstack_go_runtime_is_present()) return 0;
-  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
-  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
-     raisebadsignal: SIGPROF is the one that is exempted). */
-  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
-}
-
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
@@ -135,12 +124,14 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   const onstack_clock_ops *clock;
+  const char *fault;
   int result = slots_prepare();
   if (result < 0) return result;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
-    if ((result = slot_check_host(settings)) < 0) return result;
+    /* The parent has looked; a fork handler does not read files. */
+    if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
     if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
     if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
     slot_fill(slot, settings, clock);
