@@ -1186,7 +1186,7 @@ int onstack_switch_read(uint8_t value, bool *on) {
  *
  * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
  * label of its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout gives no labels rather than a fault.
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
 #ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
 #define ONSTACK_HANDLER_LABELS_GO_LABELS_H
@@ -1399,26 +1399,204 @@ ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uin
 
 #endif
 
-/* ---- core/src/handler/unwind/memory.h ---- */
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
 /*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
- *           choice: some two microseconds, and descriptors in the host's table.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
  */
-#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
-#define ONSTACK_HANDLER_UNWIND_MEMORY_H
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+#endif
+
+/* ---- core/src/base/address.h ---- */
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+#ifndef ONSTACK_BASE_ADDRESS_H
+#define ONSTACK_BASE_ADDRESS_H
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
+#endif
+
+/* ---- core/src/base/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_BASE_SYS_H
+#define ONSTACK_BASE_SYS_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/src/base/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_BASE_SYS_X86_64_H
+#define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/base/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_BASE_SYS_AARCH64_H
+#define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
+#endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
 
 /* ---- core/src/handler/tick/thread_table.h ---- */
 /*
@@ -1652,255 +1830,6 @@ ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint
 
 #endif
 
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
-
-#endif
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                 uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-#endif
-
-/* ---- core/src/base/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_BASE_ADDRESS_H
-#define ONSTACK_BASE_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
-
-#endif
-
-/* ---- core/src/base/sys.h ---- */
-/*
- * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
- * name for clock_gettime.
- */
-#ifndef ONSTACK_BASE_SYS_H
-#define ONSTACK_BASE_SYS_H
-
-#include <sys/syscall.h>
-
-#if defined(__x86_64__)
-/* ---- core/src/base/sys_x86_64.h ---- */
-/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
-#ifndef ONSTACK_BASE_SYS_X86_64_H
-#define ONSTACK_BASE_SYS_X86_64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/base/sys_aarch64.h ---- */
-/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
-#ifndef ONSTACK_BASE_SYS_AARCH64_H
-#define ONSTACK_BASE_SYS_AARCH64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-
-#endif
-
-#else
-#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
-#endif
-
-#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
-ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
-  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
-  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
-  return onstack_sys_call6(number, a, b, c, d, 0, 0);
-}
-
-ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
-ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
-
-/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
-typedef uint64_t onstack_kernel_sigset;
-#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
-
-/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
-#define ONSTACK_FUTEX_WAIT_PRIVATE 128
-#define ONSTACK_FUTEX_WAKE_PRIVATE 129
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
-  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
-}
-
-struct onstack_timespec {
-  int64_t seconds;
-  int64_t nanoseconds;
-};
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
-  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
-}
-
-/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
-struct onstack_kernel_sigevent {
-  uint64_t value;
-  int32_t signal;
-  int32_t notify;
-  int32_t tid;
-  int32_t pad[11];
-};
-struct onstack_kernel_itimerspec {
-  struct onstack_timespec interval;
-  struct onstack_timespec value;
-};
-#define ONSTACK_SIGEV_SIGNAL 0
-#define ONSTACK_SIGEV_THREAD_ID 4
-
-ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
-  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
-
-/* struct iovec of the kernel. */
-struct onstack_vector {
-  uint64_t base, length;
-};
-
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
-ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
-                                                     const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
-                           (long)remotes, 0);
-}
-
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
-   SA_RESTORER in its asm/signal.h. */
-struct onstack_kernel_sigaction {
-  uint64_t handler;
-  uint64_t flags;
-  uint64_t restorer;
-  onstack_kernel_sigset mask;
-};
-_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
-
-ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
-                                             struct onstack_kernel_sigaction *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-#endif
-
 #define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
 
 /* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
@@ -1956,12 +1885,12 @@ static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *ou
   return (uint32_t)bytes + 2;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                   uint32_t bytes) {
   uint64_t goroutine, set;
   go_slice list;
   uint32_t used = 0, cut = 0;
-  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
+  if ((goroutine = onstack_go_current(go)) == 0) return 0;
   if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
   for (uint64_t i = 0; i < list.length; i++) {
     go_label label;
@@ -1975,10 +1904,9 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory,
   return used | cut;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
   uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
 }
 
 /* ---- core/src/handler/labels/labels.c ---- */
@@ -2869,6 +2797,76 @@ ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
+
+#endif
+
+/* ---- core/src/handler/unwind/memory.h ---- */
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
+#define ONSTACK_HANDLER_UNWIND_MEMORY_H
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
+  bool asked;             /* bounds were asked for: wake housekeeping */
+  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
+  uint64_t other_high;
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -4070,13 +4068,11 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
 
 /* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  onstack_memory memory;
   uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint32_t bytes = 0;
-  memory.copy_works = slot->copy_works;
   for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->ring.label_room);
     bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
@@ -17932,8 +17928,6 @@ uint64_t onstack_session_drain_work(void *data) {
 /* ---- core/src/session/goroutine_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
 
-#include <string.h>
-
 #define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
 
 /* The runtime whose code holds `text`; found by the first session, or here. */
@@ -17958,12 +17952,9 @@ int onstack_go_labels_find(uint64_t text, uint64_t labels) {
 }
 
 int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
-  onstack_memory memory;
   onstack_go_runtime *go = go_labels_runtime(text);
   if (!go) return ONSTACK_E_UNSUPPORTED;
-  memset(&memory, 0, sizeof(memory));
-  memory.reader = onstack_reader_choose(&memory.copy_works);
-  uint32_t result = onstack_go_labels_copy_at(&memory, go, offset, (uint8_t *)out, bytes);
+  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
   return (int)(result & ~ONSTACK_GO_LABELS_CUT);
 }
 

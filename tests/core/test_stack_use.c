@@ -86,6 +86,10 @@ typedef struct measured {
 
 static void *burn_painted(void *data) {
   measured *m = data;
+  onstack_labels *set;
+  cr_assert_eq(onstack_labels_new(&(onstack_label){"task", "with labels"}, 1, &set), 0);
+  onstack_thread_labels_swap(ONSTACK_LABELS_TASK, set, NULL);
+  onstack_thread_label_set("thread-own", "label");
   painted stack = paint(STACK);
   pthread_barrier_wait(&m->barrier);
   pthread_barrier_wait(&m->barrier);
@@ -100,6 +104,7 @@ static size_t measure(measured *m) {
   size_t empty = baseline();
   onstack_options options = t_options(1000, NULL, NULL);
   onstack_session *session = NULL;
+  options.label_bytes = 24; /* too few: the longest way through a copy */
   options.unwinder = m->unwinder;
   options.custom_unwinder = m->custom;
   pthread_barrier_init(&m->barrier, NULL, 2);

@@ -58,11 +58,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint8_t *copy = fuzz_copy(input.at, heap_bytes), *out = malloc(room ? room : 1);
   if (!out) abort();
   heap = copy;
-  onstack_memory memory = {.copy_works = true};
   onstack_go_runtime *go = calloc(1, sizeof(*go));
   if (!go) abort();
   go->layout = (onstack_go_layout){.tls_g = (uint64_t)-64, .g_m = 8, .m_curg = 16, .g_labels = 24, .known = true};
-  uint32_t got = onstack_go_labels_copy(&memory, go, out, room), used = got & ~ONSTACK_GO_LABELS_CUT;
+  uint32_t got = onstack_go_labels_copy(go, out, room), used = got & ~ONSTACK_GO_LABELS_CUT;
   fuzz_check(used <= room);
   fuzz_check(got == 0 || onstack_go_current(go) != 0);
   check_pairs(out, used);

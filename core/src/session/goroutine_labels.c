@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
-#include "control/choose.h"
 #include "control/unwind/code_map_update.h"
 #include "handler/labels/go_labels.h"
 #include "onstack/onstack.h"
-
-#include <string.h>
 
 #define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
 
@@ -31,12 +28,9 @@ int onstack_go_labels_find(uint64_t text, uint64_t labels) {
 }
 
 int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
-  onstack_memory memory;
   onstack_go_runtime *go = go_labels_runtime(text);
   if (!go) return ONSTACK_E_UNSUPPORTED;
-  memset(&memory, 0, sizeof(memory));
-  memory.reader = onstack_reader_choose(&memory.copy_works);
-  uint32_t result = onstack_go_labels_copy_at(&memory, go, offset, (uint8_t *)out, bytes);
+  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
   return (int)(result & ~ONSTACK_GO_LABELS_CUT);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/address.h"
 #include "base/sys.h"
+#include "handler/tick/thread_table.h"
 
 #define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
 
@@ -59,12 +60,12 @@ static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *ou
   return (uint32_t)bytes + 2;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                   uint32_t bytes) {
   uint64_t goroutine, set;
   go_slice list;
   uint32_t used = 0, cut = 0;
-  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
+  if ((goroutine = onstack_go_current(go)) == 0) return 0;
   if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
   for (uint64_t i = 0; i < list.length; i++) {
     go_label label;
@@ -78,8 +79,7 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory,
   return used | cut;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
   uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
 }

@@ -9,13 +9,12 @@
  *
  * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
  * label of its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout gives no labels rather than a fault.
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
 #ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
 #define ONSTACK_HANDLER_LABELS_GO_LABELS_H
 
 #include "handler/unwind/code_map.h"
-#include "handler/unwind/memory.h"
 
 #define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
 
@@ -24,12 +23,11 @@
  * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
  * Signal-safe.
  */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                 uint32_t bytes);
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
 
 /* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
 
 /* The calling thread's goroutine; 0: it runs none. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);

@@ -74,13 +74,11 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
 
 /* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  onstack_memory memory;
   uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint32_t bytes = 0;
-  memory.copy_works = slot->copy_works;
   for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->ring.label_room);
     bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
