@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The core's result codes as an enum, under the same words.
 
+use std::borrow::Cow;
 use std::ffi::{c_int, CStr};
 use std::{error, fmt, io};
 
@@ -15,8 +16,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The rate is 0, negative, or above 10,000 Hz.
     Frequency,
-    /// An option has a value that it cannot have.
-    Options,
+    /// An option or an argument has a value that it cannot have; the text names it and says what to give.
+    Options(String),
     /// There is no unwinder of that name, or it refused to start.
     Unwinder,
     /// The signal cannot be caught, is reserved, or means more than a call of a handler; with Go, all but `SIGPROF`.
@@ -55,7 +56,7 @@ impl Error {
     fn from_code(code: c_int) -> Self {
         match code {
             sys::ONSTACK_E_FREQUENCY => Error::Frequency,
-            sys::ONSTACK_E_OPTIONS => Error::Options,
+            sys::ONSTACK_E_OPTIONS => Error::Options("a value that the profiler's core does not take".into()),
             sys::ONSTACK_E_UNWINDER => Error::Unwinder,
             sys::ONSTACK_E_SIGNAL => Error::Signal,
             sys::ONSTACK_E_SESSIONS => Error::Sessions,
@@ -71,26 +72,6 @@ impl Error {
             other => Error::Unknown(other),
         }
     }
-
-    /// The core's code for this error, where it has one.
-    fn code(&self) -> Option<c_int> {
-        Some(match self {
-            Error::Frequency => sys::ONSTACK_E_FREQUENCY,
-            Error::Options => sys::ONSTACK_E_OPTIONS,
-            Error::Unwinder => sys::ONSTACK_E_UNWINDER,
-            Error::Signal => sys::ONSTACK_E_SIGNAL,
-            Error::Sessions => sys::ONSTACK_E_SESSIONS,
-            Error::Stopped => sys::ONSTACK_E_STOPPED,
-            Error::Output(_) => sys::ONSTACK_E_OUTPUT,
-            Error::Unsupported => sys::ONSTACK_E_UNSUPPORTED,
-            Error::Version => sys::ONSTACK_E_VERSION,
-            Error::Context => sys::ONSTACK_E_CONTEXT,
-            Error::Clock => sys::ONSTACK_E_CLOCK,
-            Error::Kinds => sys::ONSTACK_E_KINDS,
-            Error::Unknown(code) => *code,
-            Error::Os(_) | Error::Empty | Error::Input(_) | Error::TooLarge => return None,
-        })
-    }
 }
 
 /// Passes a count or 0 on and turns a negative result into an error.
@@ -104,11 +85,27 @@ pub(crate) fn check(code: c_int) -> Result<c_int> {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Os(error) => return write!(f, "a system call failed: {error}"),
-            Error::Empty => {
-                return f.write_str("the profile holds no samples: profile for longer, or while the program uses CPU")
+        f.write_str(match self {
+            Error::Frequency => "frequency: give 1 to 10,000 Hz",
+            Error::Options(what) => what,
+            Error::Unwinder => "unwinder: give \"rules\", \"frame_pointer\" or \"pc_only\"",
+            Error::Signal => {
+                "signal: this one cannot be caught, is reserved, reports faults, or ends, stops or continues processes, or \
+                 there is a Go runtime in the process, which needs SIGPROF: leave it at that"
             }
+            Error::Sessions => "all 8 sessions are running: stop or drop one first",
+            Error::Stopped => "the session has been stopped already",
+            Error::Output(error) => return write!(f, "the profile could not be written: {error}"),
+            Error::Unsupported => "not available on this system: profiling needs Linux on x86_64 or aarch64",
+            Error::Version => "the crate and the libonstack that it is linked to do not fit together: build both anew",
+            Error::Context => "called inside a sink, which would wait for itself: call it on another thread",
+            // What the system must allow; there is nothing of C in it.
+            Error::Clock => return f.write_str(&core_text(sys::ONSTACK_E_CLOCK)),
+            Error::Kinds => {
+                "the profile holds several kinds of samples, and folded stacks have one number: write pprof's format"
+            }
+            Error::Os(error) => return write!(f, "a system call failed: {error}"),
+            Error::Empty => "the profile holds no samples: profile for longer, or while the program uses CPU",
             Error::Input(why) => return write!(f, "not a pprof profile: {why}"),
             Error::TooLarge => {
                 let mebibytes = crate::message::MAX_BYTES >> 20;
@@ -117,19 +114,14 @@ impl fmt::Display for Error {
                     "larger than {mebibytes} MiB, as it is or unpacked: take the profile over a shorter time"
                 );
             }
-            _ => {}
-        }
-        if let Some(code) = self.code() {
-            // SAFETY: the function answers every code with a static, NUL-terminated string.
-            let text = unsafe { CStr::from_ptr(sys::onstack_strerror(code)) };
-            f.write_str(&text.to_string_lossy())?;
-        }
-        match self {
-            Error::Output(error) => write!(f, ": {error}"),
-            Error::Unknown(code) => write!(f, " (code {code})"),
-            _ => Ok(()),
-        }
+            Error::Unknown(code) => return write!(f, "error {code} of the profiler's core, which is newer than this crate"),
+        })
     }
+}
+
+fn core_text(code: c_int) -> Cow<'static, str> {
+    // SAFETY: the function answers every code with a static, NUL-terminated string.
+    unsafe { CStr::from_ptr(sys::onstack_strerror(code)) }.to_string_lossy()
 }
 
 impl error::Error for Error {
@@ -153,11 +145,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_of_the_core_has_a_word_and_comes_back() {
+    fn every_code_of_the_core_has_a_word_and_a_text_of_rust() {
+        let mut texts = Vec::new();
         for code in sys::ONSTACK_E_KINDS..=sys::ONSTACK_E_FREQUENCY {
             let error = Error::from_code(code);
             assert!(!matches!(error, Error::Unknown(_)), "{code}");
-            assert_eq!(error.code(), Some(code));
+            let text = error.to_string();
+            assert!(text.len() > 20 && !text.contains("onstack_") && !text.contains("onstack.h"), "{text}");
+            assert!(!texts.contains(&text), "{text}");
+            texts.push(text);
         }
         assert!(matches!(Error::from_code(-4200), Error::Unknown(-4200)));
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::aggregate::Threads;
 use crate::collector::{Collector, Interval};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::labels;
 use crate::losses::ModuleStats;
 use crate::options::{Clock, Fork, Options, Restore};
@@ -86,8 +86,7 @@ impl ProfilerGuardBuilder {
         self
     }
 
-    /// Labels that every sample of the profile carries, as `("service", "checkout")`. Keys are made of letters, digits and
-    /// `_`, and do not begin with a digit; `thread` and `thread_id` are taken.
+    /// Labels that every sample of the profile carries, as `("service.name", "checkout")`; [keys](crate::label#keys).
     #[must_use]
     pub fn labels<K: AsRef<str>, V: AsRef<str>>(mut self, labels: &[(K, V)]) -> Self {
         self.labels = labels.iter().map(|(key, value)| (key.as_ref().to_owned(), value.as_ref().to_owned())).collect();
@@ -112,11 +111,9 @@ impl ProfilerGuardBuilder {
     /// Starts profiling.
     ///
     /// # Errors
-    /// Every wrong option has its own [`Error`]; nothing is left behind.
+    /// Every wrong option has its own [`Error`](crate::Error); nothing is left behind.
     pub fn build(self) -> Result<ProfilerGuard<'static>> {
-        if !self.labels.iter().all(|(key, _)| labels::is_key(key)) {
-            return Err(Error::Options);
-        }
+        self.labels.iter().try_for_each(|(key, value)| labels::check(key, value))?;
         let collector = Collector::new(self.threads, &self.blocklist)?;
         let (sink, data) = collector.sink();
         let options = self.options.to_sys(sink, data)?;
@@ -151,7 +148,7 @@ impl ProfilerGuard<'static> {
     /// Profiles at that many ticks a second of CPU time.
     ///
     /// # Errors
-    /// [`Error::Frequency`] for 0 and above 10,000, and those of
+    /// [`Error::Frequency`](crate::Error::Frequency) for 0 and above 10,000, and those of
     /// [`ProfilerGuardBuilder::build`].
     pub fn new(frequency: c_int) -> Result<Self> {
         ProfilerGuardBuilder::default().frequency(frequency).build()
@@ -259,8 +256,8 @@ impl ProfilerGuard<'_> {
     /// Ends sampling. Samples and counters stay until the guard is dropped.
     ///
     /// # Errors
-    /// [`Error::Stopped`] the second time and in the child of a fork,
-    /// [`Error::Context`] inside a sink.
+    /// [`Error::Stopped`](crate::Error::Stopped) the second time and in the child of a fork,
+    /// [`Error::Context`](crate::Error::Context) inside a sink.
     pub fn stop(&self) -> Result<()> {
         self.parts().0.stop()?;
         let _ = self.stopped.set(Instant::now());

@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Labels that a whole profile carries.
 
+use crate::error::{Error, Result};
 use crate::message::{Label, ProfileMessage, Sample};
 
-/// Whether servers take it for the name of a label: they agree on `[a-zA-Z_][a-zA-Z0-9_]*`. The threads' are ours.
-pub(crate) fn is_key(key: &str) -> bool {
+/// The core's rule, `[a-zA-Z_][a-zA-Z0-9_./-]*` and none of the threads' own: what OpenTelemetry and users of pprof write.
+fn is_key(key: &str) -> bool {
     let mut bytes = key.bytes();
     let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !matches!(key, "thread" | "thread_id")
+    let others = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte));
+    first && others && !matches!(key, "thread" | "thread_id")
+}
+
+/// What is wrong with a label.
+pub(crate) fn check(key: &str, value: &str) -> Result<()> {
+    if !is_key(key) {
+        let rule =
+            "give letters, digits and any of `_.-/`, a letter or `_` first, and neither `thread` nor `thread_id`";
+        return Err(Error::Options(format!("label {key:?}: {rule}")));
+    }
+    match value.contains('\0') {
+        true => Err(Error::Options(format!("label {key:?}: the value {value:?} has a NUL in it"))),
+        false => Ok(()),
+    }
 }
 
 /// Gives every sample these labels, but those of a key that a thread has given it: servers want each key once.
@@ -24,8 +39,8 @@ mod tests {
     use super::is_key;
 
     #[test]
-    fn keys_are_words() {
-        assert!(["service", "_x", "A9", "service_name"].into_iter().all(is_key));
-        assert!(!["", "9a", "service.name", "a-b", "é", "thread", "thread_id"].into_iter().any(is_key));
+    fn keys_are_those_of_opentelemetry_and_pprof() {
+        assert!(["service", "_x", "A9", "service.name", "db-name", "app.io/part"].into_iter().all(is_key));
+        assert!(!["", "9a", ".a", "-a", "a b", "a=b", "é", "thread", "thread_id"].into_iter().any(is_key));
     }
 }

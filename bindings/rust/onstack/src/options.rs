@@ -27,6 +27,9 @@ pub enum Clock {
     Heap,
 }
 
+/// A request id and two or three names.
+const LABEL_BYTES: u32 = 256;
+
 type Accepts = dyn Fn(i32, &str) -> bool + Send + Sync;
 
 /// Which threads the wall clock samples.
@@ -76,7 +79,7 @@ pub struct Options {
     signal: Option<c_int>,
     max_depth: Option<u32>,
     buffer_bytes: Option<u32>,
-    label_bytes: u32,
+    label_bytes: Option<u32>,
     fork: Fork,
     thread_filter: Option<ThreadFilter>,
     unwinder: Option<String>,
@@ -148,10 +151,9 @@ impl Options {
         self
     }
 
-    /// Room for labels in a sample, at most 4,096 bytes; 0, and so none, unless set. See
-    /// [`thread_label`](crate::thread_label()).
+    /// Room for [labels](crate::label) in a sample, at most 4,096 bytes; 256 unless set. With 0 samples carry none.
     pub fn label_bytes(mut self, bytes: u32) -> Self {
-        self.label_bytes = bytes;
+        self.label_bytes = Some(bytes);
         self
     }
 
@@ -203,14 +205,16 @@ impl Options {
         // SAFETY: the structure is ours and its size is said.
         check(unsafe { sys::onstack_options_init(&mut raw, size_of::<sys::onstack_options>()) })?;
 
-        raw.frequency = explicit(self.frequency.map(u32::try_from), || Error::Frequency)?;
-        raw.max_depth = match explicit(self.max_depth.map(Ok::<_, Error>), || Error::Options)? {
-            0 => crate::MAX_DEPTH as u32,
-            depth => depth,
+        raw.frequency = match self.frequency.map(u32::try_from) {
+            None => 0,
+            Some(Ok(hertz)) if hertz != 0 => hertz,
+            Some(_) => return Err(Error::Frequency),
         };
-        raw.buffer_bytes = explicit(self.buffer_bytes.map(Ok::<_, Error>), || Error::Options)?;
-        raw.heap_interval = explicit(self.heap_interval.map(Ok::<_, Error>), || Error::Options)?;
-        raw.heap_objects = explicit(self.heap_objects.map(Ok::<_, Error>), || Error::Options)?;
+        raw.max_depth =
+            explicit(self.max_depth.or(Some(crate::MAX_DEPTH as u32)), "max_depth: give 1 to 1,024 frames")?;
+        raw.buffer_bytes = explicit(self.buffer_bytes, "buffer_bytes: give 64 KiB to 256 MiB")?;
+        raw.heap_interval = explicit(self.heap_interval, "heap_interval: give 1 byte or more")?;
+        raw.heap_objects = explicit(self.heap_objects, "heap_objects: give 1 to 1,048,576")?;
         raw.signal = match self.signal {
             Some(number) if number < 1 => return Err(Error::Signal),
             other => other.unwrap_or(0),
@@ -228,7 +232,7 @@ impl Options {
             Fork::Stop => sys::ONSTACK_FORK_STOP,
             Fork::Follow => sys::ONSTACK_FORK_FOLLOW,
         } as sys::onstack_fork;
-        raw.label_bytes = self.label_bytes;
+        raw.label_bytes = self.label_bytes.unwrap_or(LABEL_BYTES);
         raw.on_stack = switch(self.on_stack);
         raw.threads = switch(self.threads);
         raw.own_threads = switch(self.own_threads);
@@ -263,11 +267,23 @@ pub(crate) struct SysOptions {
     _unwinder: Option<CString>,
 }
 
-fn explicit<E>(value: Option<std::result::Result<u32, E>>, error: fn() -> Error) -> Result<u32> {
+impl SysOptions {
+    /// The name of the option that a start refused, and what to give: options have the same names here.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        // SAFETY: the options are filled in, and what they point to lives as long.
+        let text = unsafe { sys::onstack_options_fault(&self.raw) };
+        if !matches!(error, Error::Options(_)) || text.is_null() {
+            return error;
+        }
+        // SAFETY: a static, NUL-terminated string.
+        Error::Options(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    }
+}
+
+fn explicit(value: Option<u32>, what: &str) -> Result<u32> {
     match value {
-        None => Ok(0),
-        Some(Ok(value)) if value != 0 => Ok(value),
-        Some(_) => Err(error()),
+        Some(0) => Err(Error::Options(what.into())),
+        other => Ok(other.unwrap_or(0)),
     }
 }
 

@@ -37,7 +37,8 @@ impl Handle {
     pub(crate) unsafe fn start(options: SysOptions) -> Result<Self> {
         let mut session = ptr::null_mut();
         // SAFETY: the options are filled in, and what they point to lives during the call; the sink is the caller's.
-        check(unsafe { sys::onstack_session_start(&options.raw, &mut session) })?;
+        check(unsafe { sys::onstack_session_start(&options.raw, &mut session) })
+            .map_err(|error| options.explain(error))?;
         Ok(Self(NonNull::new(session).expect("a start that succeeds gives a handle"), options.filter))
     }
 

@@ -9,6 +9,7 @@ use std::ptr;
 use onstack_sys as sys;
 
 use crate::error::{check, Error, Result};
+use crate::labels;
 
 struct Set {
     number: u64,
@@ -30,27 +31,32 @@ pub struct ThreadLabel {
     _not_send: PhantomData<*const ()>,
 }
 
-/// Gives the calling thread a label, as the id of a request: from now on its samples carry it, in every session that has
-/// room for labels ([`ProfilerGuardBuilder::label_bytes`](crate::ProfilerGuardBuilder::label_bytes),
-/// [`Options::label_bytes`](crate::Options::label_bytes)). They stand in profiles as labels of pprof. An inner label of the
-/// same key hides the outer one, which comes back when the inner one is dropped.
+/// Gives the calling thread a label, as what it is for: from now on its samples carry it, behind those of
+/// [`label`](crate::label). An inner label of the same key hides the outer one, which comes back when the inner one is dropped.
 ///
-/// Costs a system call and an allocation. An async task changes threads where it awaits: set the label inside `poll`.
+/// Costs allocations. For requests and tasks, which change threads where they await, there is
+/// [`with_labels`](crate::label::FutureExt::with_labels).
 ///
 /// ```
-/// let _label = onstack::thread_label("request", "42")?;
-/// // ... work for that request ...
+/// let _label = onstack::thread_label("pool", "index")?;
+/// // ... work of that pool ...
 /// # Ok::<(), onstack::Error>(())
 /// ```
 ///
 /// # Errors
-/// [`Error::Options`] for a key that is not letters, digits and underscores, for `thread` and `thread_id`, for text with a
-/// NUL in it, and for more than 4 KiB of labels; an error of the system where memory runs out. Nothing is changed then.
+/// [`Error::Options`](crate::Error::Options) for a [key](crate::label#keys) or a value that cannot be, and for more than 4 KiB of
+/// labels; an error of the system where memory runs out. Nothing is changed then.
 pub fn thread_label(key: &str, value: &str) -> Result<ThreadLabel> {
-    let text = |text: &str| CString::new(text).map_err(|_| Error::Options);
-    let (key, value) = (text(key)?, text(value)?);
+    labels::check(key, value)?;
+    let text = |text: &str| CString::new(text).expect("a NUL was looked for");
+    let (key, value) = (text(key), text(value));
     // SAFETY: both strings live during the call, which copies them.
-    check(unsafe { sys::onstack_thread_label_set(key.as_ptr(), value.as_ptr()) })?;
+    check(unsafe { sys::onstack_thread_label_set(key.as_ptr(), value.as_ptr()) }).map_err(|error| match error {
+        Error::Options(_) => {
+            Error::Options(format!("label {key:?}: with it the thread's labels take more than 4,096 bytes"))
+        }
+        other => other,
+    })?;
     let number = SETS.with_borrow_mut(|(last, sets)| {
         *last += 1;
         sets.push(Set { number: *last, key, value });

@@ -22,26 +22,29 @@ fn refused(options: Options) -> Error {
 }
 
 #[test]
-fn each_wrong_option_has_its_word() {
+fn each_wrong_option_has_its_word_and_is_named() {
     let _alone = alone();
     let new = Options::new;
     let cases = [
-        ("Frequency", new().frequency(0)),
-        ("Frequency", new().frequency(-1)),
-        ("Frequency", new().frequency(10_001)),
-        ("Options", new().max_depth(0)),
-        ("Options", new().max_depth(1025)),
-        ("Options", new().buffer_bytes(0)),
-        ("Unwinder", new().unwinder("no such unwinder")),
-        ("Unwinder", new().unwinder("pc\0only")),
-        ("Signal", new().signal(libc::SIGKILL)),
-        ("Signal", new().signal(0)),
-        ("Signal", new().signal(65)),
-        ("Options", new().thread_filter(|_, _| true)),
+        ("Frequency", "frequency", new().frequency(0)),
+        ("Frequency", "frequency", new().frequency(-1)),
+        ("Frequency", "frequency", new().frequency(10_001)),
+        ("Options", "max_depth", new().max_depth(0)),
+        ("Options", "max_depth", new().max_depth(1025)),
+        ("Options", "buffer_bytes", new().buffer_bytes(0)),
+        ("Options", "buffer_bytes", new().buffer_bytes(u32::MAX)),
+        ("Options", "label_bytes", new().label_bytes(4097)),
+        ("Unwinder", "unwinder", new().unwinder("no such unwinder")),
+        ("Unwinder", "unwinder", new().unwinder("pc\0only")),
+        ("Signal", "signal", new().signal(libc::SIGKILL)),
+        ("Signal", "signal", new().signal(0)),
+        ("Signal", "signal", new().signal(65)),
+        ("Options", "thread_filter", new().thread_filter(|_, _| true)),
     ];
-    for (expected, options) in cases {
+    for (expected, option, options) in cases {
         let error = refused(options.clone());
         assert_eq!(word(&error), expected, "{options:?}: {error}");
+        assert!(error.to_string().starts_with(&format!("{option}: ")), "{error}");
     }
 }
 
