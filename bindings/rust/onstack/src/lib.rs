@@ -21,6 +21,7 @@ mod folded;
 mod frames;
 mod guard;
 pub mod heap;
+pub mod label;
 mod labels;
 mod losses;
 #[doc(hidden)]
