@@ -55,6 +55,7 @@ class Tree:
         # The trailing parts of each path: "tick/entry.c" and "entry.c" name core/src/handler/tick/entry.c as well.
         self.tails = {"/".join(parts[i:]) for parts in (path.split("/") for path in self.paths) for i in range(len(parts))}
         self.header = set(re.findall(r"\bonstack_\w+", self.read("core/include/onstack/onstack.h")))
+        self.header |= {path.split("/")[2].replace("-", "_") for path in self.paths if path.startswith("bindings/rust/onstack-")}
         self.names, self.constants, self.tests, self.cited = set(), {}, set(), []
         for path in sorted(self.paths):
             if (root / path).is_file() and (path.endswith(SOURCES) or "Makefile" in path or path.startswith(".ci/")):

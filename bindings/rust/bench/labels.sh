@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Figures: what labels cost a poll of a future, beside the same poll without.
+# Figures: what labels cost a poll of a future, and the layer of onstack-tracing a span.
 # Usage: bench/labels.sh
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -14,6 +14,9 @@ edition = "2021"
 [workspace]
 [dependencies]
 onstack = { path = "$PWD/../onstack" }
+onstack-tracing = { path = "$PWD/../onstack-tracing" }
+tracing = "0.1"
+tracing-subscriber = { version = "0.3", default-features = false, features = ["registry", "std"] }
 TOML
 cp labels/main.rs "$work/src/main.rs"
 cp -n ../Cargo.lock "$work/Cargo.lock" 2>/dev/null || true

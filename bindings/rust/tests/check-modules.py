@@ -46,7 +46,8 @@ def graph_of(root):
 
 
 def main():
-    roots = [pathlib.Path(name) for name in sys.argv[1:]] or [HERE / name / "src" for name in ("onstack", "onstack-http", "onstack-cli")]
+    crates = ("onstack", "onstack-http", "onstack-tracing", "onstack-cli")
+    roots = [pathlib.Path(name) for name in sys.argv[1:]] or [HERE / crate / "src" for crate in crates]
     edges = 0
     for root in roots:
         graph = graph_of(root)

@@ -23,7 +23,7 @@ clippy() {
 
 doc() {
   # All features but `system`, which wants an installed library.
-  RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-sys -p onstack --features "$all"
+  RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-sys -p onstack -p onstack-tracing --features "$all"
   RUSTDOCFLAGS="-D warnings" run cargo doc --quiet --locked --no-deps -p onstack-http --all-features
 }
 

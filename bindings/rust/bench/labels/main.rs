@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a poll costs with labels, beside the same poll without: the median of rounds that take turns.
+//! What a poll costs with labels, beside the same poll without, and a span with the layer and without: medians of rounds that
+//! take turns.
 
 use std::future::{poll_fn, Future};
 use std::hint::black_box;
@@ -10,6 +11,8 @@ use std::time::Instant;
 
 use onstack::label::{FutureExt, Labels};
 use onstack::thread_label;
+use onstack_tracing::LabelLayer;
+use tracing_subscriber::prelude::*;
 
 /// So few that most rounds are not interrupted on a busy machine.
 const POLLS: u32 = 5_000;
@@ -61,8 +64,21 @@ fn main() {
         rounds[3].push(nanoseconds(|| drop(black_box(thread_label("request-id", "4711")))));
     }
     let [plain, labelled, nested, one] = [0, 1, 2, 3].map(|way| median(std::mem::take(&mut rounds[way])));
+    let layer = LabelLayer::builder().field("http.route").build().unwrap();
+    let dispatches: [tracing::Dispatch; 2] =
+        [tracing_subscriber::registry().into(), tracing_subscriber::registry().with(layer).into()];
+    let spans = dispatches.map(|dispatch| {
+        tracing::dispatcher::with_default(&dispatch, || tracing::info_span!("request", http.route = "/cart"))
+    });
+    let mut rounds = [Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        let way = round % 2;
+        rounds[way].push(nanoseconds(|| spans[way].in_scope(|| assert!(!black_box(&spans).is_empty()))));
+    }
+    let [bare, with_layer] = rounds.map(median);
     println!("{plain:6.1} ns a poll without labels");
     println!("{labelled:6.1} ns with two labels: {:.1} more", labelled - plain);
     println!("{nested:6.1} ns with two inside another one: {:.1} more", nested - plain);
     println!("{one:6.1} ns for thread_label, set and dropped");
+    println!("{bare:6.1} ns for a span, entered and left, and {with_layer:.1} with the layer: {:.1} more", with_layer - bare);
 }

@@ -44,8 +44,12 @@ impl Labels {
         Ok(Self(NonNull::new(set).expect("a call that succeeds gives a set")))
     }
 
-    /// These labels, and those of `outer` under other keys.
-    pub(super) fn over(&self, outer: &Self) -> Result<Self> {
+    /// These labels, and those of `outer` under other keys. What of `outer` has no room is left out, and samples say so
+    /// ([`Sample::labels_were_cut`](crate::Sample::labels_were_cut)).
+    ///
+    /// # Errors
+    /// Only where memory runs out.
+    pub fn over(&self, outer: &Self) -> Result<Self> {
         let mut set = ptr::null_mut();
         // SAFETY: both sets are held.
         check(unsafe { sys::onstack_labels_merge(self.0.as_ptr(), outer.0.as_ptr(), &mut set) })?;
