@@ -389,22 +389,39 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/src/base/label_set.c ---- */
-/* ---- core/src/base/label_set.h ---- */
-/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
-#ifndef ONSTACK_BASE_LABEL_SET_H
-#define ONSTACK_BASE_LABEL_SET_H
+/* ---- core/src/base/loader.c ---- */
+/* ---- core/src/base/loader.h ---- */
+/*
+ * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
+ * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
+ * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
+ * inside dlopen has the same effect, and cannot be seen from here.)
+ */
+#ifndef ONSTACK_BASE_LOADER_H
+#define ONSTACK_BASE_LOADER_H
 
-struct onstack_labels {
-  uint64_t references;
-  uint32_t bytes; /* of `text` */
-  bool cut;       /* some of an outer set had no room */
-  char text[];    /* "key\0value\0key\0value\0" */
-};
+#ifdef __linux__
+#include <link.h>
 
-/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors: OPTIONS (the
-   key), -ENOMEM. */
-ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
+/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* In the child of a fork. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
+#endif
+
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #endif
 
@@ -448,173 +465,10 @@ ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, cons
 
 /* Full fence: a store before it is visible before a load behind it. */
 #define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
-/* The compiler moves nothing across: for a handler on the same thread, which sees the processor's own order anyway. */
-#define onstack_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 /* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
-
-#endif
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-static bool label_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-static bool label_key_is_good(const char *key) {
-  if (!key || !label_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
-  for (const char *c = key; *c; c++)
-    if (!label_letter(*c) && !(*c >= '0' && *c <= '9') && *c != '.' && *c != '-' && *c != '/') return false;
-  return true;
-}
-
-static onstack_labels *label_set_take(size_t room) {
-  onstack_labels *set = malloc(sizeof(*set) + room);
-  if (!set) return NULL;
-  set->references = 1;
-  set->bytes = 0;
-  set->cut = false;
-  return set;
-}
-
-static void label_append(onstack_labels *set, const char *string) {
-  const size_t bytes = strlen(string) + 1;
-  memcpy(set->text + set->bytes, string, bytes);
-  set->bytes += (uint32_t)bytes;
-}
-
-static void label_add(onstack_labels *set, const char *key, const char *value) {
-  label_append(set, key);
-  label_append(set, value);
-}
-
-/* Of the pair at `key`. */
-static const char *label_value(const char *key) { return key + strlen(key) + 1; }
-static const char *label_next(const char *key) {
-  const char *value = label_value(key);
-  return value + strlen(value) + 1;
-}
-
-static bool label_set_has(const onstack_labels *set, const char *key) {
-  for (const char *at = set->text; at < set->text + set->bytes; at = label_next(at))
-    if (strcmp(at, key) == 0) return true;
-  return false;
-}
-
-/* Of the caller's labels from `from` on, is there another with that key? */
-static bool label_comes_again(const onstack_label *labels, size_t from, size_t count, const char *key) {
-  for (size_t i = from; i < count; i++)
-    if (strcmp(labels[i].key, key) == 0) return true;
-  return false;
-}
-
-/* The bytes that they take; more than ONSTACK_MAX_LABEL_BYTES: refused. No text is looked at for longer than may be. */
-static size_t label_measure(const onstack_label *labels, size_t count) {
-  size_t bytes = 0;
-  for (size_t i = 0; i < count && bytes <= ONSTACK_MAX_LABEL_BYTES; i++) {
-    if (!label_key_is_good(labels[i].key) || !labels[i].value) return SIZE_MAX;
-    bytes += strnlen(labels[i].key, ONSTACK_MAX_LABEL_BYTES) + strnlen(labels[i].value, ONSTACK_MAX_LABEL_BYTES) + 2;
-  }
-  return bytes;
-}
-
-int onstack_labels_new(const onstack_label *labels, size_t count, onstack_labels **out) {
-  if (!out) return ONSTACK_E_OPTIONS;
-  *out = NULL;
-  const size_t bytes = labels || count == 0 ? label_measure(labels, count) : SIZE_MAX;
-  if (bytes > ONSTACK_MAX_LABEL_BYTES) return ONSTACK_E_OPTIONS;
-  onstack_labels *set = label_set_take(bytes);
-  if (!set) return -ENOMEM;
-  for (size_t i = 0; i < count; i++)
-    if (!label_comes_again(labels, i + 1, count, labels[i].key)) label_add(set, labels[i].key, labels[i].value);
-  *out = set;
-  return 0;
-}
-
-int onstack_labels_merge(const onstack_labels *inner, const onstack_labels *outer, onstack_labels **out) {
-  if (!out) return ONSTACK_E_OPTIONS;
-  *out = NULL;
-  if (!inner || !outer) return ONSTACK_E_OPTIONS;
-  onstack_labels *set = label_set_take((size_t)inner->bytes + outer->bytes);
-  if (!set) return -ENOMEM;
-  memcpy(set->text, inner->text, inner->bytes);
-  set->bytes = inner->bytes;
-  set->cut = inner->cut || outer->cut;
-  for (const char *at = outer->text; at < outer->text + outer->bytes; at = label_next(at)) {
-    if (label_set_has(inner, at)) continue;
-    if (set->bytes + (size_t)(label_next(at) - at) <= ONSTACK_MAX_LABEL_BYTES)
-      label_add(set, at, label_value(at));
-    else
-      set->cut = true;
-  }
-  *out = set;
-  return 0;
-}
-
-int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out) {
-  *out = NULL;
-  if (!label_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  if (!outer) return 0;
-  onstack_labels *set = label_set_take(outer->bytes);
-  if (!set) return -ENOMEM;
-  for (const char *at = outer->text; at < outer->text + outer->bytes; at = label_next(at))
-    if (strcmp(at, key) != 0) label_add(set, at, label_value(at));
-  if (set->bytes > 0)
-    *out = set;
-  else
-    free(set);
-  return 0;
-}
-
-void onstack_labels_retain(const onstack_labels *labels) {
-  if (labels) onstack_retain(&((onstack_labels *)(uintptr_t)labels)->references);
-}
-
-void onstack_labels_release(const onstack_labels *labels) {
-  onstack_labels *set = (onstack_labels *)(uintptr_t)labels;
-  if (set && onstack_release_was_last(&set->references)) free(set);
-}
-
-const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
-  *bytes = labels->bytes;
-  return labels->text;
-}
-
-/* ---- core/src/base/loader.c ---- */
-/* ---- core/src/base/loader.h ---- */
-/*
- * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
- * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
- * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
- * inside dlopen has the same effect, and cannot be seen from here.)
- */
-#ifndef ONSTACK_BASE_LOADER_H
-#define ONSTACK_BASE_LOADER_H
-
-#ifdef __linux__
-#include <link.h>
-
-/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
-
-/* In the child of a fork. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
-#endif
-
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
-
-/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
-
-static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
-                                                               const onstack_loader_counts *b) {
-  return a->adds == b->adds && a->subs == b->subs;
-}
 
 #endif
 
@@ -650,73 +504,6 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 }
 #endif
 
-/* ---- core/src/base/own_memory.c ---- */
-/* ---- core/src/base/own_memory.h ---- */
-/* What this library maps for itself, so that an account of the process's memory can name it. */
-#ifndef ONSTACK_BASE_OWN_MEMORY_H
-#define ONSTACK_BASE_OWN_MEMORY_H
-
-/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
-ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
-/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
-ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
-/* Bytes in memory, for a look at the whole process. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
-
-#endif
-
-#include <sys/mman.h>
-#include <unistd.h>
-
-#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
-#define OWN_AT_ONCE ((size_t)512) /* pages */
-
-static struct {
-  struct {
-    char *memory;
-    size_t bytes;
-  } ranges[OWN_RANGES];
-  uint32_t count; /* published behind a range */
-  int64_t whole;
-} own_memory;
-
-void onstack_own_memory_keeps(void *memory, size_t bytes) {
-  const uint32_t at = own_memory.count;
-  if (at == OWN_RANGES) return;
-  own_memory.ranges[at].memory = memory;
-  own_memory.ranges[at].bytes = bytes;
-  onstack_publish(&own_memory.count, at + 1);
-}
-
-void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
-
-/* mincore(2): a byte for each page of the kernel's. */
-static uint64_t own_range_resident(char *memory, size_t bytes) {
-#ifdef __linux__
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
-  unsigned char there[OWN_AT_ONCE];
-  uint64_t resident = 0;
-  for (size_t at = 0; at < bytes; at += at_once) {
-    const size_t part = bytes - at < at_once ? bytes - at : at_once;
-    const size_t pages = (part + page - 1) / page;
-    if (mincore(memory + at, part, there) != 0) return resident;
-    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
-  }
-  return resident;
-#else
-  (void)memory, (void)bytes;
-  return 0;
-#endif
-}
-
-uint64_t onstack_own_memory_resident(void) {
-  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
-  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
-  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
-    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
-  return resident;
-}
-
 /* ---- core/src/base/proc_maps.c ---- */
 /* ---- core/src/base/proc_maps.h ---- */
 /* /proc/self/maps (proc(5)), by system calls and without an allocation: beside any host, whatever it does to its libc. */
@@ -740,13 +527,6 @@ typedef struct onstack_mapping {
  * long for any open(2) is cut. Errors: -errno, when the file cannot be read (to its end). Ordinary threads.
  */
 ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
-
-/*
- * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at every
- * page for that, some milliseconds for each GiB.
- */
-ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
-                                             void (*resident)(void *data, uint64_t bytes), void *data);
 
 /* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
 ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
@@ -997,32 +777,15 @@ bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping
 #ifdef __linux__
 typedef struct proc_maps_reader {
   void (*visit)(void *data, const onstack_mapping *mapping);
-  void (*resident)(void *data, uint64_t bytes); /* NULL: maps, and not smaps */
   void *data;
   bool cut; /* what comes belongs to a line that was too long */
   size_t used;
   char text[PATH_MAX + 256 + 1]; /* a line with the longest path that can be opened, and a NUL */
 } proc_maps_reader;
 
-/* "Rss:                1234 kB" */
-static bool proc_maps_resident(char *line, size_t length, uint64_t *bytes) {
-  static const char key[] = "Rss:";
-  uint64_t number;
-  if (length < sizeof(key) || memcmp(line, key, sizeof(key) - 1) != 0) return false;
-  for (line += sizeof(key) - 1; *line == ' '; line++) continue;
-  if (!proc_maps_number(&line, 10, &number)) return false;
-  *bytes = number * 1024;
-  return true;
-}
-
 static void proc_maps_take_line(proc_maps_reader *reader, char *line, size_t length) {
   onstack_mapping mapping;
-  uint64_t bytes;
-  line[length] = 0;
-  if (reader->resident && !reader->cut && proc_maps_resident(line, length, &bytes))
-    reader->resident(reader->data, bytes);
-  else if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping))
-    reader->visit(reader->data, &mapping);
+  if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping)) reader->visit(reader->data, &mapping);
 }
 
 static void proc_maps_take_lines(proc_maps_reader *reader) {
@@ -1056,13 +819,6 @@ static long proc_maps_read(const char *path, proc_maps_reader *reader) {
   return got < 0 ? got : total;
 }
 
-int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
-                            void (*resident)(void *data, uint64_t bytes), void *data) {
-  proc_maps_reader reader = {.visit = visit, .resident = resident, .data = data};
-  const long got = proc_maps_read("/proc/self/smaps", &reader);
-  return got < 0 ? (int)got : got == 0 ? -ENOENT : 0;
-}
-
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   proc_maps_reader reader = {.visit = visit, .data = data};
   long got = proc_maps_read("/proc/self/maps", &reader);
@@ -1071,12 +827,6 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
   return got < 0 ? (int)got : 0;
 }
 #else
-int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
-                            void (*resident)(void *data, uint64_t bytes), void *data) {
-  (void)visit, (void)resident, (void)data;
-  return -ENOENT;
-}
-
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   (void)visit, (void)data;
   return -ENOENT;
@@ -1186,7 +936,7 @@ int onstack_switch_read(uint8_t value, bool *on) {
  *
  * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
  * label of its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout, or a system without that copy, gives no labels rather than a fault.
+ * wrong layout gives no labels rather than a fault.
  */
 #ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
 #define ONSTACK_HANDLER_LABELS_GO_LABELS_H
@@ -1399,204 +1149,26 @@ ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uin
 
 #endif
 
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
+/* ---- core/src/handler/unwind/memory.h ---- */
 /*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
  */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                    uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-#endif
-
-/* ---- core/src/base/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_BASE_ADDRESS_H
-#define ONSTACK_BASE_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
-
-#endif
-
-/* ---- core/src/base/sys.h ---- */
-/*
- * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
- * name for clock_gettime.
- */
-#ifndef ONSTACK_BASE_SYS_H
-#define ONSTACK_BASE_SYS_H
-
-#include <sys/syscall.h>
-
-#if defined(__x86_64__)
-/* ---- core/src/base/sys_x86_64.h ---- */
-/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
-#ifndef ONSTACK_BASE_SYS_X86_64_H
-#define ONSTACK_BASE_SYS_X86_64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/base/sys_aarch64.h ---- */
-/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
-#ifndef ONSTACK_BASE_SYS_AARCH64_H
-#define ONSTACK_BASE_SYS_AARCH64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-
-#endif
-
-#else
-#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
-#endif
-
-#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
-ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
-  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
-  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
-  return onstack_sys_call6(number, a, b, c, d, 0, 0);
-}
-
-ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
-ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
-
-/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
-typedef uint64_t onstack_kernel_sigset;
-#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
-
-/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
-#define ONSTACK_FUTEX_WAIT_PRIVATE 128
-#define ONSTACK_FUTEX_WAKE_PRIVATE 129
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
-  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
-}
-
-struct onstack_timespec {
-  int64_t seconds;
-  int64_t nanoseconds;
-};
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
-  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
-}
-
-/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
-struct onstack_kernel_sigevent {
-  uint64_t value;
-  int32_t signal;
-  int32_t notify;
-  int32_t tid;
-  int32_t pad[11];
-};
-struct onstack_kernel_itimerspec {
-  struct onstack_timespec interval;
-  struct onstack_timespec value;
-};
-#define ONSTACK_SIGEV_SIGNAL 0
-#define ONSTACK_SIGEV_THREAD_ID 4
-
-ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
-  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
-
-/* struct iovec of the kernel. */
-struct onstack_vector {
-  uint64_t base, length;
-};
-
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
-ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
-                                                     const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
-                           (long)remotes, 0);
-}
-
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
-   SA_RESTORER in its asm/signal.h. */
-struct onstack_kernel_sigaction {
-  uint64_t handler;
-  uint64_t flags;
-  uint64_t restorer;
-  onstack_kernel_sigset mask;
-};
-_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
-
-ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
-                                             struct onstack_kernel_sigaction *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-#endif
+#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
+#define ONSTACK_HANDLER_UNWIND_MEMORY_H
 
 /* ---- core/src/handler/tick/thread_table.h ---- */
 /*
@@ -1830,6 +1402,255 @@ ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint
 
 #endif
 
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
+  bool asked;             /* bounds were asked for: wake housekeeping */
+  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
+  uint64_t other_high;
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
+
+#endif
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
+                                                 uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
+                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+#endif
+
+/* ---- core/src/base/address.h ---- */
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+#ifndef ONSTACK_BASE_ADDRESS_H
+#define ONSTACK_BASE_ADDRESS_H
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
+#endif
+
+/* ---- core/src/base/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_BASE_SYS_H
+#define ONSTACK_BASE_SYS_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/src/base/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_BASE_SYS_X86_64_H
+#define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/base/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_BASE_SYS_AARCH64_H
+#define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
+#endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
+
 #define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
 
 /* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
@@ -1885,12 +1706,12 @@ static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *ou
   return (uint32_t)bytes + 2;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                   uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
+                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
   uint64_t goroutine, set;
   go_slice list;
   uint32_t used = 0, cut = 0;
-  if ((goroutine = onstack_go_current(go)) == 0) return 0;
+  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
   if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
   for (uint64_t i = 0; i < list.length; i++) {
     go_label label;
@@ -1904,9 +1725,10 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go,
   return used | cut;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
+                                                uint32_t bytes) {
   uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
 }
 
 /* ---- core/src/handler/labels/labels.c ---- */
@@ -1914,12 +1736,9 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, ui
 /*
  * The labels that the application has given to threads, by thread id.
  *
- * Only a thread itself changes its entry (core/src/session/thread_labels.c), and only its own handler reads it: a set comes
- * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
- * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
- * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
- * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
- * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
+ * Only a thread itself changes its labels (core/src/session/thread_labels.c), and only its own handler reads them: the set is replaced
+ * by one store of a pointer, so the handler, which interrupts the thread before or behind that store, finds a whole set,
+ * and the old one can be freed right after. No lock, and no thread-local storage, which a raw thread may not have.
  *
  * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
  * ids, no tombstones, nothing is ever moved.
@@ -1930,25 +1749,27 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, ui
 #define ONSTACK_LABEL_THREADS 16384u
 #define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
 
-/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
-   neighbours swap at the same time: each has a cache line. */
-#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
+/* "key\0value\0key\0value\0". Never changed once it can be found. */
+typedef struct onstack_label_set {
+  uint32_t bytes;
+  char text[];
+} onstack_label_set;
+
 typedef struct onstack_label_entry {
-  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
+  const onstack_label_set *set; /* NULL: none */
 } onstack_label_entry;
 
 /* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
+ONSTACK_INTERNAL onstack_label_entry *onstack_labels_find(uint32_t tid);
 
-/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
+/* A fresh entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_labels_claim(uint32_t tid);
 
-/* Gives an entry back; the sets are the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
+/* Gives an entry back; its set is the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_labels_release(onstack_label_entry *entry);
 
-/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
-   are out of use for good. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
+/* In the child of a fork: the forking thread goes on under a new id, the others are not here. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid);
 
 /* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
    thread. */
@@ -1959,8 +1780,6 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 #define LABEL_BUCKET 16u
 #define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
 
-#define LABEL_OUT_OF_USE UINT32_MAX /* no thread has that id */
-
 static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
 static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
 static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
@@ -1969,7 +1788,7 @@ static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
   return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
 }
 
-ONSTACK_HANDLER onstack_label_entry *onstack_label_entry_find(uint32_t tid) {
+ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
   uint32_t home = label_home(tid);
   if (onstack_load_relaxed(&label_threads) == 0) return NULL;
   for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
@@ -1979,7 +1798,7 @@ ONSTACK_HANDLER onstack_label_entry *onstack_label_entry_find(uint32_t tid) {
   return NULL;
 }
 
-onstack_label_entry *onstack_label_entry_claim(uint32_t tid) {
+onstack_label_entry *onstack_labels_claim(uint32_t tid) {
   uint32_t home = label_home(tid);
   for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
     uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
@@ -1991,62 +1810,46 @@ onstack_label_entry *onstack_label_entry_claim(uint32_t tid) {
   return NULL;
 }
 
-static void label_entry_empty(onstack_label_entry *entry) {
-  for (uint32_t place = 0; place < ONSTACK_COUNT_OF(entry->sets); place++)
-    onstack_publish(&entry->sets[place], (const onstack_labels *)0);
-}
-
-void onstack_label_entry_release(onstack_label_entry *entry) {
-  label_entry_empty(entry);
+void onstack_labels_release(onstack_label_entry *entry) {
+  onstack_publish(&entry->set, (const onstack_label_set *)0);
   onstack_publish(&label_tids[entry - label_entries], 0u);
   onstack_sub_relaxed(&label_threads, 1u);
 }
 
-/* Sets are left where they are: nothing may be freed here. */
-void onstack_label_entries_after_fork(bool free) {
+/* The sets of the others are left where they are: nothing may be freed here. */
+void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid) {
+  onstack_label_entry *entry = onstack_labels_find(parent_tid);
+  const onstack_label_set *set = entry ? entry->set : NULL;
   if (label_threads == 0) return;
   label_threads = 0;
   for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
     if (label_tids[i] == 0) continue;
-    if (free) label_entry_empty(&label_entries[i]);
-    label_tids[i] = free ? 0 : LABEL_OUT_OF_USE;
+    label_tids[i] = 0;
+    label_entries[i].set = NULL;
   }
+  if (set && (entry = onstack_labels_claim(child_tid))) entry->set = set;
 }
 
 /* Bytes of the pair that begins at `at`, both NULs included. */
-static ONSTACK_HANDLER uint32_t label_pair(const onstack_labels *set, uint32_t at) {
+static ONSTACK_HANDLER uint32_t label_pair(const onstack_label_set *set, uint32_t at) {
   uint32_t bytes = 0;
   for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
   return bytes;
 }
 
-static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t bytes) {
-  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
-}
-
-/* The pairs that fit. Returns as onstack_labels_copy. */
-static ONSTACK_HANDLER uint32_t label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
-  uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
+ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
+  const onstack_label_entry *entry = onstack_labels_find(tid);
+  const onstack_label_set *set = entry ? onstack_observe(&entry->set) : NULL; /* pairs with the publish in labels.c */
+  uint32_t used = 0, cut = 0;
+  if (!set) return 0;
   for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
-    pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
+    pair = label_pair(set, at);
     if (pair > bytes - used) {
       cut = ONSTACK_LABELS_CUT;
       continue;
     }
-    label_copy(set->text + at, out + used, pair);
+    for (uint32_t i = 0; i < pair; i++) ((volatile char *)out)[used + i] = set->text[at + i];
     used += pair;
-  }
-  return used | cut;
-}
-
-ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
-  const onstack_label_entry *entry = onstack_label_entry_find(tid);
-  uint32_t used = 0, cut = 0;
-  for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
-    const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
-    const uint32_t result = set ? label_set_copy(set, out + used, bytes - used) : 0;
-    used += result & ~ONSTACK_LABELS_CUT;
-    cut |= result & ONSTACK_LABELS_CUT;
   }
   return used | cut;
 }
@@ -2797,76 +2600,6 @@ ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
-
-#endif
-
-/* ---- core/src/handler/unwind/memory.h ---- */
-/*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
- *           choice: some two microseconds, and descriptors in the host's table.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
- */
-#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
-#define ONSTACK_HANDLER_UNWIND_MEMORY_H
-
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -4068,11 +3801,13 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
 
 /* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_memory memory;
   uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint32_t bytes = 0;
+  memory.copy_works = slot->copy_works;
   for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->ring.label_room);
+    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
     bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
@@ -7190,9 +6925,6 @@ ONSTACK_INTERNAL bool onstack_heap_is_on(void);
  * host's threads: an address has its places in one window of the table, and where all are taken the allocation is not
  * tracked, which is counted.
  *
- * Nearly every free is of a block that was not sampled. A counting filter says so by one byte: blocks that lie beside each
- * other have their bytes beside each other, so that these are in the cache when the blocks' owners are.
- *
  * A place goes from free to claimed to live by the allocating thread, from live to freed by whoever frees (one of them wins
  * the exchange), and back to free by the consumer, once it has told the sink. So an end is never lost, however slow the
  * sink. Nobody else frees an address that is still allocated, so a live place is not another's by the time of the exchange.
@@ -7215,8 +6947,7 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  uint8_t *filter; /* how many places that are not free have an address of this byte's; 255: at least so many, for good */
-  void *memory;    /* what the four lie in; kept for ever, without pages while no session runs */
+  void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
@@ -7236,9 +6967,6 @@ ONSTACK_INTERNAL uint32_t onstack_live_claim(uint64_t address); /* ONSTACK_LIVE_
 ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note *note);
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
-
-/* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
-ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
 
 /* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
 ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
@@ -7381,9 +7109,7 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
-#define LIVE_FILTER 2u /* bytes of the filter for each place */
-#define LIVE_FILTER_FULL UINT8_MAX
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + LIVE_FILTER)
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t))
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -7398,7 +7124,6 @@ int onstack_live_make(uint32_t objects) {
     /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -ENOMEM;
-    onstack_own_memory_keeps(memory, bytes);
     live->memory = memory;
     live->bytes = bytes;
   } else {
@@ -7408,7 +7133,6 @@ int onstack_live_make(uint32_t objects) {
   live->addresses = live->memory;
   live->notes = (onstack_live_note *)(void *)(live->addresses + places);
   live->states = (uint8_t *)(live->notes + places);
-  live->filter = live->states + places;
   live->freed = live->reused = live->untracked = 0;
   onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
@@ -7424,18 +7148,6 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
-/* Blocks are multiples of 16 bytes. What is sampled lies at pages often, whose numbers differ above the low 12 bits alone. */
-static uint8_t *live_filter(uint64_t address) {
-  const uint32_t mask = onstack_observe(&onstack_live.mask);
-  return &onstack_live.filter[(address >> 4 ^ address >> 12) & (LIVE_FILTER * ((uint64_t)mask + 1) - 1)];
-}
-
-static void live_filter_add(uint64_t address, uint8_t difference) {
-  uint8_t *count = live_filter(address);
-  uint8_t had = onstack_load_relaxed(count);
-  while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
-}
-
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
@@ -7445,10 +7157,7 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
-/* A block's own thread has the count of its begin, or got the block by an order of the host's that carries it. */
-bool onstack_live_has(uint64_t address) {
-  return __builtin_expect(onstack_load_relaxed(live_filter(address)) != 0, 0) && live_find(address) != ONSTACK_LIVE_NONE;
-}
+bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
 
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
@@ -7467,7 +7176,6 @@ uint32_t onstack_live_claim(uint64_t address) {
     if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
     if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
     onstack_store_relaxed(&onstack_live.addresses[place], address);
-    live_filter_add(address, 1);
     return place;
   }
   onstack_add_relaxed(&onstack_live.untracked, (uint64_t)1);
@@ -7480,41 +7188,24 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
-  live_filter_add(onstack_live.addresses[place], UINT8_MAX); /* less one */
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
 
-/* The next place from `from` on that is not free, or the number of places. What changes meanwhile is seen the next time. */
-static uint32_t live_next_taken(uint32_t from) {
+uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
   const uint32_t places = onstack_live.mask + 1;
-  while (from < places) {
-    uint64_t eight = 0;
-    if (from % LIVE_WORD == 0) {
-      memcpy(&eight, &onstack_live.states[from], sizeof(eight));
+  for (uint32_t place = from; place < places; place++) {
+    uint64_t eight;
+    if (place % LIVE_WORD == 0) {
+      memcpy(&eight, &onstack_live.states[place], sizeof(eight)); /* what changes meanwhile is seen in the next round */
       if (eight == 0) {
-        from += LIVE_WORD;
+        place += LIVE_WORD - 1;
         continue;
       }
     }
-    if (onstack_load_relaxed(&onstack_live.states[from]) != LIVE_FREE) break;
-    from++;
-  }
-  return from;
-}
-
-uint64_t onstack_live_bytes(void) {
-  uint64_t bytes = 0;
-  if (!onstack_live.memory) return 0;
-  for (uint32_t place = live_next_taken(0); place <= onstack_live.mask; place = live_next_taken(place + 1))
-    if (onstack_observe(&onstack_live.states[place]) == LIVE_LIVE) bytes += onstack_live.notes[place].bytes;
-  return bytes;
-}
-
-uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
-  for (uint32_t place = live_next_taken(from); place <= onstack_live.mask; place = live_next_taken(place + 1))
     if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
       return place;
+  }
   return ONSTACK_LIVE_NONE;
 }
 
@@ -7729,15 +7420,15 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_FREQUENCY:
     return "frequency out of range: give 1 to 10000 Hz";
   case ONSTACK_E_OPTIONS:
-    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
-           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
+    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
+           "and compare the values with onstack.h";
   case ONSTACK_E_UNWINDER:
     return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:
     return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
            "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
   case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running, or the one that a heap can have: stop one first";
+    return "all 8 sessions are running: stop one first";
   case ONSTACK_E_STOPPED:
     return "the session has been stopped already";
   case ONSTACK_E_OUTPUT:
@@ -7776,10 +7467,6 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
 /* `follow` is called in the child when it is clean, on its only thread, with our signals still blocked; not when fork()
    was called inside a sink. Always the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
-
-/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always the
-   same function. */
-ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
 
 /*
  * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
@@ -7919,7 +7606,6 @@ typedef struct fork_entry {
 
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
-static void (*fork_labels)(void); /* NULL: no thread had labels */
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
@@ -7973,8 +7659,9 @@ static void fork_parent(void) {
   onstack_action_unblock(mask);
 }
 
-/* Only async-signal-safe work: this is the child of a process with threads. */
-static void fork_clean(void) {
+/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
+   there; 0: not known, and its labels are lost. */
+static void fork_clean(int32_t parent_tid) {
   const uintptr_t self = (uintptr_t)pthread_self();
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
@@ -7983,7 +7670,7 @@ static void fork_clean(void) {
   onstack_action_after_fork();
   onstack_slots_after_fork();
   onstack_traceback_after_fork();
-  if (fork_labels) fork_labels();
+  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
 }
@@ -7991,10 +7678,11 @@ static void fork_clean(void) {
 static void fork_child(void) {
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
+  int32_t parent_tid = entry ? entry->tid : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(entry->tid);
+  bool follows = entry && !onstack_slots_in_sink(parent_tid);
   if (entry) entry->thread = 0;
-  fork_clean();
+  fork_clean(parent_tid);
   if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
@@ -8003,14 +7691,12 @@ void onstack_fork_repair(void) {
   uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
   if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
   if (onstack_cas(mark, &expected, FORK_REPAIRING))
-    fork_clean();
+    fork_clean(0);
   else
     for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
-
-void onstack_fork_set_labels(void (*after_fork)(void)) { onstack_publish(&fork_labels, after_fork); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
@@ -8043,49 +7729,8 @@ void onstack_moment(uint32_t round) {
 #ifndef ONSTACK_CONTROL_OPTIONS_H
 #define ONSTACK_CONTROL_OPTIONS_H
 
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
-   thread. */
-ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
-
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
-ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
-
-#endif
-
-/* ---- core/src/control/unwind/code_map_update.h ---- */
-/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
-#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
-
-/*
- * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
- * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
-
-#endif
-
-/* ---- core/src/control/unwind/go/go_runtime.h ---- */
-/*
- * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
- * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
- * Ordinary threads only.
- */
-#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
-#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
-
-/* Looks at objects loaded since the last call. Under the map lock. */
-ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
-
-/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
-
-/* True if the program itself is Go's, and not just a library in it. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
+ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings);
 
 #endif
 
@@ -8116,65 +7761,27 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
-/* Each text begins with the option's name, and has no other in it: wrappers put theirs in its place. */
-static int options_refuse(const char **fault, int code, const char *text) {
-  *fault = text;
-  return code;
-}
-#define OPTIONS_TEXT(number) OPTIONS_TEXT_OF(number)
-#define OPTIONS_TEXT_OF(number) #number
-
-static int options_copy(const onstack_options *from, onstack_options *to, const char **fault) {
+static int options_copy(const onstack_options *from, onstack_options *to) {
   memset(to, 0, sizeof(*to));
   const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
-  if (error != 0)
-    return options_refuse(fault, error,
-                          "size: the structure is too short, or asks for what this library does not know: call "
-                          "onstack_options_init first, and build with the library's own header");
+  if (error != 0) return error;
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
-    if (to->reserved0[i] != 0)
-      return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved0: must be zero: call onstack_options_init first");
-  return 0;
+    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
+  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
 }
 
-static int options_check_choices(const onstack_options *options, const char **fault) {
-  const struct {
-    bool fits;
-    const char *text;
-  } checks[] = {
-      {options->on_stack <= ONSTACK_OFF, "on_stack: give on, off, or nothing"},
-      {options->threads <= ONSTACK_OFF, "threads: give on, off, or nothing"},
-      {options->own_threads <= ONSTACK_OFF, "own_threads: give on, off, or nothing"},
-      {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
-      {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
-      {onstack_clock_find(options->clock), "clock: there is no such clock"},
-      {options->label_bytes <= ONSTACK_MAX_LABEL_BYTES,
-       "label_bytes: give " OPTIONS_TEXT(ONSTACK_MAX_LABEL_BYTES) " at most"},
-      {options->max_depth <= ONSTACK_MAX_DEPTH, "max_depth: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_DEPTH) " frames"},
-      {options->buffer_bytes <= OPTIONS_BUFFER_MAX, "buffer_bytes: give 256 MiB at most"},
-  };
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
-    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
-  return 0;
-}
-
-/* What is asked for and never used would be a silent loss. */
-static int options_check_company(const onstack_options *options, const char **fault) {
+static int options_check_switches(const onstack_options *options) {
+  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
+  for (size_t i = 0; i < sizeof(switches); i++)
+    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
+  const onstack_clock_ops *clock = onstack_clock_find(options->clock);
+  if (options->restore > ONSTACK_RESTORE_IGNORE || !clock || options->fork > ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
+  /* Asked for and never called would be a silent loss. */
+  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
+  if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
   const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
-  const struct {
-    bool fits;
-    const char *text;
-  } checks[] = {
-      {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
-       "fork_sink_data: needs a session that children follow"},
-      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs the wall clock"},
-      {heap || options->heap_interval == 0, "heap_interval: needs the heap clock"},
-      {heap || options->heap_objects == 0, "heap_objects: needs the heap clock"},
-      {options->heap_objects <= OPTIONS_HEAP_OBJECTS_MAX, "heap_objects: give 1,048,576 at most"},
-      {!heap || options->frequency == 0, "frequency: the heap clock has none, leave it out"},
-  };
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
-    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
+  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
+  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
   return 0;
 }
 
@@ -8191,43 +7798,32 @@ static int options_check_meaning(int signal) {
   return 0;
 }
 
-static int options_set_signal(const onstack_options *options, onstack_settings *settings, const char **fault) {
-  settings->signal = options->signal ? options->signal : SIGPROF;
-  int result = onstack_action_check_signal(settings->signal);
-  if (result == 0) result = options_check_meaning(settings->signal);
-  if (result == 0) return 0;
-  return options_refuse(fault, result,
-                        "signal: it cannot be caught, is reserved, reports faults, or ends, stops or continues processes: "
-                        "leave it out, or take a real-time signal that nobody uses");
-}
-
-static int options_set_unwinder(const onstack_options *options, onstack_settings *settings, const char **fault) {
+static int options_set_unwinder(const onstack_options *options, onstack_settings *settings) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
   if (!custom) {
     settings->unwinder = onstack_unwinder_find(options->unwinder);
-    if (!settings->unwinder)
-      return options_refuse(fault, ONSTACK_E_UNWINDER, "unwinder: give rules, frame_pointer or pc_only");
+    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
     settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
     return 0;
   }
-  *fault =
-      "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
-  *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
   return 0;
 }
 
-static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
+static int options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
+  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
+  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
+  return 0;
 }
 
 static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
@@ -8244,17 +7840,16 @@ static void options_set_period(const onstack_options *options, onstack_settings 
     settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
 }
 
-int onstack_settings_make(const onstack_options *given, onstack_settings *settings, const char **fault) {
+int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
   onstack_options options;
-  *fault = NULL;
-  int result = options_copy(given, &options, fault);
-  if (result < 0 || (result = options_check_choices(&options, fault)) < 0) return result;
-  if ((result = options_check_company(&options, fault)) < 0) return result;
-  if (options.frequency > ONSTACK_MAX_FREQUENCY)
-    return options_refuse(fault, ONSTACK_E_FREQUENCY, "frequency: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_FREQUENCY) " Hz");
-  if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
-  if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
-  options_set_sizes(&options, settings);
+  int result = options_copy(given, &options);
+  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
+  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  settings->signal = options.signal ? options.signal : SIGPROF;
+  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
+  if ((result = options_check_meaning(settings->signal)) < 0) return result;
+  if ((result = options_set_unwinder(&options, settings)) < 0) return result;
+  if ((result = options_set_sizes(&options, settings)) < 0) return result;
   options_set_period(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
@@ -8269,24 +7864,6 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->sink = options.sink;
   settings->sink_data = options.sink_data;
   return 0;
-}
-
-int onstack_settings_check_host(const onstack_settings *settings, const char **fault) {
-  onstack_code_map_refresh(NULL);
-  if (!onstack_go_runtime_is_present()) return 0;
-  if (!settings->on_stack)
-    return options_refuse(fault, ONSTACK_E_OPTIONS, "on_stack: a Go runtime is in the process, which needs it on");
-  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
-     raisebadsignal: SIGPROF is the one that is exempted). */
-  if (settings->signal == SIGPROF) return 0;
-  return options_refuse(fault, ONSTACK_E_SIGNAL, "signal: a Go runtime is in the process: leave it at SIGPROF");
-}
-
-const char *onstack_options_fault(const onstack_options *options) {
-  onstack_settings settings;
-  const char *fault;
-  if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
-  return fault;
 }
 
 /* ---- core/src/control/pin.c ---- */
@@ -9079,6 +8656,26 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 
 /* ---- core/src/control/signal/nesting_fit.c ---- */
 
+/* ---- core/src/control/unwind/go/go_runtime.h ---- */
+/*
+ * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
+ * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
+ * Ordinary threads only.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+
+/* Looks at objects loaded since the last call. Under the map lock. */
+ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
+
+/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
+
+/* True if the program itself is Go's, and not just a library in it. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
+
+#endif
+
 #include <signal.h>
 #include <stdio.h>
 #include <sys/auxv.h>
@@ -9798,6 +9395,23 @@ void onstack_own_wait_closed(int32_t signal) {
 
 /* ---- core/src/control/tick/slots.c ---- */
 
+/* ---- core/src/control/unwind/code_map_update.h ---- */
+/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+
+/*
+ * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
+ * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
+ * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
+
+#endif
+
 /* ---- core/src/control/unwind/modules.h ---- */
 /*
  * The loaded objects and their rule tables: who is there, whose table is derived, whose is retired. Ordinary threads;
@@ -9968,7 +9582,6 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
-    onstack_own_memory_keeps(memory, bytes);
     *has = (slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
@@ -9976,6 +9589,17 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   bytes = settings->buffer_bytes;
   madvise(has->memory, bytes < SLOT_POPULATE ? bytes : SLOT_POPULATE, MADV_POPULATE_WRITE);
   return 0;
+}
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
+static int slot_check_host(const onstack_settings *settings) {
+  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
 }
 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
@@ -10014,14 +9638,12 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   const onstack_clock_ops *clock;
-  const char *fault;
   int result = slots_prepare();
   if (result < 0) return result;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
-    /* The parent has looked; a fork handler does not read files. */
-    if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
+    if ((result = slot_check_host(settings)) < 0) return result;
     if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
     if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
     slot_fill(slot, settings, clock);
@@ -10245,7 +9867,6 @@ int onstack_threads_prepare(void) {
   void *memory =
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
-  onstack_own_memory_keeps(memory, onstack_thread_region_bytes());
   onstack_thread_region_set(memory);
   prepared = true;
   return 0;
@@ -13177,7 +12798,6 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
   uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
-  onstack_own_memory_changes((int64_t)bytes);
   onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
   onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
   uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
@@ -13215,9 +12835,7 @@ int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint6
 }
 
 void onstack_rule_table_free(const onstack_rule_table *table) {
-  if (!table) return;
-  onstack_own_memory_changes(-(int64_t)table->bytes);
-  munmap((void *)(uintptr_t)table, table->bytes);
+  if (table) munmap((void *)(uintptr_t)table, table->bytes);
 }
 
 /* ---- core/src/control/wiped_word.c ---- */
@@ -13715,19 +13333,173 @@ void *onstack_profile_grow(void *items, size_t *capacity, size_t needed, size_t 
   return grown;
 }
 
-/* ---- core/src/profile/elf/demangle.c ---- */
-/* ---- core/src/profile/elf/demangle.h ---- */
-/* Names for people, by the host's demangler. */
-#ifndef ONSTACK_PROFILE_ELF_DEMANGLE_H
-#define ONSTACK_PROFILE_ELF_DEMANGLE_H
+/* ---- core/src/profile/columns.c ---- */
+/* ---- core/src/profile/columns.h ---- */
+/* The sample types of a written profile: which values its samples have, by the kinds that it holds. */
+#ifndef ONSTACK_PROFILE_COLUMNS_H
+#define ONSTACK_PROFILE_COLUMNS_H
 
-/* ---- core/src/profile/elf/symbol_table.h ---- */
+/* ---- core/src/profile/report.h ---- */
+/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
+#ifndef ONSTACK_PROFILE_REPORT_H
+#define ONSTACK_PROFILE_REPORT_H
+
+/* ---- core/src/profile/profile.h ---- */
 /*
- * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ * The profile: a sink that aggregates, and the views that writers take of it.
+ *
+ * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
+ * sink waits for a writer at most as long as it takes to copy the counts.
  */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
-#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#ifndef ONSTACK_PROFILE_PROFILE_H
+#define ONSTACK_PROFILE_PROFILE_H
+
+/* ---- core/src/profile/maps/maps.h ---- */
+/*
+ * Which code lies where: the executable mappings of the process, over the life of a profile.
+ *
+ * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
+ * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
+ * their samples keep their names.
+ *
+ * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
+ * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
+ * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
+ * alias is kept for a file that comes back, as plugins do that take turns.)
+ */
+#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
+#define ONSTACK_PROFILE_MAPS_MAPS_H
+
+/* ---- core/src/profile/elf/elf_build_id.h ---- */
+/* Which build an ELF file is. */
+#ifndef ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
+#define ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
+
+#define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
+
+typedef struct onstack_elf_build_id {
+  uint32_t length; /* 0: none */
+  uint8_t bytes[ONSTACK_ELF_BUILD_ID_MAX];
+} onstack_elf_build_id;
+
+/* The build id of the GNU note; length 0 when there is none. */
+ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
+
+/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
+typedef struct onstack_elf_stamp {
+  uint64_t inode;
+  uint64_t bytes;
+  int64_t modified_ns;
+} onstack_elf_stamp;
+
+ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
+/* Whether an open file is still that one. */
+ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
+
+#endif
+
+/* Between what processes have and what kernels have: no machine has code there. */
+#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
+#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
+/* The address of what cannot be told: samples from the moment between two files. */
+#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
+#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
+
+typedef struct onstack_profile_mapping {
+  uint64_t start;
+  uint64_t limit;
+  uint64_t real;   /* where start lies in the process */
+  uint64_t offset; /* file offset of start */
+  uint64_t device;
+  uint64_t inode;
+  const char *path; /* in the set's arena; "" for anonymous memory */
+  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
+  uint64_t image_bytes;
+  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
+     file later. */
+  onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp;   /* of a file without a build id */
+  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
+  bool main;                 /* holds the program's entry point */
+  bool deleted;
+  bool retired;
+  bool latest; /* of aliases: nothing has come into its place yet */
+} onstack_profile_mapping;
+
+typedef struct onstack_profile_maps {
+  size_t references;
+  onstack_profile_mapping *items; /* sorted by address, disjoint */
+  size_t count;
+  size_t capacity;
+  size_t alias_first; /* of `items` */
+  size_t alias_count;
+  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
+  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
+  onstack_profile_arena arena;
+} onstack_profile_maps;
+
+/*
+ * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
+ * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
+ * is looked at anew. Where there is no /proc the loader is asked.
+ * Returns a set with one reference; NULL when memory is out.
+ */
+ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
+                                                                 bool changed);
+
+/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
+   while (onstack_profile_take under a writer), so counts are atomic. */
+ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
+ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
+
+/* The mapping that holds an address, or NULL. */
+ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
+                                                                          uint64_t address);
+
+/* The set's address of a place in the process, by what lies there or lay there last. */
+ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether another file lay at a place in the process before the one that lay there last. */
+ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
+
+/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
+ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
+
+/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
+   set's. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
+
+/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
+ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
+
+/* Adds a copy; its path is in the set's arena. NULL: no memory. */
+ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
+                                                                      const onstack_profile_mapping *mapping,
+                                                                      const char *path, size_t path_length);
+
+/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
+
+/* The last component of its path. */
+ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
+
+/* The address as the file counts it: virtual for ELF, the offset for other files. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
+
+/* Where an address of the mapping lies in the process. */
+ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
+
+#endif
+
+/* ---- core/src/profile/stacks.h ---- */
+/*
+ * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
+ *
+ * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
+ * a copy of the entries (with their counts of one instant) reads frames without the lock.
+ */
+#ifndef ONSTACK_PROFILE_STACKS_H
+#define ONSTACK_PROFILE_STACKS_H
 
 /* ---- core/src/profile/hash_index.h ---- */
 /*
@@ -13773,6 +13545,113 @@ ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
 
 #endif
 
+/* ---- core/src/profile/held.h ---- */
+/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
+#ifndef ONSTACK_PROFILE_HELD_H
+#define ONSTACK_PROFILE_HELD_H
+
+typedef struct onstack_profile_held_object {
+  uint64_t object; /* 0: the place is free */
+  uint64_t value;
+  uint32_t weight;
+  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
+} onstack_profile_held_object;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_held {
+  onstack_profile_held_object *places;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_held;
+
+/* Room for one more. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
+/* After a reserve; the object is not there yet. */
+ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
+/* Takes it out; false: it is not there. */
+ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
+                                                  onstack_profile_held_object *out);
+ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
+
+#endif
+
+#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
+
+typedef struct onstack_profile_stack {
+  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
+  const uint64_t *frames;
+  uint32_t frame_count;
+  onstack_truncation truncation;
+  onstack_kind kind;
+  uint64_t period;
+  int32_t tid;                                   /* 0 where threads are not told apart */
+  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
+  uint64_t samples;
+  uint64_t weight;
+  uint64_t value;
+  uint64_t held_weight; /* of allocations, what is in use */
+  uint64_t held_value;
+} onstack_profile_stack;
+
+typedef struct onstack_profile_stacks {
+  size_t references;
+  onstack_profile_arena frames;
+  onstack_profile_hash_index index;
+  onstack_profile_stack *items;
+  size_t count;
+  size_t capacity;
+  /* All that came when `count` had reached its limit, by kind; without frames. */
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_held held;
+} onstack_profile_stacks;
+
+/* Returns an empty store with one reference, NULL when memory is out. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
+/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
+ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
+ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
+
+/*
+ * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
+ * the last of `items`). Errors: -ENOMEM (nothing is counted).
+ */
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+                                                  const onstack_sample *sample, size_t limit, bool *added);
+
+/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
+ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
+
+#endif
+
+/* The state of a profile at one instant. Read without the lock. */
+typedef struct onstack_profile_view {
+  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
+  size_t count;
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;     /* a reference */
+  bool thread_names;
+  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
+  int64_t start_unix_ns;
+  int64_t duration_ns; /* since then */
+} onstack_profile_view;
+
+/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view);
+ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
+
+#endif
+
+/* ---- core/src/profile/elf/symbol_table.h ---- */
+/*
+ * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
+ * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+
 /* ---- core/src/profile/string_table.h ---- */
 /*
  * Strings kept once and known by number; number 0 is "", as pprof's string table wants it. Bytes that are not UTF-8
@@ -13802,6 +13681,10 @@ ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *s
 /* Sets *number. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
                                                  uint32_t *number);
+
+/* As they are: of a table of encoded messages, whose number 0 is the one without a field. */
+ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length,
+                                                       uint32_t *number);
 
 /* The number as text, NULL as "". */
 ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
@@ -13861,6 +13744,149 @@ ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, u
 
 #endif
 
+/* The name of the frame that holds what came after max_stacks. */
+#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
+
+typedef struct onstack_profile_report {
+  onstack_profile *profile;
+  onstack_profile_view view;
+  onstack_symbol_table symbols;
+  bool symbolized;
+  int64_t start_unix_ns;
+  int64_t duration_ns;
+  const char *comments; /* the caller's */
+  uint64_t period_ns;   /* where there are no samples */
+  onstack_kind kind;    /* the only one that was asked for; 0: all */
+} onstack_profile_report;
+
+/*
+ * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
+ * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
+ */
+ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
+                                                 const onstack_write_options *options, bool always_names);
+ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
+
+#endif
+
+/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
+#define ONSTACK_PROFILE_COLUMNS (2 * ONSTACK_KINDS)
+#define ONSTACK_PROFILE_NO_COLUMN UINT8_MAX
+
+typedef struct onstack_profile_column {
+  const char *type;
+  const char *unit;
+} onstack_profile_column;
+
+typedef struct onstack_profile_columns {
+  onstack_profile_column items[ONSTACK_PROFILE_COLUMNS];
+  uint32_t count;
+  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
+  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PROFILE_NO_COLUMN: none */
+  uint8_t value[ONSTACK_KINDS];    /* of its value */
+  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
+  uint8_t shown;                   /* by default */
+  bool says_shown;                 /* readers would not choose it by themselves */
+  const char *period_type;
+  uint64_t period;
+} onstack_profile_columns;
+
+ONSTACK_INTERNAL onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report);
+
+/* A stack's value in a column; 0 in those of other kinds. */
+ONSTACK_INTERNAL uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns,
+                                                        const onstack_profile_stack *stack, uint32_t column);
+
+#endif
+
+#include <string.h>
+
+/* Sessions that share a profile may have periods of their own. */
+#define ONSTACK_PROFILE_PERIODS 8u
+
+/* As Go's profiles of the same things have them, where there are such. */
+static const struct {
+  const char *weight, *value;
+} columns_types[ONSTACK_KINDS] = {
+    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
+    [ONSTACK_KIND_WALL] = {"samples", "wall"},
+    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
+    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
+    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
+};
+
+static const char *columns_unit_name(onstack_unit unit) {
+  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
+}
+
+/* Readers choose a column by its type: there is one of each. */
+static uint8_t columns_add(onstack_profile_columns *columns, const char *type, onstack_unit unit) {
+  uint32_t i = 0;
+  if (!type) return ONSTACK_PROFILE_NO_COLUMN;
+  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
+  if (i == columns->count) columns->items[columns->count++] = (onstack_profile_column){type, columns_unit_name(unit)};
+  return (uint8_t)i;
+}
+
+/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
+static uint64_t columns_main_period(const onstack_profile_view *view, onstack_kind kind) {
+  uint64_t periods[ONSTACK_PROFILE_PERIODS] = {0}, values[ONSTACK_PROFILE_PERIODS] = {0};
+  size_t known = 0, best = 0;
+  for (size_t i = 0; i < view->count; i++) {
+    size_t at = 0;
+    if (view->items[i].kind != kind) continue;
+    while (at < known && periods[at] != view->items[i].period) at++;
+    if (at == ONSTACK_PROFILE_PERIODS) continue;
+    if (at == known) periods[known++] = view->items[i].period;
+    values[at] += view->items[i].value;
+    if (values[at] > values[best]) best = at;
+  }
+  return periods[best];
+}
+
+static void columns_fill(onstack_profile_columns *columns, uint32_t kinds) {
+  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
+    if (!(kinds & 1u << kind)) continue;
+    if (columns->first == 0) columns->first = kind;
+    columns->weight[kind] = columns_add(columns, columns_types[kind].weight, ONSTACK_UNIT_COUNT);
+    columns->value[kind] = columns_add(columns, columns_types[kind].value, onstack_kind_unit(kind));
+    if (kind != ONSTACK_KIND_ALLOCATION) continue;
+    columns->held_weight = columns_add(columns, "inuse_objects", ONSTACK_UNIT_COUNT);
+    columns->held_value = columns_add(columns, "inuse_space", ONSTACK_UNIT_BYTES);
+  }
+}
+
+onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report *report) {
+  const onstack_profile_view *view = &report->view;
+  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
+  const uint32_t kinds = view->kinds != 0 ? view->kinds : 1u << empty;
+  onstack_profile_columns columns = {
+      .count = 0, .held_weight = ONSTACK_PROFILE_NO_COLUMN, .held_value = ONSTACK_PROFILE_NO_COLUMN};
+  columns_fill(&columns, kinds);
+  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
+  columns.shown = heap ? columns.held_value : columns.value[columns.first];
+  /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
+  columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
+  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
+  columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period_ns;
+  return columns;
+}
+
+/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
+uint64_t onstack_profile_columns_value(const onstack_profile_columns *columns, const onstack_profile_stack *stack,
+                                       uint32_t column) {
+  if (column == columns->value[stack->kind]) return stack->value;
+  if (column == columns->weight[stack->kind]) return stack->weight;
+  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
+  return column == columns->held_value ? stack->held_value : 0;
+}
+
+/* ---- core/src/profile/elf/demangle.c ---- */
+/* ---- core/src/profile/elf/demangle.h ---- */
+/* Names for people, by the host's demangler. */
+#ifndef ONSTACK_PROFILE_ELF_DEMANGLE_H
+#define ONSTACK_PROFILE_ELF_DEMANGLE_H
+
 /* Asks the demangler (may be NULL) for each distinct name that is a symbol's alone. Called without any lock of ours.
    Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler demangler, void *data);
@@ -13912,33 +13938,6 @@ int onstack_profile_demangle(onstack_symbol_table *table, onstack_demangler dema
 }
 
 /* ---- core/src/profile/elf/elf_build_id.c ---- */
-/* ---- core/src/profile/elf/elf_build_id.h ---- */
-/* Which build an ELF file is. */
-#ifndef ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
-#define ONSTACK_PROFILE_ELF_ELF_BUILD_ID_H
-
-#define ONSTACK_ELF_BUILD_ID_MAX 64 /* bytes; linkers write 8 to 20 */
-
-typedef struct onstack_elf_build_id {
-  uint32_t length; /* 0: none */
-  uint8_t bytes[ONSTACK_ELF_BUILD_ID_MAX];
-} onstack_elf_build_id;
-
-/* The build id of the GNU note; length 0 when there is none. */
-ONSTACK_INTERNAL void onstack_elf_read_build_id(const onstack_elf_file *file, onstack_elf_build_id *id);
-
-/* What tells a file from one that came into its place, where it has no build id; all zero: not known. */
-typedef struct onstack_elf_stamp {
-  uint64_t inode;
-  uint64_t bytes;
-  int64_t modified_ns;
-} onstack_elf_stamp;
-
-ONSTACK_INTERNAL onstack_elf_stamp onstack_elf_stamp_of(const char *path);
-/* Whether an open file is still that one. */
-ONSTACK_INTERNAL bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp *stamp);
-
-#endif
 
 #include <stdlib.h>
 #include <string.h>
@@ -14066,115 +14065,6 @@ ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, cons
 
 /* How good a name a symbol is for the code that it covers; 0: it is no function. */
 ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
-
-#endif
-
-/* ---- core/src/profile/maps/maps.h ---- */
-/*
- * Which code lies where: the executable mappings of the process, over the life of a profile.
- *
- * A set is never changed once made, and counted: a writer keeps the one that it took while the sink's side makes the
- * next. A next set is what the kernel says now, plus what an earlier set knew and is gone (libraries unloaded since):
- * their samples keep their names.
- *
- * Addresses of a set are those of the process as long as one file only has lain there. What comes into the place of an
- * old file gets addresses of its own, from ONSTACK_MAPS_ALIAS on, where no process has any: stacks that were counted
- * before mean the old file, and stay as they are. So one address of a set means one place of one file, for ever. (An
- * alias is kept for a file that comes back, as plugins do that take turns.)
- */
-#ifndef ONSTACK_PROFILE_MAPS_MAPS_H
-#define ONSTACK_PROFILE_MAPS_MAPS_H
-
-/* Between what processes have and what kernels have: no machine has code there. */
-#define ONSTACK_MAPS_ALIAS ((uint64_t)1 << 63)
-#define ONSTACK_MAPS_ALIAS_END (ONSTACK_MAPS_ALIAS + ((uint64_t)1 << 62))
-/* The address of what cannot be told: samples from the moment between two files. */
-#define ONSTACK_MAPS_UNKNOWN (ONSTACK_MAPS_ALIAS_END - 1)
-#define ONSTACK_MAPS_UNKNOWN_FRAME "[library just replaced]"
-
-typedef struct onstack_profile_mapping {
-  uint64_t start;
-  uint64_t limit;
-  uint64_t real;   /* where start lies in the process */
-  uint64_t offset; /* file offset of start */
-  uint64_t device;
-  uint64_t inode;
-  const char *path; /* in the set's arena; "" for anonymous memory */
-  uint64_t image;   /* where the file's first byte is mapped, 0: not known; as long as `retired` is false */
-  uint64_t image_bytes;
-  /* Taken from the image in memory while it is there, so that they fit the code that ran, whatever happens to the
-     file later. */
-  onstack_elf_build_id build_id;
-  onstack_elf_stamp stamp;   /* of a file without a build id */
-  uint64_t vaddr_difference; /* virtual address minus file offset; 0 for what is not ELF */
-  bool main;                 /* holds the program's entry point */
-  bool deleted;
-  bool retired;
-  bool latest; /* of aliases: nothing has come into its place yet */
-} onstack_profile_mapping;
-
-typedef struct onstack_profile_maps {
-  size_t references;
-  onstack_profile_mapping *items; /* sorted by address, disjoint */
-  size_t count;
-  size_t capacity;
-  size_t alias_first; /* of `items` */
-  size_t alias_count;
-  bool full;        /* some of what came into another file's place has no address, or some of what is gone no place */
-  size_t forgotten; /* pieces of what is gone that found no room, in this set and those before */
-  onstack_profile_arena arena;
-} onstack_profile_maps;
-
-/*
- * Reads the mappings of now and unites them with `previous` (may be NULL; not changed, its reference stays the
- * caller's). With `keep_retired` false what is gone is forgotten. `changed`: objects may have been loaded since, and each
- * is looked at anew. Where there is no /proc the loader is asked.
- * Returns a set with one reference; NULL when memory is out.
- */
-ONSTACK_INTERNAL onstack_profile_maps *onstack_profile_maps_read(const onstack_profile_maps *previous, bool keep_retired,
-                                                                 bool changed);
-
-/* True: it was the last reference, and the caller frees the set (outside the lock). Two profiles can share a set for a
-   while (onstack_profile_take under a writer), so counts are atomic. */
-ONSTACK_INTERNAL bool onstack_profile_maps_drop(onstack_profile_maps *maps);
-ONSTACK_INTERNAL void onstack_profile_maps_free(onstack_profile_maps *maps);
-
-/* The mapping that holds an address, or NULL. */
-ONSTACK_INTERNAL const onstack_profile_mapping *onstack_profile_maps_find(const onstack_profile_maps *maps,
-                                                                          uint64_t address);
-
-/* The set's address of a place in the process, by what lies there or lay there last. */
-ONSTACK_INTERNAL uint64_t onstack_profile_maps_place(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether another file lay at a place in the process before the one that lay there last. */
-ONSTACK_INTERNAL bool onstack_profile_maps_was_replaced(const onstack_profile_maps *maps, uint64_t real);
-
-/* Whether an address of the set means what lies at *real now; false: nobody but the set knows it. */
-ONSTACK_INTERNAL bool onstack_profile_maps_is_now(const onstack_profile_maps *maps, uint64_t address, uint64_t *real);
-
-/* For onstack_profile_maps_read: unites the mappings of now, sorted, which are all that the set has, with an earlier
-   set's. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_unite(onstack_profile_maps *maps, const onstack_profile_maps *previous);
-
-/* For onstack_profile_maps_read: fills an empty set by what the loader knows; not identified yet. False: no memory. */
-ONSTACK_INTERNAL bool onstack_profile_maps_ask_loader(onstack_profile_maps *maps);
-
-/* Adds a copy; its path is in the set's arena. NULL: no memory. */
-ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_profile_maps *maps,
-                                                                      const onstack_profile_mapping *mapping,
-                                                                      const char *path, size_t path_length);
-
-/* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
-ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
-
-/* The last component of its path. */
-ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
-
-/* The address as the file counts it: virtual for ELF, the offset for other files. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_vaddr(const onstack_profile_mapping *mapping, uint64_t address);
-
-/* Where an address of the mapping lies in the process. */
-ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_mapping *mapping, uint64_t address);
 
 #endif
 
@@ -15112,157 +15002,6 @@ ONSTACK_INTERNAL int onstack_profile_output_close(onstack_profile_output *output
 /* Both return output->error, so that a caller may look now and then only. */
 ONSTACK_INTERNAL int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length);
 ONSTACK_INTERNAL int onstack_profile_output_flush(onstack_profile_output *output);
-
-#endif
-
-/* ---- core/src/profile/report.h ---- */
-/* What both writers begin with: checked options, a view of the profile, its addresses and their names. */
-#ifndef ONSTACK_PROFILE_REPORT_H
-#define ONSTACK_PROFILE_REPORT_H
-
-/* ---- core/src/profile/profile.h ---- */
-/*
- * The profile: a sink that aggregates, and the views that writers take of it.
- *
- * One lock, which is never held while host code (writer, symbolizer) runs, a symbol file is read, or output is made. A
- * sink waits for a writer at most as long as it takes to copy the counts.
- */
-#ifndef ONSTACK_PROFILE_PROFILE_H
-#define ONSTACK_PROFILE_PROFILE_H
-
-/* ---- core/src/profile/stacks.h ---- */
-/*
- * The distinct stacks of a profile with their counts. Not locked: the profile's lock covers every call here.
- *
- * Frames are written once and stay where they are until the last reference goes, so a writer that holds a reference and
- * a copy of the entries (with their counts of one instant) reads frames without the lock.
- */
-#ifndef ONSTACK_PROFILE_STACKS_H
-#define ONSTACK_PROFILE_STACKS_H
-
-/* ---- core/src/profile/held.h ---- */
-/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
-#ifndef ONSTACK_PROFILE_HELD_H
-#define ONSTACK_PROFILE_HELD_H
-
-typedef struct onstack_profile_held_object {
-  uint64_t object; /* 0: the place is free */
-  uint64_t value;
-  uint64_t time_ns; /* when it was allocated */
-  uint32_t weight;
-  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
-} onstack_profile_held_object;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_held {
-  onstack_profile_held_object *places;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_held;
-
-/* Room for one more. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
-/* After a reserve; the object is not there yet. */
-ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
-/* Takes it out; false: it is not there. */
-ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
-                                                  onstack_profile_held_object *out);
-ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
-
-#endif
-
-#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
-
-typedef struct onstack_profile_stack {
-  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
-  const uint64_t *frames;
-  uint32_t frame_count;
-  onstack_truncation truncation;
-  onstack_kind kind;
-  uint64_t period;
-  int32_t tid;                                   /* 0 where threads are not told apart */
-  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
-  uint64_t samples;
-  uint64_t weight;
-  uint64_t value;
-  uint64_t held_weight; /* of allocations, what is in use */
-  uint64_t held_value;
-} onstack_profile_stack;
-
-typedef struct onstack_profile_stacks {
-  size_t references;
-  onstack_profile_arena frames;
-  onstack_profile_hash_index index;
-  onstack_profile_stack *items;
-  size_t count;
-  size_t capacity;
-  /* All that came when `count` had reached its limit, by kind; without frames. */
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_held held;
-} onstack_profile_stacks;
-
-/* Returns an empty store with one reference, NULL when memory is out. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
-/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
-ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
-ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
-
-/*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
- * the last of `items`). Errors: -ENOMEM (nothing is counted).
- */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                                  const onstack_sample *sample, size_t limit, bool *added);
-
-/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
-ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
-
-#endif
-
-/* The state of a profile at one instant. Read without the lock. */
-typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
-  size_t count;
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;     /* a reference */
-  bool thread_names;
-  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
-  int64_t start_unix_ns;
-  int64_t duration_ns; /* since then */
-} onstack_profile_view;
-
-/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
-                                               onstack_profile_view *view);
-ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
-
-#endif
-
-/* The name of the frame that holds what came after max_stacks. */
-#define ONSTACK_PROFILE_OVERFLOW_FRAME "[onstack: too many stacks]"
-
-typedef struct onstack_profile_report {
-  onstack_profile *profile;
-  onstack_profile_view view;
-  onstack_symbol_table symbols;
-  bool symbolized;
-  int64_t start_unix_ns;
-  int64_t duration_ns;
-  const char *comments; /* the caller's */
-  uint64_t period_ns;   /* where there are no samples */
-  onstack_kind kind;    /* the only one that was asked for; 0: all */
-} onstack_profile_report;
-
-/*
- * `always_names`: addresses are named by module and offset even when the caller wants no symbols.
- * Errors: ONSTACK_E_OPTIONS, -ENOMEM, the symbolizer's (nothing to close).
- */
-ONSTACK_INTERNAL int onstack_profile_report_open(onstack_profile_report *report, onstack_profile *profile,
-                                                 const onstack_write_options *options, bool always_names);
-ONSTACK_INTERNAL void onstack_profile_report_close(onstack_profile_report *report);
 
 #endif
 
@@ -16265,89 +16004,115 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
 /*
  * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
  * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
- *
- * Numbers of each kind are 1, 2, ... without a gap and in the order of the file: some servers refuse a profile otherwise.
- * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met
- * them (onstack_pprof_special).
  */
 #ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 #define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 
-/* ---- core/src/profile/pprof/pprof_columns.h ---- */
-/* The sample types of a pprof profile: which values its samples have, by the kinds that it holds. */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_COLUMNS_H
-#define ONSTACK_PROFILE_PPROF_PPROF_COLUMNS_H
+/* ---- core/src/profile/tables.h ---- */
+/*
+ * What the samples of a written profile refer to by number: locations, functions, mappings. pprof and OTLP number them
+ * alike: 1, 2, ... without a gap and in the order of the file, since some servers refuse a profile otherwise; 0 is none.
+ * Of the locations those with an address come first (address number + 1), then the frames without one, as samples met them.
+ */
+#ifndef ONSTACK_PROFILE_TABLES_H
+#define ONSTACK_PROFILE_TABLES_H
 
-/* Each kind has its value, and most have a count; allocations have both also of what is in use. */
-#define ONSTACK_PPROF_COLUMNS (2 * ONSTACK_KINDS)
-#define ONSTACK_PPROF_NO_COLUMN UINT8_MAX
-
-typedef struct onstack_pprof_column {
-  const char *type;
-  const char *unit;
-} onstack_pprof_column;
-
-typedef struct onstack_pprof_columns {
-  onstack_pprof_column items[ONSTACK_PPROF_COLUMNS];
-  uint32_t count;
-  onstack_kind first;              /* whose value is shown first, and whose period the profile has */
-  uint8_t weight[ONSTACK_KINDS];   /* the column of a kind's weight; ONSTACK_PPROF_NO_COLUMN: none */
-  uint8_t value[ONSTACK_KINDS];    /* of its value */
-  uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PPROF_NO_COLUMN: no allocations */
-  uint8_t shown;                   /* by default */
-  const char *period_type;
-} onstack_pprof_columns;
-
-/* `kinds`: a bit each, 1 << ONSTACK_KIND_*, at least one. */
-ONSTACK_INTERNAL onstack_pprof_columns onstack_pprof_columns_of(uint32_t kinds);
-
-#endif
-
-/* ---- core/src/profile/pprof/pprof_message.h ---- */
+/* ---- core/src/profile/protobuf.h ---- */
 /* Encoding of one protobuf message into memory that is used again for the next. */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_MESSAGE_H
-#define ONSTACK_PROFILE_PPROF_PPROF_MESSAGE_H
+#ifndef ONSTACK_PROFILE_PROTOBUF_H
+#define ONSTACK_PROFILE_PROTOBUF_H
 
 /* All zero: empty, ready to use. After a failed allocation `failed` is set and additions do nothing: look once at the
    end. */
-typedef struct onstack_pprof_message {
+typedef struct onstack_protobuf {
   uint8_t *bytes;
   size_t used;
   size_t capacity;
   bool failed;
-} onstack_pprof_message;
+} onstack_protobuf;
 
 /* A bare varint: an element of a packed field. */
-ONSTACK_INTERNAL void onstack_pprof_add_varint(onstack_pprof_message *message, uint64_t value);
+ONSTACK_INTERNAL void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value);
 /* A varint field; 0 is the default and is left out. Negative numbers go in as two's complement. */
-ONSTACK_INTERNAL void onstack_pprof_add_number(onstack_pprof_message *message, uint32_t field, uint64_t value);
+ONSTACK_INTERNAL void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A varint field that is there also as 0, where that is not the default. */
+ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* A fixed64 field; 0 is left out. */
+ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
+/* Encoded fields as they are. */
+ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
 /* A string, nested message or packed field. */
-ONSTACK_INTERNAL void onstack_pprof_add_bytes(onstack_pprof_message *message, uint32_t field, const void *bytes,
-                                              size_t length);
+ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
+                                                 size_t length);
+ONSTACK_INTERNAL void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text);
 /* Adds `part` as a nested message or packed field, and empties it. A failure of the part is a failure of the whole. */
-ONSTACK_INTERNAL void onstack_pprof_add_part(onstack_pprof_message *message, uint32_t field, onstack_pprof_message *part);
-ONSTACK_INTERNAL void onstack_pprof_message_release(onstack_pprof_message *message);
+ONSTACK_INTERNAL void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part);
+ONSTACK_INTERNAL void onstack_protobuf_release(onstack_protobuf *message);
 
 #endif
 
 /* Frames without an address: one for each reason of truncation, one for reasons unknown, one for the overflow. */
-#define ONSTACK_PPROF_SPECIAL_OVERFLOW (ONSTACK_TRUNCATION_COUNT + 1)
-#define ONSTACK_PPROF_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
+#define ONSTACK_PROFILE_SPECIALS (ONSTACK_TRUNCATION_COUNT + 2)
 
-typedef struct onstack_pprof_function {
-  uint32_t name;
-  uint32_t system_name;
-  uint32_t file;
-  int64_t start_line;
-} onstack_pprof_function;
+/* The fields by which formats differ here. Line has the same in all: function 1, line 2. */
+typedef struct onstack_profile_table_fields {
+  uint32_t location_line;
+  uint32_t function_name; /* system name, file and first line come after it */
+} onstack_profile_table_fields;
 
-typedef struct onstack_pprof_mapping {
+typedef struct onstack_profile_table_mapping {
   uint32_t number; /* 0: no location lies in it */
   bool has_functions;
   bool has_files;
   bool has_lines;
   bool has_inlines;
-} onstack_pprof_mapping;
+} onstack_profile_table_mapping;
+
+typedef struct onstack_profile_tables {
+  onstack_profile_report *report; /* its strings become the string table */
+  const onstack_profile_table_fields *fields;
+  onstack_profile_table_mapping *mappings; /* beside report->view.maps->items */
+  uint32_t *mapping_order;                 /* the items that have a number, by number */
+  uint32_t mapping_count;
+  onstack_profile_strings functions;           /* encoded, without a number of their own */
+  uint32_t specials[ONSTACK_PROFILE_SPECIALS]; /* the special of each place behind the addresses */
+  uint32_t special_count;
+  onstack_protobuf line, function; /* being made */
+} onstack_profile_tables;
+
+/* Errors: -ENOMEM (release it all the same). */
+ONSTACK_INTERNAL int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
+                                                 const onstack_profile_table_fields *fields);
+ONSTACK_INTERNAL void onstack_profile_tables_release(onstack_profile_tables *tables);
+
+/* Adds the numbers of a stack's locations, leaf first. */
+ONSTACK_INTERNAL void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
+                                                       onstack_protobuf *numbers);
+
+/* The name of the frame at a place behind the addresses. */
+ONSTACK_INTERNAL const char *onstack_profile_tables_special_name(const onstack_profile_tables *tables, uint32_t place);
+
+/* What is known of the mapping that holds an address of the report, and the mapping itself; NULL: none. */
+ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_profile_tables *tables,
+                                                                               uint64_t address,
+                                                                               const onstack_profile_mapping **place);
+
+/* The address as the process has it; 0: not known. `place`: the mapping that holds it, or NULL. */
+ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
+
+/* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_answer *answer,
+                                                      onstack_profile_table_mapping *mapping, onstack_protobuf *location);
+/* The one line of a frame without an address. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name,
+                                                     onstack_protobuf *location);
+
+/* The numbers of a mapping's name and build id among the strings; build_id 0: it has none. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables,
+                                                            const onstack_profile_mapping *mapping, uint32_t *name,
+                                                            uint32_t *build_id);
+
+#endif
 
 /* A pair takes two NULs at least; two labels are our own. */
 #define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
@@ -16355,22 +16120,13 @@ typedef struct onstack_pprof_mapping {
 typedef struct onstack_pprof_writer {
   onstack_profile_report *report; /* its strings become the string table */
   onstack_profile_output *output;
-  onstack_pprof_columns columns;
-  onstack_pprof_message message;
-  onstack_pprof_message part;
-  onstack_pprof_mapping *mappings; /* beside report->view.maps->items */
-  onstack_pprof_function *functions;
-  size_t function_count;
-  size_t function_capacity;
-  onstack_profile_hash_index function_index;
-  uint32_t specials[ONSTACK_PPROF_SPECIALS]; /* the special of each place behind the addresses */
-  uint32_t special_count;
+  onstack_profile_columns columns;
+  onstack_profile_tables tables;
+  onstack_protobuf message;
+  onstack_protobuf part;
   uint32_t keys[ONSTACK_PPROF_KEYS]; /* of the labels that the sample has so far */
   uint32_t key_count;
 } onstack_pprof_writer;
-
-/* The number of the location that stands for a frame without an address, new or known. */
-ONSTACK_INTERNAL uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special);
 
 /* Sends the message as this field of Profile and empties it. Errors: -ENOMEM, OUTPUT. */
 ONSTACK_INTERNAL int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field);
@@ -16392,7 +16148,6 @@ enum {
   pprof_profile_location = 4,
   pprof_profile_function = 5,
   pprof_profile_string_table = 6,
-  pprof_profile_drop_frames = 7,
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
@@ -16436,90 +16191,49 @@ enum {
 
 #include <errno.h>
 #include <string.h>
-#include <stdlib.h>
-
-/* Sessions that share a profile may have periods of their own. */
-#define ONSTACK_PPROF_PERIODS 8u
 
 int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   if (writer->message.failed) return -ENOMEM;
-  onstack_pprof_add_part(&writer->part, field, &writer->message);
+  onstack_protobuf_add_part(&writer->part, field, &writer->message);
   if (writer->part.failed) return -ENOMEM;
   int error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
   writer->part.used = 0;
   return error;
 }
 
-static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const onstack_pprof_column *column) {
+static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const onstack_profile_column *column) {
   uint32_t type_number, unit_number;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &type_number);
   if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->unit, &unit_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->message, pprof_value_type_type, type_number);
-  onstack_pprof_add_number(&writer->message, pprof_value_type_unit, unit_number);
+  onstack_protobuf_add_number(&writer->message, pprof_value_type_type, type_number);
+  onstack_protobuf_add_number(&writer->message, pprof_value_type_unit, unit_number);
   return onstack_pprof_send(writer, field);
 }
 
-/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
-static uint64_t pprof_main_period(const onstack_profile_view *view, onstack_kind kind) {
-  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, values[ONSTACK_PPROF_PERIODS] = {0};
-  size_t known = 0, best = 0;
-  for (size_t i = 0; i < view->count; i++) {
-    size_t at = 0;
-    if (view->items[i].kind != kind) continue;
-    while (at < known && periods[at] != view->items[i].period) at++;
-    if (at == ONSTACK_PPROF_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].period;
-    values[at] += view->items[i].value;
-    if (values[at] > values[best]) best = at;
-  }
-  return periods[best];
-}
-
-/* Of several kinds, and of allocations, the last would be shown by default; of the latter that is right, and is said as Go says it. */
-static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pprof_column *column) {
-  const uint32_t kinds = writer->report->view.kinds;
+static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_profile_column *column) {
   uint32_t number;
-  if (!(kinds & (kinds - 1)) && writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
+  if (!writer->columns.says_shown) return 0;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &number);
-  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_default_sample_type, number);
-  return error;
-}
-
-/*
- * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
- * table's first column names who asked for the memory. The frames are in the profile.
- */
-static const char pprof_allocators[] =
-    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
-    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
-    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
-
-static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
-  uint32_t number;
-  if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
-  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
-  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_drop_frames, number);
+  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_default_sample_type, number);
   return error;
 }
 
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
-  const onstack_pprof_columns *columns = &writer->columns;
-  const onstack_pprof_column *first = &columns->items[columns->shown];
-  const onstack_pprof_column period = {columns->period_type, first->unit};
+  const onstack_profile_columns *columns = &writer->columns;
+  const onstack_profile_column *first = &columns->items[columns->shown];
+  const onstack_profile_column period = {columns->period_type, first->unit};
   int error = 0;
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
   if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, &period);
-  if (error == 0) error = pprof_add_drop_frames(writer);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
-  onstack_pprof_message *part = &writer->part;
-  onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
-  onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
-  onstack_pprof_add_number(part, pprof_profile_period,
-                           report->view.count > 0 ? pprof_main_period(&report->view, columns->first) : report->period_ns);
+  onstack_protobuf *part = &writer->part;
+  onstack_protobuf_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
+  onstack_protobuf_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
+  onstack_protobuf_add_number(part, pprof_profile_period, columns->period);
   if (part->failed) return -ENOMEM;
   error = onstack_profile_output_put(writer->output, part->bytes, part->used);
   part->used = 0;
@@ -16543,25 +16257,11 @@ static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const 
   if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
   error = onstack_profile_strings_add_text(strings, text, &text_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, pprof_label_key, key_number);
-  onstack_pprof_add_number(&writer->part, pprof_label_str, text_number);
-  onstack_pprof_add_number(&writer->part, pprof_label_num, (uint64_t)number);
-  onstack_pprof_add_part(&writer->message, pprof_sample_label, &writer->part);
+  onstack_protobuf_add_number(&writer->part, pprof_label_key, key_number);
+  onstack_protobuf_add_number(&writer->part, pprof_label_str, text_number);
+  onstack_protobuf_add_number(&writer->part, pprof_label_num, (uint64_t)number);
+  onstack_protobuf_add_part(&writer->message, pprof_sample_label, &writer->part);
   return 0;
-}
-
-static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = onstack_profile_symbols_number(&writer->report->symbols, stack->frames[i]);
-    onstack_pprof_add_varint(&writer->part, (uint64_t)number + 1);
-  }
-  if (stack->frame_count == 0) {
-    onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, ONSTACK_PPROF_SPECIAL_OVERFLOW));
-  } else if (onstack_profile_truncation_frame(stack->truncation)) {
-    uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
-    onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
-  }
-  onstack_pprof_add_part(&writer->message, pprof_sample_location_id, &writer->part);
 }
 
 /* The sink has seen to it that there are pairs, and that each string ends. */
@@ -16575,25 +16275,18 @@ static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_
   return error;
 }
 
-/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-static uint64_t pprof_value(const onstack_pprof_columns *columns, const onstack_profile_stack *stack, uint32_t column) {
-  if (column == columns->value[stack->kind]) return stack->value;
-  if (column == columns->weight[stack->kind]) return stack->weight;
-  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
-  return column == columns->held_value ? stack->held_value : 0;
-}
-
 /* In the columns of its kind; 0 in the others. */
 static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
-  const onstack_pprof_columns *columns = &writer->columns;
+  const onstack_profile_columns *columns = &writer->columns;
   for (uint32_t i = 0; i < columns->count; i++) {
-    onstack_pprof_add_varint(&writer->part, pprof_value(columns, stack, i));
+    onstack_protobuf_add_varint(&writer->part, onstack_profile_columns_value(columns, stack, i));
   }
-  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
+  onstack_protobuf_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
 
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
-  pprof_add_locations(writer, stack);
+  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->part);
+  onstack_protobuf_add_part(&writer->message, pprof_sample_location_id, &writer->part);
   pprof_add_values(writer, stack);
   int error = 0;
   writer->key_count = 0;
@@ -16621,7 +16314,7 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
     size_t length = strcspn(line, "\n");
     uint32_t number;
     error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
-    if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_comment, number);
+    if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_comment, number);
     line += length + (line[length] == '\n');
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;
@@ -16636,7 +16329,7 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
   const onstack_profile_strings *strings = &writer->report->symbols.strings;
   int error = 0;
   for (size_t i = 0; error == 0 && i < strings->count; i++) {
-    onstack_pprof_add_bytes(&writer->part, pprof_profile_string_table, strings->items[i].text, strings->items[i].length);
+    onstack_protobuf_add_bytes(&writer->part, pprof_profile_string_table, strings->items[i].text, strings->items[i].length);
     if (writer->part.failed) return -ENOMEM;
     error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
     writer->part.used = 0;
@@ -16645,19 +16338,18 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
 }
 
 static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
-  onstack_pprof_writer writer = {.report = report, .output = output};
-  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
-  writer.columns = onstack_pprof_columns_of(report->view.kinds != 0 ? report->view.kinds : 1u << empty);
-  int error = pprof_write_head(&writer);
+  static const onstack_profile_table_fields fields = {.location_line = pprof_location_line,
+                                                      .function_name = pprof_function_name};
+  onstack_pprof_writer writer = {.report = report, .output = output, .columns = onstack_profile_columns_of(report)};
+  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
   if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
-  onstack_pprof_message_release(&writer.message);
-  onstack_pprof_message_release(&writer.part);
-  onstack_profile_hash_release(&writer.function_index);
-  free(writer.functions);
-  free(writer.mappings);
+  onstack_protobuf_release(&writer.message);
+  onstack_protobuf_release(&writer.part);
+  onstack_profile_tables_release(&writer.tables);
   return error;
 }
 
@@ -16674,307 +16366,70 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
   return error;
 }
 
-/* ---- core/src/profile/pprof/pprof_columns.c ---- */
-
-#include <string.h>
-
-/* As Go's profiles of the same things have them, where there are such. */
-static const struct {
-  const char *weight, *value;
-} pprof_types[ONSTACK_KINDS] = {
-    [ONSTACK_KIND_CPU] = {"samples", "cpu"},
-    [ONSTACK_KIND_WALL] = {"samples", "wall"},
-    [ONSTACK_KIND_ALLOCATION] = {"alloc_objects", "alloc_space"},
-    [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
-    [ONSTACK_KIND_DUMP] = {NULL, "threads"},
-};
-
-static const char *pprof_unit_name(onstack_unit unit) {
-  return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
-}
-
-/* Readers choose a column by its type: there is one of each. */
-static uint8_t pprof_column(onstack_pprof_columns *columns, const char *type, onstack_unit unit) {
-  uint32_t i = 0;
-  if (!type) return ONSTACK_PPROF_NO_COLUMN;
-  while (i < columns->count && strcmp(columns->items[i].type, type) != 0) i++;
-  if (i == columns->count) columns->items[columns->count++] = (onstack_pprof_column){type, pprof_unit_name(unit)};
-  return (uint8_t)i;
-}
-
-onstack_pprof_columns onstack_pprof_columns_of(uint32_t kinds) {
-  onstack_pprof_columns columns = {
-      .count = 0, .held_weight = ONSTACK_PPROF_NO_COLUMN, .held_value = ONSTACK_PPROF_NO_COLUMN};
-  for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
-    if (!(kinds & 1u << kind)) continue;
-    if (columns.first == 0) columns.first = kind;
-    columns.weight[kind] = pprof_column(&columns, pprof_types[kind].weight, ONSTACK_UNIT_COUNT);
-    columns.value[kind] = pprof_column(&columns, pprof_types[kind].value, onstack_kind_unit(kind));
-    if (kind != ONSTACK_KIND_ALLOCATION) continue;
-    columns.held_weight = pprof_column(&columns, "inuse_objects", ONSTACK_UNIT_COUNT);
-    columns.held_value = pprof_column(&columns, "inuse_space", ONSTACK_UNIT_BYTES);
-  }
-  const bool heap = columns.first == ONSTACK_KIND_ALLOCATION;
-  columns.shown = heap ? columns.held_value : columns.value[columns.first];
-  columns.period_type = heap ? "space" : columns.items[columns.shown].type;
-  return columns;
-}
-
-/* ---- core/src/profile/pprof/pprof_message.c ---- */
-
-#include <stdlib.h>
-#include <string.h>
-
-#define ONSTACK_PPROF_VARINT_BYTES 10u
-#define ONSTACK_PPROF_WIRE_VARINT 0u
-#define ONSTACK_PPROF_WIRE_BYTES 2u
-
-static bool pprof_message_room(onstack_pprof_message *message, size_t bytes) {
-  if (message->failed) return false;
-  if (bytes <= message->capacity - message->used) return true;
-  void *grown = bytes > SIZE_MAX - message->used
-                    ? NULL
-                    : onstack_profile_grow(message->bytes, &message->capacity, message->used + bytes, 1);
-  message->failed = !grown;
-  if (grown) message->bytes = grown;
-  return grown;
-}
-
-void onstack_pprof_add_varint(onstack_pprof_message *message, uint64_t value) {
-  if (!pprof_message_room(message, ONSTACK_PPROF_VARINT_BYTES)) return;
-  for (; value >= 0x80; value >>= 7) message->bytes[message->used++] = (uint8_t)(value | 0x80);
-  message->bytes[message->used++] = (uint8_t)value;
-}
-
-void onstack_pprof_add_number(onstack_pprof_message *message, uint32_t field, uint64_t value) {
-  if (value == 0) return;
-  onstack_pprof_add_varint(message, (uint64_t)field << 3 | ONSTACK_PPROF_WIRE_VARINT);
-  onstack_pprof_add_varint(message, value);
-}
-
-void onstack_pprof_add_bytes(onstack_pprof_message *message, uint32_t field, const void *bytes, size_t length) {
-  onstack_pprof_add_varint(message, (uint64_t)field << 3 | ONSTACK_PPROF_WIRE_BYTES);
-  onstack_pprof_add_varint(message, length);
-  if (length == 0 || !pprof_message_room(message, length)) return;
-  memcpy(message->bytes + message->used, bytes, length);
-  message->used += length;
-}
-
-void onstack_pprof_add_part(onstack_pprof_message *message, uint32_t field, onstack_pprof_message *part) {
-  message->failed = message->failed || part->failed;
-  onstack_pprof_add_bytes(message, field, part->bytes, part->used);
-  part->used = 0;
-}
-
-void onstack_pprof_message_release(onstack_pprof_message *message) {
-  free(message->bytes);
-  *message = (onstack_pprof_message){0};
-}
-
 /* ---- core/src/profile/pprof/pprof_tables.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-static uint32_t pprof_function_hash(const onstack_pprof_function *function) {
-  uint64_t hash = onstack_profile_hash_word(function->name, function->system_name);
-  hash = onstack_profile_hash_word(hash, function->file);
-  return onstack_profile_hash_fold(onstack_profile_hash_word(hash, (uint64_t)function->start_line));
-}
-
-static bool pprof_function_equal(const void *owner, uint32_t item, const void *key) {
-  const onstack_pprof_function *have = &((const onstack_pprof_writer *)owner)->functions[item];
-  const onstack_pprof_function *want = key;
-  return have->name == want->name && have->system_name == want->system_name && have->file == want->file &&
-         have->start_line == want->start_line;
-}
-
-/* Sets the number of a function, new or known. Errors: -ENOMEM. */
-static int pprof_function_number(onstack_pprof_writer *writer, const onstack_pprof_function *function, uint64_t *number) {
-  uint32_t hash = pprof_function_hash(function);
-  uint32_t item = onstack_profile_hash_find(&writer->function_index, hash, pprof_function_equal, writer, function);
-  if (item == ONSTACK_PROFILE_HASH_NONE) {
-    if (writer->function_count >= UINT32_MAX - 1 || onstack_profile_hash_reserve(&writer->function_index) != 0) {
-      return -ENOMEM;
-    }
-    void *functions =
-        onstack_profile_grow(writer->functions, &writer->function_capacity, writer->function_count + 1, sizeof(*function));
-    if (!functions) return -ENOMEM;
-    writer->functions = functions;
-    item = (uint32_t)writer->function_count++;
-    writer->functions[item] = *function;
-    onstack_profile_hash_insert(&writer->function_index, hash, item);
-  }
-  *number = (uint64_t)item + 1;
-  return 0;
-}
-
-/* Adds a Line to the Location in writer->message. */
-static int pprof_add_line(onstack_pprof_writer *writer, const onstack_pprof_function *function, int64_t line) {
-  uint64_t number;
-  int error = pprof_function_number(writer, function, &number);
-  if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, pprof_line_function_id, number);
-  onstack_pprof_add_number(&writer->part, pprof_line_line, (uint64_t)line);
-  onstack_pprof_add_part(&writer->message, pprof_location_line, &writer->part);
-  return 0;
-}
-
-static int pprof_add_lines(onstack_pprof_writer *writer, const onstack_profile_answer *answer,
-                           onstack_pprof_mapping *mapping) {
-  const onstack_symbol_table *symbols = &writer->report->symbols;
-  int error = 0;
-  for (uint32_t at = answer->first; error == 0 && at != ONSTACK_PROFILE_NO_LINE; at = symbols->lines[at].next) {
-    const onstack_profile_line *line = &symbols->lines[at];
-    onstack_pprof_function function = {
-        .name = line->name, .system_name = line->system_name, .file = line->file, .start_line = line->start_line};
-    error = pprof_add_line(writer, &function, line->line);
-    if (!mapping || !answer->named) continue;
-    mapping->has_functions = true;
-    mapping->has_files = mapping->has_files || line->file != 0;
-    mapping->has_lines = mapping->has_lines || line->line != 0;
-    mapping->has_inlines = mapping->has_inlines || line->next != ONSTACK_PROFILE_NO_LINE;
-  }
-  return error;
-}
-
-static onstack_pprof_mapping *pprof_find_mapping(const onstack_pprof_writer *writer, uint64_t address) {
-  const onstack_profile_maps *maps = writer->report->view.maps;
-  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  return !mapping ? NULL : &writer->mappings[mapping - maps->items];
-}
 
 static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   const onstack_symbol_table *symbols = &writer->report->symbols;
-  uint64_t address = symbols->addresses[number];
-  const onstack_profile_mapping *place = onstack_profile_maps_find(writer->report->view.maps, address);
-  onstack_pprof_mapping *mapping = pprof_find_mapping(writer, address);
-  onstack_pprof_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
-  if (mapping) onstack_pprof_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
-  if (place) address = onstack_profile_mapping_real(place, address);
-  onstack_pprof_add_number(&writer->message, pprof_location_address, address == ONSTACK_MAPS_UNKNOWN ? 0 : address);
-  int error = pprof_add_lines(writer, &symbols->answers[number], mapping);
+  const onstack_profile_mapping *place;
+  onstack_profile_table_mapping *mapping =
+      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)number + 1);
+  if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
+  onstack_protobuf_add_number(&writer->message, pprof_location_address,
+                              onstack_profile_tables_real(place, symbols->addresses[number]));
+  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->answers[number], mapping, &writer->message);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
 
-uint64_t onstack_pprof_special(onstack_pprof_writer *writer, uint32_t special) {
-  uint32_t place = 0;
-  while (place < writer->special_count && writer->specials[place] != special) place++;
-  if (place == writer->special_count) writer->specials[writer->special_count++] = special;
-  return (uint64_t)writer->report->symbols.count + 1 + place;
-}
-
-static int pprof_write_special(onstack_pprof_writer *writer, uint32_t special) {
-  const char *name =
-      special == ONSTACK_PPROF_SPECIAL_OVERFLOW ? ONSTACK_PROFILE_OVERFLOW_FRAME : onstack_profile_truncation_frame(special);
-  onstack_pprof_function function = {0};
-  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, name, &function.name);
-  if (error != 0) return error;
-  function.system_name = function.name;
-  onstack_pprof_add_number(&writer->message, pprof_location_id, onstack_pprof_special(writer, special));
-  error = pprof_add_line(writer, &function, 0);
+static int pprof_write_special(onstack_pprof_writer *writer, uint32_t place) {
+  const char *name = onstack_profile_tables_special_name(&writer->tables, place);
+  onstack_protobuf_add_number(&writer->message, pprof_location_id, (uint64_t)writer->report->symbols.count + 1 + place);
+  int error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
 
 static int pprof_write_functions(onstack_pprof_writer *writer) {
+  const onstack_profile_strings *functions = &writer->tables.functions;
   int error = 0;
-  for (size_t i = 0; error == 0 && i < writer->function_count; i++) {
-    const onstack_pprof_function *function = &writer->functions[i];
-    onstack_pprof_add_number(&writer->message, pprof_function_id, i + 1);
-    onstack_pprof_add_number(&writer->message, pprof_function_name, function->name);
-    onstack_pprof_add_number(&writer->message, pprof_function_system_name, function->system_name);
-    onstack_pprof_add_number(&writer->message, pprof_function_filename, function->file);
-    onstack_pprof_add_number(&writer->message, pprof_function_start_line, (uint64_t)function->start_line);
+  for (size_t i = 1; error == 0 && i < functions->count; i++) {
+    onstack_protobuf_add_number(&writer->message, pprof_function_id, i);
+    onstack_protobuf_add_encoded(&writer->message, functions->items[i].text, functions->items[i].length);
     error = onstack_pprof_send(writer, pprof_profile_function);
   }
   return error;
 }
 
-/* Numbers the mappings that are written: the program first (readers take the first for it), used or not. */
-static void pprof_number_mappings(onstack_pprof_writer *writer) {
-  const onstack_profile_maps *maps = writer->report->view.maps;
-  const onstack_symbol_table *symbols = &writer->report->symbols;
-  uint32_t number = 0;
-  for (size_t i = 0; i < symbols->count; i++) {
-    onstack_pprof_mapping *mapping = pprof_find_mapping(writer, symbols->addresses[i]);
-    if (mapping) mapping->number = UINT32_MAX;
-  }
-  for (size_t i = 0; i < maps->count; i++) {
-    if (maps->items[i].main && !maps->items[i].retired) writer->mappings[i].number = ++number;
-  }
-  for (size_t i = 0; i < maps->count; i++) {
-    if (writer->mappings[i].number == UINT32_MAX) writer->mappings[i].number = ++number;
-  }
-}
-
-/* The name that readers know for memory without a file, unless whoever knows its code says another. */
-static const char *pprof_name_memory(void) {
-  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  return source && source->mapping ? source->mapping : "//anon";
-}
-
-static int pprof_mapping_strings(onstack_pprof_writer *writer, const onstack_profile_mapping *mapping, uint32_t *path,
-                                 uint32_t *build_id) {
-  static const char digits[] = "0123456789abcdef";
-  char text[2 * ONSTACK_ELF_BUILD_ID_MAX];
-  for (uint32_t i = 0; i < mapping->build_id.length; i++) {
-    text[2 * i] = digits[mapping->build_id.bytes[i] >> 4];
-    text[2 * i + 1] = digits[mapping->build_id.bytes[i] & 15];
-  }
-  const char *name = mapping->path[0] != '\0' ? mapping->path : pprof_name_memory();
-  onstack_profile_strings *strings = &writer->report->symbols.strings;
-  int error = onstack_profile_strings_add_text(strings, name, path);
-  if (error != 0) return error;
-  return onstack_profile_strings_add(strings, text, 2 * (size_t)mapping->build_id.length, build_id);
-}
-
-static int pprof_write_mapping(onstack_pprof_writer *writer, size_t item) {
+static int pprof_write_mapping(onstack_pprof_writer *writer, uint32_t item) {
   const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
-  const onstack_pprof_mapping *known = &writer->mappings[item];
-  onstack_pprof_message *message = &writer->message;
+  const onstack_profile_table_mapping *known = &writer->tables.mappings[item];
+  onstack_protobuf *message = &writer->message;
   uint32_t path, build_id;
-  int error = pprof_mapping_strings(writer, mapping, &path, &build_id);
+  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
   if (error != 0) return error;
-  onstack_pprof_add_number(message, pprof_mapping_id, known->number);
-  onstack_pprof_add_number(message, pprof_mapping_memory_start, mapping->real);
-  onstack_pprof_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
-  onstack_pprof_add_number(message, pprof_mapping_file_offset, mapping->offset);
-  onstack_pprof_add_number(message, pprof_mapping_filename, path);
-  onstack_pprof_add_number(message, pprof_mapping_build_id, build_id);
-  onstack_pprof_add_number(message, pprof_mapping_has_functions, known->has_functions);
-  onstack_pprof_add_number(message, pprof_mapping_has_filenames, known->has_files);
-  onstack_pprof_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
-  onstack_pprof_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
+  onstack_protobuf_add_number(message, pprof_mapping_id, known->number);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_start, mapping->real);
+  onstack_protobuf_add_number(message, pprof_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, pprof_mapping_file_offset, mapping->offset);
+  onstack_protobuf_add_number(message, pprof_mapping_filename, path);
+  onstack_protobuf_add_number(message, pprof_mapping_build_id, build_id);
+  onstack_protobuf_add_number(message, pprof_mapping_has_functions, known->has_functions);
+  onstack_protobuf_add_number(message, pprof_mapping_has_filenames, known->has_files);
+  onstack_protobuf_add_number(message, pprof_mapping_has_line_numbers, known->has_lines);
+  onstack_protobuf_add_number(message, pprof_mapping_has_inline_frames, known->has_inlines);
   return onstack_pprof_send(writer, pprof_profile_mapping);
 }
 
-/* In the order of their numbers: the program's come first. */
-static int pprof_write_mappings(onstack_pprof_writer *writer) {
-  const onstack_profile_maps *maps = writer->report->view.maps;
-  int error = 0;
-  for (int others = 0; others <= 1; others++) {
-    for (size_t i = 0; error == 0 && i < maps->count; i++) {
-      bool other = !maps->items[i].main || maps->items[i].retired;
-      if (writer->mappings[i].number != 0 && other == others) error = pprof_write_mapping(writer, i);
-    }
-  }
-  return error;
-}
-
 int onstack_pprof_write_tables(onstack_pprof_writer *writer) {
-  writer->mappings = calloc(writer->report->view.maps->count + 1, sizeof(*writer->mappings));
-  if (!writer->mappings) return -ENOMEM;
-  pprof_number_mappings(writer);
   int error = 0;
   for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
     error = pprof_write_location(writer, (uint32_t)i);
   }
-  for (uint32_t i = 0; error == 0 && i < writer->special_count; i++) {
-    error = pprof_write_special(writer, writer->specials[i]);
-  }
+  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) error = pprof_write_special(writer, i);
   if (error == 0) error = pprof_write_functions(writer);
-  return error != 0 ? error : pprof_write_mappings(writer);
+  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
+    error = pprof_write_mapping(writer, writer->tables.mapping_order[i]);
+  }
+  return error;
 }
 
 /* ---- core/src/profile/profile.c ---- */
@@ -17242,52 +16697,30 @@ ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_
   if (value) *value = sums.value;
 }
 
-/* What was allocated after `until_ns` is not in use. With the lock held, and before stacks of other kinds are left out. */
-static void profile_leave_out_young(const onstack_profile_held *held, uint64_t until_ns, onstack_profile_view *view) {
-  for (size_t i = 0; i < held->capacity; i++) {
-    const onstack_profile_held_object *object = &held->places[i];
-    if (object->object == 0 || object->time_ns <= until_ns) continue;
-    onstack_profile_stack *stack =
-        object->stack == ONSTACK_PROFILE_HASH_NONE ? &view->overflow[ONSTACK_KIND_ALLOCATION] : &view->items[object->stack];
-    stack->held_weight -= object->weight;
-    stack->held_value -= object->value;
-  }
-}
-
-static void profile_keep_only(onstack_kind only, onstack_profile_view *view) {
-  size_t kept = 0;
-  for (size_t i = 0; i < view->count; i++)
-    if (view->items[i].kind == only) view->items[kept++] = view->items[i];
-  view->count = kept;
-}
-
 /* With the lock held. */
-static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, uint64_t age_ns,
-                               onstack_profile_view *view) {
+static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
   const onstack_profile_stacks *stacks = profile->stacks;
   if (!stacks || stacks->count == 0) return 0;
   view->items = malloc(stacks->count * sizeof(*view->items));
   if (!view->items) return -ENOMEM;
-  memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
-  view->count = stacks->count;
+  for (size_t i = 0; i < stacks->count; i++) {
+    if (only == 0 || stacks->items[i].kind == only) view->items[view->count++] = stacks->items[i];
+  }
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
     view->overflow[kind] = stacks->overflow[kind];
   }
-  const uint64_t now = onstack_monotonic_ns();
-  if (age_ns > 0) profile_leave_out_young(&stacks->held, now > age_ns ? now - age_ns : 0, view);
-  if (only != 0) profile_keep_only(only, view);
   view->stacks = profile->stacks;
   onstack_retain(&view->stacks->references);
   return 0;
 }
 
-int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns, onstack_profile_view *view) {
+int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
   *view = (onstack_profile_view){.thread_names = profile->thread_names};
   pthread_mutex_lock(&profile->lock);
   onstack_profile_maps *old = profile_reread_maps(profile, true);
-  int error = profile_copy_stacks(profile, only, age_ns, view);
+  int error = profile_copy_stacks(profile, only, view);
   if (error == 0) {
     view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);
@@ -17308,6 +16741,76 @@ void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view
   if (last_stacks) onstack_profile_stacks_free(view->stacks);
   if (last_maps) onstack_profile_maps_free(view->maps);
   *view = (onstack_profile_view){0};
+}
+
+/* ---- core/src/profile/protobuf.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ONSTACK_PROTOBUF_VARINT_BYTES 10u
+#define ONSTACK_PROTOBUF_WIRE_VARINT 0u
+#define ONSTACK_PROTOBUF_WIRE_FIXED 1u
+#define ONSTACK_PROTOBUF_WIRE_BYTES 2u
+
+static bool protobuf_room(onstack_protobuf *message, size_t bytes) {
+  if (message->failed) return false;
+  if (bytes <= message->capacity - message->used) return true;
+  void *grown = bytes > SIZE_MAX - message->used
+                    ? NULL
+                    : onstack_profile_grow(message->bytes, &message->capacity, message->used + bytes, 1);
+  message->failed = !grown;
+  if (grown) message->bytes = grown;
+  return grown;
+}
+
+void onstack_protobuf_add_varint(onstack_protobuf *message, uint64_t value) {
+  if (!protobuf_room(message, ONSTACK_PROTOBUF_VARINT_BYTES)) return;
+  for (; value >= 0x80; value >>= 7) message->bytes[message->used++] = (uint8_t)(value | 0x80);
+  message->bytes[message->used++] = (uint8_t)value;
+}
+
+void onstack_protobuf_add_chosen(onstack_protobuf *message, uint32_t field, uint64_t value) {
+  onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_VARINT);
+  onstack_protobuf_add_varint(message, value);
+}
+
+void onstack_protobuf_add_number(onstack_protobuf *message, uint32_t field, uint64_t value) {
+  if (value != 0) onstack_protobuf_add_chosen(message, field, value);
+}
+
+void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value) {
+  if (value == 0) return;
+  onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_FIXED);
+  if (!protobuf_room(message, sizeof(value))) return;
+  for (int shift = 0; shift < 64; shift += 8) message->bytes[message->used++] = (uint8_t)(value >> shift);
+}
+
+void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length) {
+  if (length == 0 || !protobuf_room(message, length)) return;
+  memcpy(message->bytes + message->used, bytes, length);
+  message->used += length;
+}
+
+void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
+  onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_BYTES);
+  onstack_protobuf_add_varint(message, length);
+  onstack_protobuf_add_encoded(message, bytes, length);
+}
+
+void onstack_protobuf_add_text(onstack_protobuf *message, uint32_t field, const char *text) {
+  onstack_protobuf_add_bytes(message, field, text, strlen(text));
+}
+
+void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstack_protobuf *part) {
+  message->failed = message->failed || part->failed;
+  onstack_protobuf_add_bytes(message, field, part->bytes, part->used);
+  part->used = 0;
+}
+
+void onstack_protobuf_release(onstack_protobuf *message) {
+  free(message->bytes);
+  *message = (onstack_protobuf){0};
 }
 
 /* ---- core/src/profile/report.c ---- */
@@ -17374,7 +16877,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, options.kind, options.heap_age_ns, &report->view);
+  error = onstack_profile_view_take(profile, options.kind, &report->view);
   if (error != 0) {
     onstack_profile_symbols_release(&report->symbols);
     return error;
@@ -17481,8 +16984,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(
-      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
+  onstack_profile_held_add(&stacks->held,
+                           &(onstack_profile_held_object){sample->object, sample->value, sample->weight, item});
   return 0;
 }
 
@@ -17548,7 +17051,8 @@ static bool strings_equal(const void *owner, uint32_t item, const void *key) {
   return have->length == want->length && memcmp(have->text, want->text, want->length) == 0;
 }
 
-static int strings_add_clean(onstack_profile_strings *strings, const char *text, size_t length, uint32_t *number) {
+int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length, uint32_t *number) {
+  const char *text = bytes;
   onstack_profile_string key = {.text = text, .length = length};
   uint32_t hash = onstack_profile_hash_fold(onstack_profile_hash_bytes(0, text, length));
   *number = onstack_profile_hash_find(&strings->index, hash, strings_equal, strings, &key);
@@ -17566,10 +17070,10 @@ static int strings_add_clean(onstack_profile_strings *strings, const char *text,
 }
 
 int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length, uint32_t *number) {
-  if (strings_all_utf8(text, length)) return strings_add_clean(strings, text, length, number);
+  if (strings_all_utf8(text, length)) return onstack_profile_strings_add_bytes(strings, text, length, number);
   char *clean = length > SIZE_MAX / 3 ? NULL : malloc(length * 3);
   if (!clean) return -ENOMEM;
-  int error = strings_add_clean(strings, clean, strings_repair(text, length, clean), number);
+  int error = onstack_profile_strings_add_bytes(strings, clean, strings_repair(text, length, clean), number);
   free(clean);
   return error;
 }
@@ -17592,6 +17096,157 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
   onstack_profile_hash_release(&strings->index);
   free(strings->items);
   *strings = (onstack_profile_strings){0};
+}
+
+/* ---- core/src/profile/tables.c ---- */
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { tables_line_function = 1, tables_line_line = 2 };
+
+#define ONSTACK_TABLES_OVERFLOW (ONSTACK_TRUNCATION_COUNT + 1)
+
+/* The number of the location that stands for a frame without an address, new or known. */
+static uint64_t tables_special(onstack_profile_tables *tables, uint32_t special) {
+  uint32_t place = 0;
+  while (place < tables->special_count && tables->specials[place] != special) place++;
+  if (place == tables->special_count) tables->specials[tables->special_count++] = special;
+  return (uint64_t)tables->report->symbols.count + 1 + place;
+}
+
+void onstack_profile_tables_add_stack(onstack_profile_tables *tables, const onstack_profile_stack *stack,
+                                      onstack_protobuf *numbers) {
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    uint32_t number = onstack_profile_symbols_number(&tables->report->symbols, stack->frames[i]);
+    onstack_protobuf_add_varint(numbers, (uint64_t)number + 1);
+  }
+  if (stack->frame_count == 0) {
+    onstack_protobuf_add_varint(numbers, tables_special(tables, ONSTACK_TABLES_OVERFLOW));
+  } else if (onstack_profile_truncation_frame(stack->truncation)) {
+    uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
+    onstack_protobuf_add_varint(numbers, tables_special(tables, reason));
+  }
+}
+
+const char *onstack_profile_tables_special_name(const onstack_profile_tables *tables, uint32_t place) {
+  uint32_t special = tables->specials[place];
+  return special == ONSTACK_TABLES_OVERFLOW ? ONSTACK_PROFILE_OVERFLOW_FRAME : onstack_profile_truncation_frame(special);
+}
+
+/* Adds a Line to a Location. Equal functions are one. */
+static int tables_add_line(onstack_profile_tables *tables, const onstack_profile_line *line, onstack_protobuf *location) {
+  const uint32_t field = tables->fields->function_name;
+  onstack_protobuf *function = &tables->function;
+  uint32_t number;
+  onstack_protobuf_add_number(function, field, line->name);
+  onstack_protobuf_add_number(function, field + 1, line->system_name);
+  onstack_protobuf_add_number(function, field + 2, line->file);
+  onstack_protobuf_add_number(function, field + 3, (uint64_t)line->start_line);
+  if (function->failed) return -ENOMEM;
+  int error = onstack_profile_strings_add_bytes(&tables->functions, function->bytes, function->used, &number);
+  function->used = 0;
+  if (error != 0) return error;
+  onstack_protobuf_add_number(&tables->line, tables_line_function, number);
+  onstack_protobuf_add_number(&tables->line, tables_line_line, (uint64_t)line->line);
+  onstack_protobuf_add_part(location, tables->fields->location_line, &tables->line);
+  return 0;
+}
+
+int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_answer *answer,
+                                     onstack_profile_table_mapping *mapping, onstack_protobuf *location) {
+  const onstack_symbol_table *symbols = &tables->report->symbols;
+  int error = 0;
+  for (uint32_t at = answer->first; error == 0 && at != ONSTACK_PROFILE_NO_LINE; at = symbols->lines[at].next) {
+    const onstack_profile_line *line = &symbols->lines[at];
+    error = tables_add_line(tables, line, location);
+    if (!mapping || !answer->named) continue;
+    mapping->has_functions = true;
+    mapping->has_files = mapping->has_files || line->file != 0;
+    mapping->has_lines = mapping->has_lines || line->line != 0;
+    mapping->has_inlines = mapping->has_inlines || line->next != ONSTACK_PROFILE_NO_LINE;
+  }
+  return error;
+}
+
+int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name, onstack_protobuf *location) {
+  onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE};
+  int error = onstack_profile_strings_add_text(&tables->report->symbols.strings, name, &line.name);
+  line.system_name = line.name;
+  return error != 0 ? error : tables_add_line(tables, &line, location);
+}
+
+onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_profile_tables *tables, uint64_t address,
+                                                              const onstack_profile_mapping **place) {
+  const onstack_profile_maps *maps = tables->report->view.maps;
+  *place = onstack_profile_maps_find(maps, address);
+  return !*place ? NULL : &tables->mappings[*place - maps->items];
+}
+
+uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address) {
+  if (place) address = onstack_profile_mapping_real(place, address);
+  return address == ONSTACK_MAPS_UNKNOWN ? 0 : address;
+}
+
+/* Numbers the mappings that are written: the program first (readers take the first for it), used or not. */
+static void tables_number_mappings(onstack_profile_tables *tables) {
+  const onstack_profile_maps *maps = tables->report->view.maps;
+  const onstack_symbol_table *symbols = &tables->report->symbols;
+  for (size_t i = 0; i < symbols->count; i++) {
+    const onstack_profile_mapping *place;
+    onstack_profile_table_mapping *mapping = onstack_profile_tables_mapping(tables, symbols->addresses[i], &place);
+    if (mapping) mapping->number = UINT32_MAX;
+  }
+  for (int others = 0; others <= 1; others++) {
+    for (size_t i = 0; i < maps->count; i++) {
+      bool other = !maps->items[i].main || maps->items[i].retired;
+      if (other != others || (other && tables->mappings[i].number == 0)) continue;
+      tables->mapping_order[tables->mapping_count] = (uint32_t)i;
+      tables->mappings[i].number = ++tables->mapping_count;
+    }
+  }
+}
+
+/* The name that readers know for memory without a file, unless whoever knows its code says another. */
+static const char *tables_name_memory(void) {
+  const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
+  return source && source->mapping ? source->mapping : "//anon";
+}
+
+int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const onstack_profile_mapping *mapping,
+                                           uint32_t *name, uint32_t *build_id) {
+  static const char digits[] = "0123456789abcdef";
+  char text[2 * ONSTACK_ELF_BUILD_ID_MAX];
+  for (uint32_t i = 0; i < mapping->build_id.length; i++) {
+    text[2 * i] = digits[mapping->build_id.bytes[i] >> 4];
+    text[2 * i + 1] = digits[mapping->build_id.bytes[i] & 15];
+  }
+  onstack_profile_strings *strings = &tables->report->symbols.strings;
+  int error =
+      onstack_profile_strings_add_text(strings, mapping->path[0] != '\0' ? mapping->path : tables_name_memory(), name);
+  if (error != 0) return error;
+  return onstack_profile_strings_add(strings, text, 2 * (size_t)mapping->build_id.length, build_id);
+}
+
+int onstack_profile_tables_open(onstack_profile_tables *tables, onstack_profile_report *report,
+                                const onstack_profile_table_fields *fields) {
+  const size_t count = report->view.maps->count;
+  *tables = (onstack_profile_tables){.report = report, .fields = fields};
+  int error = onstack_profile_strings_init(&tables->functions);
+  if (error != 0) return error;
+  tables->mappings = calloc(count + 1, sizeof(*tables->mappings));
+  tables->mapping_order = calloc(count + 1, sizeof(*tables->mapping_order));
+  if (!tables->mappings || !tables->mapping_order) return -ENOMEM;
+  tables_number_mappings(tables);
+  return 0;
+}
+
+void onstack_profile_tables_release(onstack_profile_tables *tables) {
+  onstack_profile_strings_release(&tables->functions);
+  onstack_protobuf_release(&tables->line);
+  onstack_protobuf_release(&tables->function);
+  free(tables->mappings);
+  free(tables->mapping_order);
 }
 
 /* ---- core/src/profile/truncation.c ---- */
@@ -17928,6 +17583,8 @@ uint64_t onstack_session_drain_work(void *data) {
 /* ---- core/src/session/goroutine_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
 
+#include <string.h>
+
 #define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
 
 /* The runtime whose code holds `text`; found by the first session, or here. */
@@ -17952,9 +17609,12 @@ int onstack_go_labels_find(uint64_t text, uint64_t labels) {
 }
 
 int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
+  onstack_memory memory;
   onstack_go_runtime *go = go_labels_runtime(text);
   if (!go) return ONSTACK_E_UNSUPPORTED;
-  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
+  memset(&memory, 0, sizeof(memory));
+  memory.reader = onstack_reader_choose(&memory.copy_works);
+  uint32_t result = onstack_go_labels_copy_at(&memory, go, offset, (uint8_t *)out, bytes);
   return (int)(result & ~ONSTACK_GO_LABELS_CUT);
 }
 
@@ -18003,276 +17663,6 @@ bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return true;
-}
-
-/* ---- core/src/session/memory_map.c ---- */
-/* ---- core/src/session/memory_map.h ---- */
-/* What the process's memory is by its mappings: bytes that are resident, each in one sum. */
-#ifndef ONSTACK_SESSION_MEMORY_MAP_H
-#define ONSTACK_SESSION_MEMORY_MAP_H
-
-typedef enum onstack_memory_part {
-  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
-  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
-  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
-  ONSTACK_MEMORY_STACKS,    /* of threads */
-  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
-  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
-  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
-  ONSTACK_MEMORY_PARTS
-} onstack_memory_part;
-
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps cannot be read; -ENOMEM. */
-ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
-
-#endif
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define MEMORY_THREADS 16384u             /* whose stacks are looked for */
-#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
-#define MEMORY_SYSCALL_BYTES ((size_t)256)
-
-/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
-   libraries', by chance since Go 1.26 and this one before. */
-#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
-#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
-#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
-
-typedef struct memory_map {
-  uint64_t *parts;
-  onstack_memory_part part; /* of the mapping whose size comes next */
-  uint64_t go_low, go_high; /* where a runtime's heap lies; equal: nowhere */
-  uint64_t data_high;       /* where the data of a file ended, if the last mapping was such */
-  size_t count;
-  uint64_t stack_pointers[MEMORY_THREADS]; /* ascending */
-} memory_map;
-
-/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
-static bool memory_stack_pointer(char *line, uint64_t *stack_pointer) {
-  char *last = strrchr(line, ' '), *before;
-  if (!last) return false;
-  *last = 0;
-  before = strrchr(line, ' ');
-  if (!before) return false;
-  *stack_pointer = strtoull(before + 1, NULL, 16);
-  return *stack_pointer != 0;
-}
-
-static void memory_note_thread(void *data, uint32_t tid) {
-  memory_map *map = data;
-  char text[MEMORY_SYSCALL_BYTES];
-  if (map->count == MEMORY_THREADS) return;
-  snprintf(text, sizeof(text), "/proc/self/task/%u/syscall", tid);
-  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)text, O_RDONLY | O_CLOEXEC, 0);
-  if (file < 0) return;
-  const long got = onstack_sys_call3(SYS_read, file, (long)text, sizeof(text) - 1);
-  onstack_sys_call1(SYS_close, file);
-  text[got > 0 ? got : 0] = 0;
-  if (memory_stack_pointer(text, &map->stack_pointers[map->count])) map->count++;
-}
-
-static int memory_compare(const void *left, const void *right) {
-  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-  return a < b ? -1 : a > b;
-}
-
-static bool memory_has_stack(const memory_map *map, const onstack_mapping *mapping) {
-  size_t low = 0, high = map->count;
-  if (mapping->high - mapping->low > MEMORY_STACK) return false;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (map->stack_pointers[middle] < mapping->low)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < map->count && map->stack_pointers[low] < mapping->high;
-}
-
-static bool memory_begins(const onstack_mapping *mapping, const char *with) {
-  return strncmp(mapping->path, with, strlen(with)) == 0;
-}
-
-static bool memory_is_shared(const onstack_mapping *mapping) {
-  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
-                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
-}
-
-static onstack_memory_part memory_part_of_nobody(const memory_map *map, const onstack_mapping *mapping) {
-  if (memory_begins(mapping, "[stack")) return ONSTACK_MEMORY_STACKS;
-  if (memory_begins(mapping, "[v")) return ONSTACK_MEMORY_CODE;
-  if (mapping->executable) return ONSTACK_MEMORY_GENERATED;
-  if (mapping->low >= map->go_low && mapping->low < map->go_high) return ONSTACK_MEMORY_GO;
-  if (mapping->low == map->data_high && mapping->path[0] == 0) return ONSTACK_MEMORY_FILES;
-  return memory_has_stack(map, mapping) ? ONSTACK_MEMORY_STACKS : ONSTACK_MEMORY_REST;
-}
-
-static void memory_visit(void *data, const onstack_mapping *mapping) {
-  memory_map *map = data;
-  if (memory_is_shared(mapping))
-    map->part = ONSTACK_MEMORY_SHARED;
-  else if (mapping->inode != 0)
-    map->part = mapping->executable ? ONSTACK_MEMORY_CODE : ONSTACK_MEMORY_FILES;
-  else
-    map->part = memory_part_of_nobody(map, mapping);
-  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
-}
-
-static void memory_add(void *data, uint64_t bytes) {
-  const memory_map *map = data;
-  map->parts[map->part] += bytes;
-}
-
-int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
-  memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
-  memory_map *map = calloc(1, sizeof(*map));
-  if (!map) return -ENOMEM;
-  map->parts = parts;
-  if (object == 0 && onstack_go_runtime_is_present()) object = MEMORY_GO_FIRST;
-  if (object != 0) {
-    map->go_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0;
-    map->go_high = object + MEMORY_GO_BEHIND;
-  }
-  map->stack_pointers[map->count++] = (uint64_t)(uintptr_t)__builtin_frame_address(0);
-  onstack_task_list_each(memory_note_thread, map); /* without a list only fewer stacks are known */
-  qsort(map->stack_pointers, map->count, sizeof(map->stack_pointers[0]), memory_compare);
-  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
-  free(map);
-  return result;
-}
-
-/* ---- core/src/session/memory_text.c ---- */
-/* The account of the process's memory (onstack_session_memory_text). */
-
-#include <dlfcn.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#define MEMORY_LINE ((size_t)160)
-#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
-_Static_assert(sizeof(onstack_runtime_memory) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
-
-typedef struct memory_text {
-  onstack_writer writer;
-  void *data;
-  int error;
-} memory_text;
-
-static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
-  ONSTACK_STOP_EXCEPTIONS;
-  char line[MEMORY_LINE];
-  if (text->error != 0) return;
-  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
-  if (length <= 0 || (size_t)length >= sizeof(line)) return;
-  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
-}
-
-/* A part of what is left. Parts that nobody can name in full may be told larger than they are. */
-static void memory_part(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
-  if (bytes > *left) bytes = *left;
-  if (bytes == 0) return;
-  memory_line(text, bytes, owner, what);
-  *left -= bytes;
-}
-
-/* What malloc says of itself. */
-typedef struct memory_malloc {
-  uint64_t in_use; /* 0: says nothing */
-  uint64_t all;    /* what it has of the kernel's */
-} memory_malloc;
-
-/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
-typedef struct memory_mallinfo2 {
-  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
-} memory_mallinfo2;
-
-#define MEMORY_FIND(place, name) *(void **)(void *)&(place) = dlsym(RTLD_DEFAULT, name)
-
-static uint64_t memory_of_jemalloc(int (*control)(const char *, void *, size_t *, void *, size_t), const char *name) {
-  size_t bytes = 0, length = sizeof(bytes);
-  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
-}
-
-static memory_malloc memory_of_malloc(void) {
-  int (*control)(const char *, void *, size_t *, void *, size_t);
-  memory_mallinfo2 (*info)(void);
-  MEMORY_FIND(control, "mallctl"); /* whoever has it replaces libc's */
-  if (control) {
-    uint64_t epoch = 1;
-    control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
-    return (memory_malloc){memory_of_jemalloc(control, "stats.allocated"), memory_of_jemalloc(control, "stats.resident")};
-  }
-  MEMORY_FIND(info, "mallinfo2");
-  if (!info) return (memory_malloc){0, 0};
-  const memory_mallinfo2 now = info();
-  return (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
-}
-
-/* Its heap is measured where it is known; otherwise it lies in the rest, and is as the runtime says. */
-static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest, const onstack_runtime_memory *runtime) {
-  const char *name = runtime->name ? runtime->name : "runtime";
-  uint64_t *left = *heap > 0 ? heap : rest;
-  const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
-  memory_part(text, left, runtime->in_use, name, ", in use");
-  memory_part(text, left, runtime->stacks, name, ", stacks");
-  memory_part(text, left, idle, name, ", free");
-}
-
-/*
- * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
- * itself may in part never have been.
- */
-static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime) {
-  const memory_malloc malloc_says = memory_of_malloc();
-  const uint64_t in_use = malloc_says.in_use;
-  if (in_use > 0 && sampled > in_use) sampled = in_use; /* by chance */
-  memory_part(text, rest, onstack_own_memory_resident(), "this profiler", "");
-  memory_part(text, rest, sampled, "native, in use, in the profile", "");
-  memory_part(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
-  if (runtime) memory_part(text, rest, runtime->other, runtime->name ? runtime->name : "runtime", ", its runtime's own");
-  memory_part(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
-}
-
-static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
-                         const onstack_runtime_memory *runtime) {
-  static const struct {
-    onstack_memory_part part;
-    const char *name;
-  } names[] = {{ONSTACK_MEMORY_STACKS, "stacks of threads"},
-               {ONSTACK_MEMORY_CODE, "code"},
-               {ONSTACK_MEMORY_FILES, "files, data of libraries"},
-               {ONSTACK_MEMORY_GENERATED, "generated code"},
-               {ONSTACK_MEMORY_SHARED, "shared memory"}};
-  uint64_t all = 0, rest = parts[ONSTACK_MEMORY_REST], heap = parts[ONSTACK_MEMORY_GO];
-  for (uint32_t i = 0; i < ONSTACK_MEMORY_PARTS; i++) all += parts[i];
-  memory_line(text, all, "resident", "");
-  if (runtime) memory_write_heap(text, &heap, &rest, runtime);
-  memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
-  memory_write_rest(text, &rest, sampled, runtime);
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
-    memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
-  memory_line(text, rest, "unexplained", "");
-}
-
-int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
-                                void *data) {
-  uint64_t parts[ONSTACK_MEMORY_PARTS];
-  onstack_runtime_memory known;
-  onstack_stats stats = {.size = sizeof(stats)};
-  memory_text text = {writer, data, 0};
-  int result = writer ? 0 : ONSTACK_E_OPTIONS;
-  if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
-  if (result == 0 && session) result = onstack_session_stats(session, &stats);
-  if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
-  if (result < 0) return result;
-  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL);
-  return text.error;
 }
 
 /* ---- core/src/session/session.c ---- */
@@ -18415,12 +17805,11 @@ static int session_init_unwinder(const onstack_unwinder *custom) {
 
 static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
   onstack_settings settings;
-  const char *fault;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_settings_make(options, &settings, &fault);
+  int result = onstack_settings_make(options, &settings);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
   onstack_session *session = calloc(1, sizeof(*session));
@@ -18552,7 +17941,6 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   if (slot->clock->silent) {
     stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
     stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
-    stats->heap_in_use = onstack_live_bytes();
   } else {
     session_fill_action(action, stats);
   }
@@ -18767,156 +18155,114 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
 }
 
 /* ---- core/src/session/thread_labels.c ---- */
-/*
- * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
- *
- * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
- * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
- */
+/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
-
-/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
-static uint32_t labels_generation = LABELS_ENDED + 1;
-
-/* Initial-exec, as in allocator/heap.c: no call of the loader, which may allocate. */
-static __thread __attribute__((tls_model("initial-exec"))) struct {
-  onstack_label_entry *entry;
-  uint32_t generation;
-} labels_mine;
-
-/* The value of the key says only that there is an entry to be given back. */
+/* A thread's labels end with it. The value of the key says only that there are some. */
 static pthread_key_t labels_key;
 static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
 static int labels_ready; /* 0, or -errno */
 
-static inline bool labels_known(void) {
-  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
-}
-
-/* The store and what stands behind it: see handler/labels/labels.h. */
-static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
-  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
-  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
-  onstack_fence_signal();
-  return old;
-}
-
-static void labels_give_back(onstack_label_entry *entry) {
-  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
-  onstack_label_entry_release(entry);
-  onstack_labels_release(own);
+static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
+  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
+  if (set)
+    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
+  else
+    onstack_labels_release(entry);
+  free(old);
 }
 
 static void labels_forget(void *unused) {
-  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
+  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
   (void)unused;
-  labels_mine.entry = NULL;
-  labels_mine.generation = LABELS_ENDED;
-  if (entry) labels_give_back(entry);
-}
-
-/*
- * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
- * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
- * nobody gets the parent's entries.
- */
-static void labels_after_fork(void) {
-  const bool mine = labels_known();
-  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
-  onstack_label_entries_after_fork(mine);
-  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
-  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
-  if (!labels_mine.entry) return;
-  *labels_mine.entry = kept;
-  labels_mine.generation = labels_generation;
+  if (entry) labels_put(entry, NULL);
 }
 
 static void labels_prepare(void) {
   labels_ready = -pthread_key_create(&labels_key, labels_forget);
   if (labels_ready < 0) return;
   onstack_pin_self(); /* the key's destructor is in this object */
-  onstack_fork_set_labels(labels_after_fork);
-  /* The lock is not ours only in a signal handler, where this must not be called. */
+  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
   if (!onstack_control_lock()) return;
   labels_ready = onstack_fork_prepare();
   onstack_control_unlock();
 }
 
-/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
-static __attribute__((noinline)) int labels_enter(void) {
-  onstack_fork_repair();
-  if (labels_known()) return 0; /* its parent's, repaired */
-  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
-  pthread_once(&labels_once, labels_prepare);
-  if (labels_ready < 0) return labels_ready;
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_label_entry *entry = onstack_label_entry_find(tid);
-  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
-  entry = onstack_label_entry_claim(tid);
-  if (!entry) return -ENOMEM;
-  if (pthread_setspecific(labels_key, &labels_key) != 0) {
-    onstack_label_entry_release(entry);
-    return -ENOMEM;
+static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static bool labels_key_is_good(const char *key) {
+  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
+  for (const char *c = key; *c; c++)
+    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
+  return true;
+}
+
+static size_t labels_append(char *text, size_t used, const char *string) {
+  size_t bytes = strlen(string) + 1;
+  memcpy(text + used, string, bytes);
+  return used + bytes;
+}
+
+/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
+static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
+  size_t used = 0;
+  for (size_t at = 0; old && at < old->bytes;) {
+    const char *name = old->text + at, *value = name + strlen(name) + 1;
+    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
+    at = (size_t)(value + strlen(value) + 1 - old->text);
   }
-  labels_mine.entry = entry;
-  labels_mine.generation = labels_generation;
+  return used;
+}
+
+/* NULL: no memory, or (*too_long) more than a sample may carry. */
+static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
+  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
+  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
+  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
+  if (!set) return NULL;
+  size_t used = labels_without(old, key, set->text);
+  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
+  if (*too_long) {
+    free(set);
+    return NULL;
+  }
+  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
+  set->bytes = (uint32_t)used;
+  return set;
+}
+
+static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
+  bool too_long;
+  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
+  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
+  if (set->bytes == 0) {
+    free(set);
+    set = NULL;
+  }
+  labels_put(entry, set);
   return 0;
-}
-
-int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
-  if (before) *before = NULL;
-  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
-  if (!labels_known()) {
-    const int result = labels ? labels_enter() : 0;
-    if (result < 0 || !labels) return result;
-  }
-  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
-  if (before) *before = old;
-  return 0;
-}
-
-/* With `set`, NULL: none, in place of the thread's own labels. */
-static void labels_put(const onstack_labels *set) {
-  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
-}
-
-static int labels_add(const onstack_labels *own, const char *key, const char *value) {
-  onstack_labels *one, *set;
-  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
-  if (result < 0) return result;
-  if (!own) {
-    labels_put(one);
-    return 0;
-  }
-  result = onstack_labels_merge(one, own, &set);
-  onstack_labels_release(one);
-  if (result == 0 && set->cut) {
-    onstack_labels_release(set);
-    return ONSTACK_E_OPTIONS;
-  }
-  if (result == 0) labels_put(set);
-  return result;
 }
 
 int onstack_thread_label_set(const char *key, const char *value) {
-  onstack_labels *rest;
-  int result = labels_known() ? 0 : labels_enter();
-  if (result < 0) return result;
-  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
-  if (value) return labels_add(own, key, value);
-  result = onstack_label_set_without(own, key, &rest);
-  if (result == 0) labels_put(rest);
+  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
+  onstack_fork_repair();
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_labels_find(tid);
+  if (!entry && !value) return 0;
+  if (entry) return labels_replace(entry, key, value);
+  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
+  int result = labels_replace(entry, key, value);
+  if (result < 0) onstack_labels_release(entry);
   return result;
 }
 
-void onstack_thread_labels_clear(void) {
-  if (labels_known()) labels_put(NULL);
-}
+void onstack_thread_labels_clear(void) { labels_forget(NULL); }
 
 /* ---- core/src/session/traceback.c ---- */
 /*

@@ -52,7 +52,8 @@ static bool strings_equal(const void *owner, uint32_t item, const void *key) {
   return have->length == want->length && memcmp(have->text, want->text, want->length) == 0;
 }
 
-static int strings_add_clean(onstack_profile_strings *strings, const char *text, size_t length, uint32_t *number) {
+int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length, uint32_t *number) {
+  const char *text = bytes;
   onstack_profile_string key = {.text = text, .length = length};
   uint32_t hash = onstack_profile_hash_fold(onstack_profile_hash_bytes(0, text, length));
   *number = onstack_profile_hash_find(&strings->index, hash, strings_equal, strings, &key);
@@ -70,10 +71,10 @@ static int strings_add_clean(onstack_profile_strings *strings, const char *text,
 }
 
 int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length, uint32_t *number) {
-  if (strings_all_utf8(text, length)) return strings_add_clean(strings, text, length, number);
+  if (strings_all_utf8(text, length)) return onstack_profile_strings_add_bytes(strings, text, length, number);
   char *clean = length > SIZE_MAX / 3 ? NULL : malloc(length * 3);
   if (!clean) return -ENOMEM;
-  int error = strings_add_clean(strings, clean, strings_repair(text, length, clean), number);
+  int error = onstack_profile_strings_add_bytes(strings, clean, strings_repair(text, length, clean), number);
   free(clean);
   return error;
 }

@@ -32,6 +32,10 @@ ONSTACK_INTERNAL void onstack_profile_strings_release(onstack_profile_strings *s
 ONSTACK_INTERNAL int onstack_profile_strings_add(onstack_profile_strings *strings, const char *text, size_t length,
                                                  uint32_t *number);
 
+/* As they are: of a table of encoded messages, whose number 0 is the one without a field. */
+ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *strings, const void *bytes, size_t length,
+                                                       uint32_t *number);
+
 /* The number as text, NULL as "". */
 ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
 

@@ -2,57 +2,34 @@
 #include "profile/pprof/pprof_writer.h"
 
 #include "profile/pprof/pprof_fields.h"
-#include "profile/truncation.h"
 
 #include <errno.h>
 #include <string.h>
-#include <stdlib.h>
-
-/* Sessions that share a profile may have periods of their own. */
-#define ONSTACK_PPROF_PERIODS 8u
 
 int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
   if (writer->message.failed) return -ENOMEM;
-  onstack_pprof_add_part(&writer->part, field, &writer->message);
+  onstack_protobuf_add_part(&writer->part, field, &writer->message);
   if (writer->part.failed) return -ENOMEM;
   int error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
   writer->part.used = 0;
   return error;
 }
 
-static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const onstack_pprof_column *column) {
+static int pprof_write_value_type(onstack_pprof_writer *writer, uint32_t field, const onstack_profile_column *column) {
   uint32_t type_number, unit_number;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &type_number);
   if (error == 0) error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->unit, &unit_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->message, pprof_value_type_type, type_number);
-  onstack_pprof_add_number(&writer->message, pprof_value_type_unit, unit_number);
+  onstack_protobuf_add_number(&writer->message, pprof_value_type_type, type_number);
+  onstack_protobuf_add_number(&writer->message, pprof_value_type_unit, unit_number);
   return onstack_pprof_send(writer, field);
 }
 
-/* The period of a kind under which most of it was sampled; the samples' values are exact in any case. */
-static uint64_t pprof_main_period(const onstack_profile_view *view, onstack_kind kind) {
-  uint64_t periods[ONSTACK_PPROF_PERIODS] = {0}, values[ONSTACK_PPROF_PERIODS] = {0};
-  size_t known = 0, best = 0;
-  for (size_t i = 0; i < view->count; i++) {
-    size_t at = 0;
-    if (view->items[i].kind != kind) continue;
-    while (at < known && periods[at] != view->items[i].period) at++;
-    if (at == ONSTACK_PPROF_PERIODS) continue;
-    if (at == known) periods[known++] = view->items[i].period;
-    values[at] += view->items[i].value;
-    if (values[at] > values[best]) best = at;
-  }
-  return periods[best];
-}
-
-/* Of several kinds, and of allocations, the last would be shown by default; of the latter that is right, and is said as Go says it. */
-static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pprof_column *column) {
-  const uint32_t kinds = writer->report->view.kinds;
+static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_profile_column *column) {
   uint32_t number;
-  if (!(kinds & (kinds - 1)) && writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
+  if (!writer->columns.says_shown) return 0;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, column->type, &number);
-  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_default_sample_type, number);
+  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_default_sample_type, number);
   return error;
 }
 
@@ -75,9 +52,9 @@ static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
 
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
-  const onstack_pprof_columns *columns = &writer->columns;
-  const onstack_pprof_column *first = &columns->items[columns->shown];
-  const onstack_pprof_column period = {columns->period_type, first->unit};
+  const onstack_profile_columns *columns = &writer->columns;
+  const onstack_profile_column *first = &columns->items[columns->shown];
+  const onstack_profile_column period = {columns->period_type, first->unit};
   int error = 0;
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
@@ -85,11 +62,10 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   if (error == 0) error = pprof_add_drop_frames(writer);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
-  onstack_pprof_message *part = &writer->part;
-  onstack_pprof_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
-  onstack_pprof_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
-  onstack_pprof_add_number(part, pprof_profile_period,
-                           report->view.count > 0 ? pprof_main_period(&report->view, columns->first) : report->period_ns);
+  onstack_protobuf *part = &writer->part;
+  onstack_protobuf_add_number(part, pprof_profile_time_nanos, (uint64_t)report->start_unix_ns);
+  onstack_protobuf_add_number(part, pprof_profile_duration_nanos, (uint64_t)report->duration_ns);
+  onstack_protobuf_add_number(part, pprof_profile_period, columns->period);
   if (part->failed) return -ENOMEM;
   error = onstack_profile_output_put(writer->output, part->bytes, part->used);
   part->used = 0;
@@ -113,25 +89,11 @@ static int pprof_add_label(onstack_pprof_writer *writer, const char *key, const 
   if (error != 0 || key_number == 0 || pprof_has_key(writer, key_number)) return error;
   error = onstack_profile_strings_add_text(strings, text, &text_number);
   if (error != 0) return error;
-  onstack_pprof_add_number(&writer->part, pprof_label_key, key_number);
-  onstack_pprof_add_number(&writer->part, pprof_label_str, text_number);
-  onstack_pprof_add_number(&writer->part, pprof_label_num, (uint64_t)number);
-  onstack_pprof_add_part(&writer->message, pprof_sample_label, &writer->part);
+  onstack_protobuf_add_number(&writer->part, pprof_label_key, key_number);
+  onstack_protobuf_add_number(&writer->part, pprof_label_str, text_number);
+  onstack_protobuf_add_number(&writer->part, pprof_label_num, (uint64_t)number);
+  onstack_protobuf_add_part(&writer->message, pprof_sample_label, &writer->part);
   return 0;
-}
-
-static void pprof_add_locations(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
-  for (uint32_t i = 0; i < stack->frame_count; i++) {
-    uint32_t number = onstack_profile_symbols_number(&writer->report->symbols, stack->frames[i]);
-    onstack_pprof_add_varint(&writer->part, (uint64_t)number + 1);
-  }
-  if (stack->frame_count == 0) {
-    onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, ONSTACK_PPROF_SPECIAL_OVERFLOW));
-  } else if (onstack_profile_truncation_frame(stack->truncation)) {
-    uint32_t reason = stack->truncation < ONSTACK_TRUNCATION_COUNT ? stack->truncation : ONSTACK_TRUNCATION_COUNT;
-    onstack_pprof_add_varint(&writer->part, onstack_pprof_special(writer, reason));
-  }
-  onstack_pprof_add_part(&writer->message, pprof_sample_location_id, &writer->part);
 }
 
 /* The sink has seen to it that there are pairs, and that each string ends. */
@@ -145,25 +107,18 @@ static int pprof_add_labels(onstack_pprof_writer *writer, const onstack_profile_
   return error;
 }
 
-/* Ticks, not samples: as in Go's own profiles, the count times the period is the time. */
-static uint64_t pprof_value(const onstack_pprof_columns *columns, const onstack_profile_stack *stack, uint32_t column) {
-  if (column == columns->value[stack->kind]) return stack->value;
-  if (column == columns->weight[stack->kind]) return stack->weight;
-  if (column == columns->held_weight) return stack->held_weight; /* 0 but for allocations */
-  return column == columns->held_value ? stack->held_value : 0;
-}
-
 /* In the columns of its kind; 0 in the others. */
 static void pprof_add_values(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
-  const onstack_pprof_columns *columns = &writer->columns;
+  const onstack_profile_columns *columns = &writer->columns;
   for (uint32_t i = 0; i < columns->count; i++) {
-    onstack_pprof_add_varint(&writer->part, pprof_value(columns, stack, i));
+    onstack_protobuf_add_varint(&writer->part, onstack_profile_columns_value(columns, stack, i));
   }
-  onstack_pprof_add_part(&writer->message, pprof_sample_value, &writer->part);
+  onstack_protobuf_add_part(&writer->message, pprof_sample_value, &writer->part);
 }
 
 static int pprof_write_sample(onstack_pprof_writer *writer, const onstack_profile_stack *stack) {
-  pprof_add_locations(writer, stack);
+  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->part);
+  onstack_protobuf_add_part(&writer->message, pprof_sample_location_id, &writer->part);
   pprof_add_values(writer, stack);
   int error = 0;
   writer->key_count = 0;
@@ -191,7 +146,7 @@ static int pprof_write_comments(onstack_pprof_writer *writer) {
     size_t length = strcspn(line, "\n");
     uint32_t number;
     error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
-    if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_comment, number);
+    if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_comment, number);
     line += length + (line[length] == '\n');
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;
@@ -206,7 +161,7 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
   const onstack_profile_strings *strings = &writer->report->symbols.strings;
   int error = 0;
   for (size_t i = 0; error == 0 && i < strings->count; i++) {
-    onstack_pprof_add_bytes(&writer->part, pprof_profile_string_table, strings->items[i].text, strings->items[i].length);
+    onstack_protobuf_add_bytes(&writer->part, pprof_profile_string_table, strings->items[i].text, strings->items[i].length);
     if (writer->part.failed) return -ENOMEM;
     error = onstack_profile_output_put(writer->output, writer->part.bytes, writer->part.used);
     writer->part.used = 0;
@@ -215,19 +170,18 @@ static int pprof_write_strings(onstack_pprof_writer *writer) {
 }
 
 static int pprof_write_all(onstack_profile_report *report, onstack_profile_output *output) {
-  onstack_pprof_writer writer = {.report = report, .output = output};
-  const onstack_kind empty = report->kind != 0 ? report->kind : ONSTACK_KIND_CPU;
-  writer.columns = onstack_pprof_columns_of(report->view.kinds != 0 ? report->view.kinds : 1u << empty);
-  int error = pprof_write_head(&writer);
+  static const onstack_profile_table_fields fields = {.location_line = pprof_location_line,
+                                                      .function_name = pprof_function_name};
+  onstack_pprof_writer writer = {.report = report, .output = output, .columns = onstack_profile_columns_of(report)};
+  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  if (error == 0) error = pprof_write_head(&writer);
   if (error == 0) error = pprof_write_samples(&writer);
   if (error == 0) error = onstack_pprof_write_tables(&writer);
   if (error == 0) error = pprof_write_comments(&writer);
   if (error == 0) error = pprof_write_strings(&writer);
-  onstack_pprof_message_release(&writer.message);
-  onstack_pprof_message_release(&writer.part);
-  onstack_profile_hash_release(&writer.function_index);
-  free(writer.functions);
-  free(writer.mappings);
+  onstack_protobuf_release(&writer.message);
+  onstack_protobuf_release(&writer.part);
+  onstack_profile_tables_release(&writer.tables);
   return error;
 }
 
