@@ -708,6 +708,36 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
 ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
                                              onstack_writer writer, void *writer_data);
 
+/* ---- experimental: OpenTelemetry ------------------------------------------------------------------------------- */
+
+typedef struct onstack_attribute {
+  const char *key, *value; /* neither is NULL, the key not empty */
+} onstack_attribute;
+
+/* For onstack_profile_write_otlp. Fill it with zeros, set size. */
+typedef struct onstack_otlp_options {
+  uint32_t size;
+  uint32_t resource_count;
+  const onstack_attribute *resource; /* whose profile it is: "service.name", "deployment.environment.name"; of two with one
+                                        key the first stands. Without a service.name it is "unknown_service:PROGRAM" */
+} onstack_otlp_options;
+
+/*
+ * Experimental, as the signal is: writes the profile for OpenTelemetry, as an uncompressed ExportProfilesServiceRequest
+ * (which is also a ProfilesData) of opentelemetry-proto 1.11, package opentelemetry.proto.profiles.v1development.
+ * There is one Profile for each sample type of onstack_profile_write_pprof, the default one first; they share stacks. Names,
+ * lines, inlined functions, and values are those of pprof. Besides:
+ *   labels        attributes of the sample; the thread's are thread.name and thread.id
+ *   trace_id and span_id   together, in hexadecimal digits (32 and 16): a link of the sample, and no attributes
+ *   build id      process.executable.build_id.gnu of the mapping
+ *   language      profile.frame.type of the location: go, rust, or native
+ *   comments      pprof.profile.comment of each Profile
+ * Values are added up: there are no timestamps. `options` and `otlp` may be NULL.
+ * Context: any thread; samples may arrive meanwhile. Errors: OPTIONS, OUTPUT, -ENOMEM, the symbolizer's.
+ */
+ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
+                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data);
+
 /* ---- experimental: native stacks on demand ------------------------------------------------------------------- */
 
 /*

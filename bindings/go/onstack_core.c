@@ -15956,57 +15956,89 @@ uint64_t onstack_profile_sight_place(const onstack_profile_sight *sight, uint64_
   return now == then || time_ns <= sight->earlier_until_ns ? then : ONSTACK_MAPS_UNKNOWN;
 }
 
-/* ---- core/src/profile/output.c ---- */
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define ONSTACK_OUTPUT_BYTES ((size_t)64 * 1024)
-
-int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data) {
-  *output = (onstack_profile_output){.writer = writer, .data = data, .buffer = malloc(ONSTACK_OUTPUT_BYTES)};
-  return !output->buffer ? -ENOMEM : 0;
-}
-
-static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
-  ONSTACK_STOP_EXCEPTIONS;
-  if (output->error != 0 || length == 0) return;
-  if (output->writer(output->data, bytes, length) != 0) output->error = ONSTACK_E_OUTPUT;
-}
-
-int onstack_profile_output_flush(onstack_profile_output *output) {
-  output_send(output, output->buffer, output->used);
-  output->used = 0;
-  return output->error;
-}
-
-int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length) {
-  if (length > ONSTACK_OUTPUT_BYTES - output->used) onstack_profile_output_flush(output);
-  if (length > ONSTACK_OUTPUT_BYTES) {
-    output_send(output, bytes, length);
-  } else if (length > 0) {
-    memcpy(output->buffer + output->used, bytes, length);
-    output->used += length;
-  }
-  return output->error;
-}
-
-int onstack_profile_output_close(onstack_profile_output *output, int error) {
-  if (error == 0) error = onstack_profile_output_flush(output);
-  free(output->buffer);
-  *output = (onstack_profile_output){0};
-  return error;
-}
-
-/* ---- core/src/profile/pprof/pprof.c ---- */
-/* ---- core/src/profile/pprof/pprof_writer.h ---- */
+/* ---- core/src/profile/otlp/otlp.c ---- */
+/* ---- core/src/profile/otlp/otlp_fields.h ---- */
 /*
- * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
- * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
+ * Field numbers of OTLP's profiles signal, opentelemetry-proto 1.11.0 (collector/profiles/v1development,
+ * profiles/v1development, common/v1, resource/v1): otlp_<message>_<field>. Those that are written.
  */
-#ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
-#define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
+#ifndef ONSTACK_PROFILE_OTLP_OTLP_FIELDS_H
+#define ONSTACK_PROFILE_OTLP_OTLP_FIELDS_H
+
+/* ExportProfilesServiceRequest, and ProfilesData, which has the same fields. */
+enum { otlp_request_resource_profiles = 1, otlp_request_dictionary = 2 };
+
+enum { otlp_resource_profiles_resource = 1, otlp_resource_profiles_scope_profiles = 2 };
+
+enum { otlp_resource_attributes = 1 };
+
+enum { otlp_scope_profiles_scope = 1, otlp_scope_profiles_profiles = 2 };
+
+enum { otlp_scope_name = 1, otlp_scope_version = 2, otlp_scope_attributes = 3 };
+
+enum {
+  otlp_profile_sample_type = 1,
+  otlp_profile_samples = 2,
+  otlp_profile_time_unix_nano = 3,
+  otlp_profile_duration_nano = 4,
+  otlp_profile_period_type = 5,
+  otlp_profile_period = 6,
+  otlp_profile_attribute_indices = 11
+};
+
+enum { otlp_value_type_type = 1, otlp_value_type_unit = 2 };
+
+enum { otlp_sample_stack = 1, otlp_sample_attribute_indices = 2, otlp_sample_link = 3, otlp_sample_values = 4 };
+
+enum { otlp_link_trace_id = 1, otlp_link_span_id = 2 };
+
+enum { otlp_stack_location_indices = 1 };
+
+enum {
+  otlp_dictionary_mappings = 1,
+  otlp_dictionary_locations = 2,
+  otlp_dictionary_functions = 3,
+  otlp_dictionary_links = 4,
+  otlp_dictionary_strings = 5,
+  otlp_dictionary_attributes = 6,
+  otlp_dictionary_stacks = 7
+};
+
+enum {
+  otlp_mapping_memory_start = 1,
+  otlp_mapping_memory_limit = 2,
+  otlp_mapping_file_offset = 3,
+  otlp_mapping_filename = 4,
+  otlp_mapping_attribute_indices = 5
+};
+
+enum { otlp_location_mapping = 1, otlp_location_address = 2, otlp_location_lines = 3, otlp_location_attribute_indices = 4 };
+
+enum { otlp_function_name = 1 };
+
+/* KeyValueAndUnit, in the dictionary; KeyValue, elsewhere. */
+enum { otlp_attribute_key = 1, otlp_attribute_value = 2 };
+enum { otlp_key_value_key = 1, otlp_key_value_value = 2 };
+
+enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_array = 5 };
+
+enum { otlp_array_values = 1 };
+
+#endif
+
+/* ---- core/src/profile/otlp/otlp_writer.h ---- */
+/*
+ * One OTLP message under way. It nests what pprof lists: the samples lie three messages deep, all tables in one. So both
+ * are made in memory, and written at the end.
+ *
+ * OTLP has one value a sample, so there is a Profile for each sample type; all share the dictionary. Entry 0 of each table
+ * is the one without a field, and means none.
+ *
+ * otlp.c makes the whole, otlp_samples.c Profiles and samples, otlp_attributes.c what is said of them by key and value,
+ * otlp_dictionary.c the tables, otlp_resource.c whose profile it is.
+ */
+#ifndef ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
+#define ONSTACK_PROFILE_OTLP_OTLP_WRITER_H
 
 /* ---- core/src/profile/tables.h ---- */
 /*
@@ -16041,6 +16073,8 @@ ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uin
 ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
 /* Encoded fields as they are. */
 ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
+/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
+ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
 /* A string, nested message or packed field. */
 ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
                                                  size_t length);
@@ -16113,6 +16147,675 @@ ONSTACK_INTERNAL int onstack_profile_tables_mapping_strings(onstack_profile_tabl
                                                             uint32_t *build_id);
 
 #endif
+
+/* A pair of labels takes two NULs at least; two are our own. */
+#define ONSTACK_OTLP_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
+
+typedef struct onstack_otlp_writer {
+  onstack_profile_report *report; /* its strings become the string table */
+  const onstack_otlp_options *options;
+  onstack_profile_columns columns;
+  onstack_profile_tables tables;
+  onstack_profile_strings attributes, links, stacks; /* encoded, by number */
+  onstack_profile_strings texts;                     /* that stand in attributes: as UTF-8, not a table */
+  onstack_protobuf identities;                       /* of the samples, one behind the other: all but their values */
+  size_t *identity_ends;
+  size_t identity_count;
+  onstack_protobuf resource, scope_profiles, dictionary;
+  onstack_protobuf message, part, value, numbers; /* being made */
+  uint32_t keys[ONSTACK_OTLP_KEYS];               /* of the attributes that the sample has so far */
+  uint32_t key_count;
+} onstack_otlp_writer;
+
+/* The errors of all: -ENOMEM. A message that lacks memory says so at the end. */
+
+/* Makes writer->value the AnyValue of a text. */
+ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text);
+/* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
+ONSTACK_INTERNAL int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number);
+/* The same, added to a list of numbers. */
+ONSTACK_INTERNAL int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers);
+/* Adds a KeyValue with that value, which is emptied, as this field. `key`: UTF-8. */
+ONSTACK_INTERNAL void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field,
+                                                 const char *key);
+
+/* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
+ONSTACK_INTERNAL int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link);
+
+/* Adds a Profile for each column to writer->scope_profiles, the one that is shown first. */
+ONSTACK_INTERNAL int onstack_otlp_add_profiles(onstack_otlp_writer *writer);
+
+/* Fills writer->dictionary; after all else. */
+ONSTACK_INTERNAL int onstack_otlp_make_dictionary(onstack_otlp_writer *writer);
+
+/* Fills writer->resource. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer);
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
+static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
+  const onstack_profile_columns *columns = &writer->columns;
+  if (columns->says_shown) {
+    int error = onstack_otlp_text_value(writer, columns->items[columns->shown].type);
+    if (error != 0) return error;
+    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, "pprof.scope.default_sample_type");
+  }
+  for (uint32_t i = 0; i < columns->count; i++) {
+    const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
+    onstack_protobuf_add_chosen(&writer->part, otlp_value_int, column);
+    onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+  }
+  onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, "pprof.scope.sample_type_order");
+  return 0;
+}
+
+static int otlp_add_scope(onstack_otlp_writer *writer) {
+  onstack_protobuf *scope = &writer->message;
+  onstack_protobuf_add_text(scope, otlp_scope_name, "onstack");
+  onstack_protobuf_add_text(scope, otlp_scope_version, onstack_version());
+  int error = otlp_add_scope_attributes(writer, scope);
+  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_scope, scope);
+  return error;
+}
+
+static int otlp_make(onstack_otlp_writer *writer) {
+  int error = onstack_profile_strings_init(&writer->attributes);
+  if (error == 0) error = onstack_profile_strings_init(&writer->links);
+  if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
+  if (error == 0) error = onstack_profile_strings_init(&writer->texts);
+  if (error == 0) error = onstack_otlp_make_resource(writer);
+  if (error == 0) error = otlp_add_scope(writer);
+  if (error == 0) error = onstack_otlp_add_profiles(writer);
+  if (error == 0) error = onstack_otlp_make_dictionary(writer);
+  if (error == 0 && (writer->resource.failed || writer->scope_profiles.failed || writer->dictionary.failed)) return -ENOMEM;
+  return error;
+}
+
+/* The parts without one more copy of them: ResourceProfiles is as long as its fields. */
+static int otlp_send(onstack_otlp_writer *writer, onstack_profile_output *output) {
+  onstack_protobuf *head = &writer->message;
+  onstack_protobuf *resource = &writer->part, *scope = &writer->value, *samples = &writer->scope_profiles;
+  onstack_protobuf_add_part(resource, otlp_resource_profiles_resource, &writer->resource);
+  onstack_protobuf_add_head(scope, otlp_resource_profiles_scope_profiles, samples->used);
+  onstack_protobuf_add_head(head, otlp_request_resource_profiles, resource->used + scope->used + samples->used);
+  onstack_protobuf_add_encoded(head, resource->bytes, resource->used);
+  onstack_protobuf_add_encoded(head, scope->bytes, scope->used);
+  onstack_protobuf_add_head(&writer->numbers, otlp_request_dictionary, writer->dictionary.used);
+  if (resource->failed || scope->failed || head->failed || writer->numbers.failed) return -ENOMEM;
+  onstack_profile_output_put(output, head->bytes, head->used);
+  onstack_profile_output_put(output, samples->bytes, samples->used);
+  onstack_profile_output_put(output, writer->numbers.bytes, writer->numbers.used);
+  return onstack_profile_output_put(output, writer->dictionary.bytes, writer->dictionary.used);
+}
+
+static void otlp_release(onstack_otlp_writer *writer) {
+  onstack_protobuf *messages[] = {&writer->identities, &writer->resource, &writer->scope_profiles, &writer->dictionary,
+                                  &writer->message,    &writer->part,     &writer->value,          &writer->numbers};
+  for (size_t i = 0; i < sizeof(messages) / sizeof(*messages); i++) onstack_protobuf_release(messages[i]);
+  onstack_profile_strings_release(&writer->attributes);
+  onstack_profile_strings_release(&writer->links);
+  onstack_profile_strings_release(&writer->stacks);
+  onstack_profile_strings_release(&writer->texts);
+  onstack_profile_tables_release(&writer->tables);
+  free(writer->identity_ends);
+}
+
+static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options,
+                          onstack_profile_output *output) {
+  static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
+                                                      .function_name = otlp_function_name};
+  onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
+  int error = onstack_profile_tables_open(&writer.tables, report, &fields);
+  if (error == 0) error = otlp_make(&writer);
+  if (error == 0) error = otlp_send(&writer, output);
+  otlp_release(&writer);
+  return error;
+}
+
+static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options) {
+  *options = (onstack_otlp_options){0};
+  int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
+  return error == 0 && options->resource_count > 0 && !options->resource ? ONSTACK_E_OPTIONS : error;
+}
+
+ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
+                                           const onstack_otlp_options *otlp, onstack_writer writer, void *writer_data) {
+  onstack_otlp_options known;
+  onstack_profile_report report;
+  onstack_profile_output output;
+  int error = writer ? otlp_read_options(otlp, &known) : ONSTACK_E_OPTIONS;
+  if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
+  if (error != 0) return error;
+  error = onstack_profile_output_open(&output, writer, writer_data);
+  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, &output));
+  onstack_profile_report_close(&report);
+  return error;
+}
+
+/* ---- core/src/profile/otlp/otlp_attributes.c ---- */
+
+#include <errno.h>
+#include <string.h>
+
+#define ONSTACK_OTLP_TRACE_ID 16u /* bytes */
+#define ONSTACK_OTLP_SPAN_ID 8u
+
+int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text) {
+  uint32_t number;
+  int error = onstack_profile_strings_add_text(&writer->texts, text, &number);
+  if (error != 0) return error;
+  const onstack_profile_string *clean = &writer->texts.items[number];
+  onstack_protobuf_add_bytes(&writer->value, otlp_value_string, clean->text, clean->length);
+  return 0;
+}
+
+int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number) {
+  uint32_t key_number;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, key, &key_number);
+  if (error != 0) return error;
+  onstack_protobuf *part = &writer->part;
+  onstack_protobuf_add_number(part, otlp_attribute_key, key_number);
+  onstack_protobuf_add_part(part, otlp_attribute_value, &writer->value);
+  if (part->failed) return -ENOMEM;
+  error = onstack_profile_strings_add_bytes(&writer->attributes, part->bytes, part->used, number);
+  part->used = 0;
+  return error;
+}
+
+int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers) {
+  uint32_t number;
+  int error = onstack_otlp_attribute(writer, key, &number);
+  if (error == 0) onstack_protobuf_add_varint(numbers, number);
+  return error;
+}
+
+void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field, const char *key) {
+  onstack_protobuf_add_text(&writer->part, otlp_key_value_key, key);
+  onstack_protobuf_add_part(&writer->part, otlp_key_value_value, &writer->value);
+  onstack_protobuf_add_part(message, field, &writer->part);
+}
+
+/* Whether the sample has this key already. Keys that were no text may have become the same: numbers are compared. */
+static bool otlp_has_key(onstack_otlp_writer *writer, uint32_t key) {
+  for (uint32_t i = 0; i < writer->key_count; i++) {
+    if (writer->keys[i] == key) return true;
+  }
+  writer->keys[writer->key_count++] = key;
+  return false;
+}
+
+/* An attribute without a key says nothing, and a second one with the same key must not be: the first stands. */
+static int otlp_add_label(onstack_otlp_writer *writer, const char *key) {
+  uint32_t key_number;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, key, &key_number);
+  if (error != 0) return error;
+  if (key_number != 0 && !otlp_has_key(writer, key_number)) {
+    return onstack_otlp_add_attribute(writer, key, &writer->numbers);
+  }
+  writer->value.used = 0;
+  return 0;
+}
+
+static int otlp_hex(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* An id in hexadecimal digits; false: it is none. All zeros are none by definition. */
+static bool otlp_read_id(const char *text, uint8_t *id, size_t bytes) {
+  bool any = false;
+  if (!text || strlen(text) != 2 * bytes) return false;
+  for (size_t i = 0; i < bytes; i++) {
+    int high = otlp_hex(text[2 * i]), low = otlp_hex(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    id[i] = (uint8_t)(high << 4 | low);
+    any = any || id[i] != 0;
+  }
+  return any;
+}
+
+/* The number of the link that two labels mean; 0: they mean none. */
+static int otlp_link(onstack_otlp_writer *writer, const char *trace, const char *span, uint32_t *number) {
+  uint8_t trace_id[ONSTACK_OTLP_TRACE_ID], span_id[ONSTACK_OTLP_SPAN_ID];
+  onstack_protobuf *part = &writer->part;
+  *number = 0;
+  if (!otlp_read_id(trace, trace_id, sizeof(trace_id)) || !otlp_read_id(span, span_id, sizeof(span_id))) return 0;
+  onstack_protobuf_add_bytes(part, otlp_link_trace_id, trace_id, sizeof(trace_id));
+  onstack_protobuf_add_bytes(part, otlp_link_span_id, span_id, sizeof(span_id));
+  if (part->failed) return -ENOMEM;
+  int error = onstack_profile_strings_add_bytes(&writer->links, part->bytes, part->used, number);
+  part->used = 0;
+  return error;
+}
+
+typedef struct otlp_pair {
+  const char *key, *value;
+} otlp_pair;
+
+/* The sink has seen to it that there are pairs, and that each string ends. */
+static uint32_t otlp_next_label(const onstack_profile_stack *stack, uint32_t at, otlp_pair *pair) {
+  pair->key = stack->labels + at;
+  pair->value = pair->key + strlen(pair->key) + 1;
+  return (uint32_t)(pair->value + strlen(pair->value) + 1 - stack->labels);
+}
+
+static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
+  const char *trace = NULL, *span = NULL;
+  otlp_pair pair;
+  for (uint32_t at = 0; at < stack->label_bytes;) {
+    at = otlp_next_label(stack, at, &pair);
+    if (!trace && strcmp(pair.key, "trace_id") == 0) trace = pair.value;
+    if (!span && strcmp(pair.key, "span_id") == 0) span = pair.value;
+  }
+  return otlp_link(writer, trace, span, link);
+}
+
+static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
+  int error = 0;
+  if (stack->thread_name[0] != '\0') {
+    error = onstack_otlp_text_value(writer, stack->thread_name);
+    if (error == 0) error = otlp_add_label(writer, "thread.name");
+  }
+  if (error == 0 && stack->tid != 0) {
+    onstack_protobuf_add_chosen(&writer->value, otlp_value_int, (uint64_t)stack->tid);
+    error = otlp_add_label(writer, "thread.id");
+  }
+  return error;
+}
+
+int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link) {
+  writer->key_count = 0;
+  int error = otlp_find_link(writer, stack, link);
+  if (error == 0) error = otlp_add_thread(writer, stack);
+  for (uint32_t at = 0; error == 0 && at < stack->label_bytes;) {
+    otlp_pair pair;
+    at = otlp_next_label(stack, at, &pair);
+    if (*link != 0 && (strcmp(pair.key, "trace_id") == 0 || strcmp(pair.key, "span_id") == 0)) continue;
+    error = onstack_otlp_text_value(writer, pair.value);
+    if (error == 0) error = otlp_add_label(writer, pair.key);
+  }
+  return error;
+}
+
+/* ---- core/src/profile/otlp/otlp_dictionary.c ---- */
+
+#include <errno.h>
+#include <string.h>
+
+/* Adds the message as an entry of a table and empties it. */
+static void otlp_add_entry(onstack_otlp_writer *writer, uint32_t table) {
+  onstack_protobuf_add_part(&writer->dictionary, table, &writer->message);
+}
+
+static void otlp_add_table(onstack_otlp_writer *writer, uint32_t table, const onstack_profile_strings *entries) {
+  for (size_t i = 0; i < entries->count; i++) {
+    onstack_protobuf_add_bytes(&writer->dictionary, table, entries->items[i].text, entries->items[i].length);
+  }
+}
+
+/* Codecs that want ids of their lengths want them in the entry that means none as well. */
+static void otlp_add_links(onstack_otlp_writer *writer) {
+  static const uint8_t zeros[16] = {0};
+  onstack_protobuf_add_bytes(&writer->message, otlp_link_trace_id, zeros, 16);
+  onstack_protobuf_add_bytes(&writer->message, otlp_link_span_id, zeros, 8);
+  otlp_add_entry(writer, otlp_dictionary_links);
+  for (size_t i = 1; i < writer->links.count; i++) {
+    const onstack_profile_string *link = &writer->links.items[i];
+    onstack_protobuf_add_bytes(&writer->dictionary, otlp_dictionary_links, link->text, link->length);
+  }
+}
+
+static bool otlp_ends_with(const onstack_profile_string *text, const char *end) {
+  const size_t length = strlen(end);
+  return text->length >= length && memcmp(text->text + text->length - length, end, length) == 0;
+}
+
+static bool otlp_is_rust_name(const onstack_profile_string *name) {
+  if (name->length > 2 && memcmp(name->text, "_R", 2) == 0) return true;
+  /* The older form ends in a part of 17 characters: a hash. */
+  return name->length > 23 && memcmp(name->text, "_ZN", 3) == 0 && otlp_ends_with(name, "E") &&
+         memcmp(name->text + name->length - 20, "17h", 3) == 0;
+}
+
+/*
+ * The language of the function that was compiled for this place, the last of its lines: by the name of its source file, or
+ * in Rust by the form of its symbol. Go's assembly files are C's by their ends, and their functions have a package.
+ */
+static const char *otlp_frame_type(const onstack_symbol_table *symbols, const onstack_profile_answer *answer) {
+  const onstack_profile_line *line = &symbols->lines[answer->last];
+  const onstack_profile_string *file = &symbols->strings.items[line->file];
+  const onstack_profile_string *name = &symbols->strings.items[line->system_name];
+  if (otlp_ends_with(file, ".go")) return "go";
+  if (otlp_ends_with(file, ".s") && memchr(name->text, '.', name->length)) return "go";
+  return otlp_ends_with(file, ".rs") || otlp_is_rust_name(name) ? "rust" : "native";
+}
+
+/* Of what lies in memory without a file nobody knows who wrote it. */
+static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profile_answer *answer,
+                               const onstack_profile_mapping *place) {
+  if (!place || !onstack_profile_mapping_is_file(place) || !answer->named) return 0;
+  onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, answer));
+  int error = onstack_otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
+  onstack_protobuf_add_part(&writer->message, otlp_location_attribute_indices, &writer->numbers);
+  return error;
+}
+
+static int otlp_add_location(onstack_otlp_writer *writer, uint32_t number) {
+  const onstack_symbol_table *symbols = &writer->report->symbols;
+  const onstack_profile_answer *answer = &symbols->answers[number];
+  const onstack_profile_mapping *place;
+  onstack_profile_table_mapping *mapping =
+      onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
+  if (mapping) onstack_protobuf_add_number(&writer->message, otlp_location_mapping, mapping->number);
+  onstack_protobuf_add_number(&writer->message, otlp_location_address,
+                              onstack_profile_tables_real(place, symbols->addresses[number]));
+  int error = onstack_profile_tables_add_lines(&writer->tables, answer, mapping, &writer->message);
+  if (error == 0) error = otlp_add_frame_type(writer, answer, place);
+  otlp_add_entry(writer, otlp_dictionary_locations);
+  return error;
+}
+
+static int otlp_add_locations(onstack_otlp_writer *writer) {
+  int error = 0;
+  otlp_add_entry(writer, otlp_dictionary_locations);
+  for (size_t i = 0; error == 0 && i < writer->report->symbols.count; i++) {
+    error = otlp_add_location(writer, (uint32_t)i);
+  }
+  for (uint32_t i = 0; error == 0 && i < writer->tables.special_count; i++) {
+    const char *name = onstack_profile_tables_special_name(&writer->tables, i);
+    error = onstack_profile_tables_add_name(&writer->tables, name, &writer->message);
+    otlp_add_entry(writer, otlp_dictionary_locations);
+  }
+  return error;
+}
+
+static int otlp_add_flag(onstack_otlp_writer *writer, const char *key, bool set) {
+  if (!set) return 0;
+  onstack_protobuf_add_chosen(&writer->value, otlp_value_bool, true);
+  return onstack_otlp_add_attribute(writer, key, &writer->numbers);
+}
+
+static int otlp_add_mapping_attributes(onstack_otlp_writer *writer, const onstack_profile_table_mapping *known,
+                                       uint32_t build_id) {
+  int error = 0;
+  if (build_id != 0) {
+    const onstack_profile_string *text = &writer->report->symbols.strings.items[build_id];
+    onstack_protobuf_add_bytes(&writer->value, otlp_value_string, text->text, text->length);
+    error = onstack_otlp_add_attribute(writer, "process.executable.build_id.gnu", &writer->numbers);
+  }
+  if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_functions", known->has_functions);
+  if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_filenames", known->has_files);
+  if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_line_numbers", known->has_lines);
+  if (error == 0) error = otlp_add_flag(writer, "pprof.mapping.has_inline_frames", known->has_inlines);
+  if (writer->numbers.used > 0) {
+    onstack_protobuf_add_part(&writer->message, otlp_mapping_attribute_indices, &writer->numbers);
+  }
+  return error;
+}
+
+static int otlp_add_mapping(onstack_otlp_writer *writer, uint32_t item) {
+  const onstack_profile_mapping *mapping = &writer->report->view.maps->items[item];
+  onstack_protobuf *message = &writer->message;
+  uint32_t path, build_id;
+  int error = onstack_profile_tables_mapping_strings(&writer->tables, mapping, &path, &build_id);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(message, otlp_mapping_memory_start, mapping->real);
+  onstack_protobuf_add_number(message, otlp_mapping_memory_limit, onstack_profile_mapping_real(mapping, mapping->limit));
+  onstack_protobuf_add_number(message, otlp_mapping_file_offset, mapping->offset);
+  onstack_protobuf_add_number(message, otlp_mapping_filename, path);
+  error = otlp_add_mapping_attributes(writer, &writer->tables.mappings[item], build_id);
+  otlp_add_entry(writer, otlp_dictionary_mappings);
+  return error;
+}
+
+int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
+  int error = otlp_add_locations(writer);
+  otlp_add_entry(writer, otlp_dictionary_mappings);
+  for (uint32_t i = 0; error == 0 && i < writer->tables.mapping_count; i++) {
+    error = otlp_add_mapping(writer, writer->tables.mapping_order[i]);
+  }
+  otlp_add_table(writer, otlp_dictionary_functions, &writer->tables.functions);
+  otlp_add_links(writer);
+  otlp_add_table(writer, otlp_dictionary_attributes, &writer->attributes);
+  otlp_add_table(writer, otlp_dictionary_stacks, &writer->stacks);
+  /* Nothing adds a string from here on. */
+  otlp_add_table(writer, otlp_dictionary_strings, &writer->report->symbols.strings);
+  return error;
+}
+
+/* ---- core/src/profile/otlp/otlp_resource.c ---- */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool otlp_is_given(const onstack_otlp_options *options, uint32_t count, const char *key) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (strcmp(options->resource[i].key, key) == 0) return true;
+  }
+  return false;
+}
+
+/* Of two with one key the first stands. */
+static int otlp_add_given(onstack_otlp_writer *writer, uint32_t item) {
+  const onstack_otlp_options *options = writer->options;
+  const onstack_attribute *attribute = &options->resource[item];
+  uint32_t number;
+  if (!attribute->key || attribute->key[0] == '\0' || !attribute->value) return ONSTACK_E_OPTIONS;
+  if (otlp_is_given(options, item, attribute->key)) return 0;
+  int error = onstack_otlp_text_value(writer, attribute->value);
+  if (error == 0) error = onstack_profile_strings_add_text(&writer->texts, attribute->key, &number);
+  if (error != 0) return error;
+  onstack_otlp_add_key_value(writer, &writer->resource, otlp_resource_attributes, writer->texts.items[number].text);
+  return 0;
+}
+
+/* A resource must have a name; OpenTelemetry's libraries make the same one where they were given none. */
+static int otlp_add_unknown_service(onstack_otlp_writer *writer) {
+  static const char key[] = "service.name";
+  const onstack_profile_maps *maps = writer->report->view.maps;
+  char name[256] = "unknown_service";
+  if (otlp_is_given(writer->options, writer->options->resource_count, key)) return 0;
+  for (size_t i = 0; i < maps->count; i++) {
+    if (!maps->items[i].main || maps->items[i].retired) continue;
+    snprintf(name, sizeof(name), "unknown_service:%s", onstack_profile_mapping_base_name(&maps->items[i]));
+    break;
+  }
+  int error = onstack_otlp_text_value(writer, name);
+  if (error == 0) onstack_otlp_add_key_value(writer, &writer->resource, otlp_resource_attributes, key);
+  return error;
+}
+
+int onstack_otlp_make_resource(onstack_otlp_writer *writer) {
+  int error = 0;
+  for (uint32_t i = 0; error == 0 && i < writer->options->resource_count; i++) error = otlp_add_given(writer, i);
+  return error != 0 ? error : otlp_add_unknown_service(writer);
+}
+
+/* ---- core/src/profile/otlp/otlp_samples.c ---- */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int otlp_stack(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *number) {
+  onstack_protobuf *part = &writer->part;
+  onstack_profile_tables_add_stack(&writer->tables, stack, &writer->numbers);
+  onstack_protobuf_add_part(part, otlp_stack_location_indices, &writer->numbers);
+  if (part->failed) return -ENOMEM;
+  int error = onstack_profile_strings_add_bytes(&writer->stacks, part->bytes, part->used, number);
+  part->used = 0;
+  return error;
+}
+
+/* What the samples of a stack have in all Profiles. */
+static int otlp_add_identity(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
+  onstack_protobuf *identities = &writer->identities;
+  uint32_t number, link = 0;
+  int error = otlp_stack(writer, stack, &number);
+  if (error == 0) error = onstack_otlp_labels(writer, stack, &link);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(identities, otlp_sample_stack, number);
+  if (writer->numbers.used > 0) onstack_protobuf_add_part(identities, otlp_sample_attribute_indices, &writer->numbers);
+  onstack_protobuf_add_number(identities, otlp_sample_link, link);
+  if (identities->failed) return -ENOMEM;
+  writer->identity_ends[writer->identity_count++] = identities->used;
+  return 0;
+}
+
+static int otlp_make_identities(onstack_otlp_writer *writer) {
+  const onstack_profile_view *view = &writer->report->view;
+  writer->identity_ends = malloc((view->count + ONSTACK_KINDS) * sizeof(*writer->identity_ends));
+  if (!writer->identity_ends) return -ENOMEM;
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < view->count; i++) error = otlp_add_identity(writer, &view->items[i]);
+  for (uint32_t i = 0; error == 0 && i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].samples > 0) error = otlp_add_identity(writer, &view->overflow[i]);
+  }
+  return error;
+}
+
+/* Adds a Sample to the Profile in writer->message. A value of 0, where the stack's are in other Profiles, is none. */
+static void otlp_add_sample(onstack_otlp_writer *writer, const onstack_profile_stack *stack, size_t identity,
+                            uint32_t column) {
+  const size_t start = identity == 0 ? 0 : writer->identity_ends[identity - 1];
+  const uint64_t value = onstack_profile_columns_value(&writer->columns, stack, column);
+  if (value == 0) return;
+  onstack_protobuf_add_encoded(&writer->part, writer->identities.bytes + start, writer->identity_ends[identity] - start);
+  onstack_protobuf_add_varint(&writer->numbers, value);
+  onstack_protobuf_add_part(&writer->part, otlp_sample_values, &writer->numbers);
+  onstack_protobuf_add_part(&writer->message, otlp_profile_samples, &writer->part);
+}
+
+static void otlp_add_samples(onstack_otlp_writer *writer, uint32_t column) {
+  const onstack_profile_view *view = &writer->report->view;
+  size_t identity = view->count;
+  for (size_t i = 0; i < view->count; i++) otlp_add_sample(writer, &view->items[i], i, column);
+  for (uint32_t i = 0; i < ONSTACK_KINDS; i++) {
+    if (view->overflow[i].samples > 0) otlp_add_sample(writer, &view->overflow[i], identity++, column);
+  }
+}
+
+static int otlp_add_value_type(onstack_otlp_writer *writer, uint32_t field, const char *type, const char *unit) {
+  onstack_profile_strings *strings = &writer->report->symbols.strings;
+  uint32_t type_number, unit_number;
+  int error = onstack_profile_strings_add_text(strings, type, &type_number);
+  if (error == 0) error = onstack_profile_strings_add_text(strings, unit, &unit_number);
+  if (error != 0) return error;
+  onstack_protobuf_add_number(&writer->part, otlp_value_type_type, type_number);
+  onstack_protobuf_add_number(&writer->part, otlp_value_type_unit, unit_number);
+  onstack_protobuf_add_part(&writer->message, field, &writer->part);
+  return 0;
+}
+
+/* The remarks, a text each; empty lines say nothing. Leaves writer->value empty where there are none. */
+static int otlp_make_comments(onstack_otlp_writer *writer) {
+  int error = 0;
+  for (const char *line = writer->report->comments; line && *line != '\0';) {
+    const size_t length = strcspn(line, "\n");
+    uint32_t number;
+    error = onstack_profile_strings_add(&writer->texts, line, length, &number);
+    if (error != 0) break;
+    const onstack_profile_string *text = &writer->texts.items[number];
+    if (number != 0) onstack_protobuf_add_bytes(&writer->part, otlp_value_string, text->text, text->length);
+    if (number != 0) onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+    line += length + (line[length] == '\n');
+  }
+  if (writer->numbers.used > 0) onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  return error;
+}
+
+static int otlp_add_comments(onstack_otlp_writer *writer) {
+  int error = otlp_make_comments(writer);
+  if (error != 0 || writer->value.used == 0) return error;
+  error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &writer->numbers);
+  onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &writer->numbers);
+  return error;
+}
+
+static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
+  const onstack_profile_columns *columns = &writer->columns;
+  const onstack_profile_column *type = &columns->items[column];
+  onstack_protobuf *message = &writer->message;
+  int error = otlp_add_value_type(writer, otlp_profile_sample_type, type->type, type->unit);
+  if (error != 0) return error;
+  otlp_add_samples(writer, column);
+  onstack_protobuf_add_fixed(message, otlp_profile_time_unix_nano, (uint64_t)writer->report->start_unix_ns);
+  onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
+  error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
+  onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
+  if (error == 0) error = otlp_add_comments(writer);
+  onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
+  return error;
+}
+
+int onstack_otlp_add_profiles(onstack_otlp_writer *writer) {
+  const onstack_profile_columns *columns = &writer->columns;
+  int error = otlp_make_identities(writer);
+  if (error == 0) error = otlp_add_profile(writer, columns->shown);
+  for (uint32_t i = 0; error == 0 && i < columns->count; i++) {
+    if (i != columns->shown) error = otlp_add_profile(writer, i);
+  }
+  return error;
+}
+
+/* ---- core/src/profile/output.c ---- */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ONSTACK_OUTPUT_BYTES ((size_t)64 * 1024)
+
+int onstack_profile_output_open(onstack_profile_output *output, onstack_writer writer, void *data) {
+  *output = (onstack_profile_output){.writer = writer, .data = data, .buffer = malloc(ONSTACK_OUTPUT_BYTES)};
+  return !output->buffer ? -ENOMEM : 0;
+}
+
+static void output_send(onstack_profile_output *output, const void *bytes, size_t length) {
+  ONSTACK_STOP_EXCEPTIONS;
+  if (output->error != 0 || length == 0) return;
+  if (output->writer(output->data, bytes, length) != 0) output->error = ONSTACK_E_OUTPUT;
+}
+
+int onstack_profile_output_flush(onstack_profile_output *output) {
+  output_send(output, output->buffer, output->used);
+  output->used = 0;
+  return output->error;
+}
+
+int onstack_profile_output_put(onstack_profile_output *output, const void *bytes, size_t length) {
+  if (length > ONSTACK_OUTPUT_BYTES - output->used) onstack_profile_output_flush(output);
+  if (length > ONSTACK_OUTPUT_BYTES) {
+    output_send(output, bytes, length);
+  } else if (length > 0) {
+    memcpy(output->buffer + output->used, bytes, length);
+    output->used += length;
+  }
+  return output->error;
+}
+
+int onstack_profile_output_close(onstack_profile_output *output, int error) {
+  if (error == 0) error = onstack_profile_output_flush(output);
+  free(output->buffer);
+  *output = (onstack_profile_output){0};
+  return error;
+}
+
+/* ---- core/src/profile/pprof/pprof.c ---- */
+/* ---- core/src/profile/pprof/pprof_writer.h ---- */
+/*
+ * One pprof profile under way: pprof.c writes the head and the samples, pprof_tables.c what they refer to (mappings,
+ * locations, functions), strings last. The order is free in the format, so nothing is held back but the strings.
+ */
+#ifndef ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
+#define ONSTACK_PROFILE_PPROF_PPROF_WRITER_H
 
 /* A pair takes two NULs at least; two labels are our own. */
 #define ONSTACK_PPROF_KEYS (ONSTACK_MAX_LABEL_BYTES / 2 + 2)
@@ -16792,9 +17495,13 @@ void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, 
   message->used += length;
 }
 
-void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
+void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length) {
   onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_BYTES);
   onstack_protobuf_add_varint(message, length);
+}
+
+void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
+  onstack_protobuf_add_head(message, field, length);
   onstack_protobuf_add_encoded(message, bytes, length);
 }
 

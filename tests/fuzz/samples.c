@@ -116,6 +116,8 @@ static uint32_t take_labels(const samples_world *world, fuzz_input *input, char 
     for (uint64_t length = kind & 31; length > 0; length--) labels[used++] = (char)fuzz_take(input, 1);
     return used;
   }
+  if (kind >= 240)
+    used = (uint32_t)sprintf(labels, "trace_id%c%032x%cspan_id%c%016x", 0, (unsigned)world->seed, 0, 0, 7) + 1;
   for (uint64_t pairs = kind & 3; pairs > 0; pairs--) {
     const char *value = world->strings[fuzz_take(input, 1) % SAMPLES_STRINGS];
     used += (uint32_t)snprintf(labels + used, room - used, "key%u", (unsigned)pairs) + 1;

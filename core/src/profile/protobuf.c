@@ -50,9 +50,13 @@ void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, 
   message->used += length;
 }
 
-void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
+void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length) {
   onstack_protobuf_add_varint(message, (uint64_t)field << 3 | ONSTACK_PROTOBUF_WIRE_BYTES);
   onstack_protobuf_add_varint(message, length);
+}
+
+void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes, size_t length) {
+  onstack_protobuf_add_head(message, field, length);
   onstack_protobuf_add_encoded(message, bytes, length);
 }
 

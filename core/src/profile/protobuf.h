@@ -24,6 +24,8 @@ ONSTACK_INTERNAL void onstack_protobuf_add_chosen(onstack_protobuf *message, uin
 ONSTACK_INTERNAL void onstack_protobuf_add_fixed(onstack_protobuf *message, uint32_t field, uint64_t value);
 /* Encoded fields as they are. */
 ONSTACK_INTERNAL void onstack_protobuf_add_encoded(onstack_protobuf *message, const void *bytes, size_t length);
+/* The beginning of a string, nested message or packed field of so many bytes, which come behind it. */
+ONSTACK_INTERNAL void onstack_protobuf_add_head(onstack_protobuf *message, uint32_t field, size_t length);
 /* A string, nested message or packed field. */
 ONSTACK_INTERNAL void onstack_protobuf_add_bytes(onstack_protobuf *message, uint32_t field, const void *bytes,
                                                  size_t length);

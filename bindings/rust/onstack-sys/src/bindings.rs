@@ -519,6 +519,28 @@ extern "C" {
         writer_data: *mut ::core::ffi::c_void,
     ) -> ::core::ffi::c_int;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_attribute {
+    pub key: *const ::core::ffi::c_char,
+    pub value: *const ::core::ffi::c_char,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_otlp_options {
+    pub size: u32,
+    pub resource_count: u32,
+    pub resource: *const onstack_attribute,
+}
+extern "C" {
+    pub fn onstack_profile_write_otlp(
+        profile: *mut onstack_profile,
+        options: *const onstack_write_options,
+        otlp: *const onstack_otlp_options,
+        writer: onstack_writer,
+        writer_data: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
+}
 extern "C" {
     pub fn onstack_traceback_prepare() -> ::core::ffi::c_int;
 }
