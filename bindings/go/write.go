@@ -37,7 +37,7 @@ func (p *Profile) WriteTo(w io.Writer) (int64, error) {
 // the profiles that are taken, so they add up; where w fails its samples are lost. Context and errors are WriteTo's.
 func (p *Profile) TakeTo(w io.Writer) (int64, error) {
 	defer runtime.KeepAlive(p)
-	raw, err := p.renderTaken()
+	raw, err := p.renderTaken(pprofForm)
 	if err != nil {
 		return 0, err
 	}
@@ -56,13 +56,21 @@ func (p *Profile) WriteFolded(w io.Writer) error {
 	return err
 }
 
-// outputForm is bridge.h's `folded`.
-type outputForm int
+// outputForm is what onstackgo_write takes.
+type outputForm struct {
+	kind     C.int
+	resource []byte // of OTLP: key and value in turn, each with a NUL behind it
+	count    int    // of such pairs
+}
 
-const (
-	pprofForm outputForm = iota
-	foldedForm
+var (
+	pprofForm  = outputForm{kind: C.ONSTACKGO_PPROF}
+	foldedForm = outputForm{kind: C.ONSTACKGO_FOLDED}
 )
+
+func otlpForm(resource []byte, count int) outputForm {
+	return outputForm{kind: C.ONSTACKGO_OTLP, resource: resource, count: count}
+}
 
 // render collects what the core writes.
 func (s *profileState) render(form outputForm) ([]byte, error) { return s.renderOlder(form, 0) }
@@ -82,7 +90,7 @@ func (s *profileState) renderOlder(form outputForm, age time.Duration) ([]byte, 
 }
 
 // renderTaken takes the samples out of the profile and collects what the core writes of them.
-func (s *profileState) renderTaken() ([]byte, error) {
+func (s *profileState) renderTaken(form outputForm) ([]byte, error) {
 	s.session.poll()
 	options := s.session.writeOptions()
 	defer C.free(unsafe.Pointer(options.comments))
@@ -97,7 +105,7 @@ func (s *profileState) renderTaken() ([]byte, error) {
 	}
 	defer C.onstack_profile_free(taken)
 	s.session.restartSpan()
-	return writeTable(taken, pprofForm, &options)
+	return writeTable(taken, form, &options)
 }
 
 // writeOptions are what the session knows of the profile. The caller frees the comments.
@@ -127,7 +135,9 @@ func writeTable(table *C.onstack_profile, form outputForm, options *C.onstack_wr
 	var out bytes.Buffer
 	handle := cgo.NewHandle(&out)
 	defer handle.Delete()
-	if err := coreError("write", int(C.onstackgo_write(table, C.int(form), options, C.uintptr_t(handle)))); err != nil {
+	resource := (*C.char)(unsafe.Pointer(unsafe.SliceData(form.resource)))
+	result := C.onstackgo_write(table, form.kind, options, resource, C.uint32_t(form.count), C.uintptr_t(handle))
+	if err := coreError("write", int(result)); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
