@@ -9,7 +9,7 @@
 //
 // OverPprof puts it in the place of net/http/pprof's CPU profile, for scrapers that know that one.
 //
-// Push profiles without a pause and sends the profiles to Pyroscope.
+// Push profiles without a pause and sends the profiles to Pyroscope, or to an OpenTelemetry collector.
 //
 // A profile names the program's functions and files and costs CPU time: serve it where you would serve net/http/pprof,
 // which is not the public side. HandlerOptions bound what requests may take; the defaults leave half of the process's

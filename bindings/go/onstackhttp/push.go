@@ -3,7 +3,6 @@
 package onstackhttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +16,8 @@ import (
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
 )
 
-// Push profiles the process without a pause and sends a profile each Interval to a Pyroscope server, or to another with
-// its ingest endpoint, for services that cannot be scraped. It returns when ctx ends, with context.Cause(ctx), or at once
+// Push profiles the process without a pause and sends a profile each Interval to a Pyroscope server, to another with its
+// ingest endpoint, or to an OpenTelemetry collector (PushOTLP), for services that cannot be scraped. It returns when ctx ends, with context.Cause(ctx), or at once
 // when it cannot begin:
 //
 //	go func() {
@@ -61,6 +60,7 @@ type Pusher struct {
 // pushSource is what a Pusher needs of an onstack.Profile.
 type pushSource interface {
 	TakeTo(io.Writer) (int64, error)
+	TakeOTLP(io.Writer, map[string]string) error
 	Stop() error
 	Close() error
 }
@@ -150,12 +150,7 @@ func (p *Pusher) collect(ctx context.Context, source pushSource) {
 }
 
 func (p *Pusher) take(source pushSource) {
-	var gzipped bytes.Buffer
-	if _, err := source.TakeTo(&gzipped); err != nil {
-		p.lose(err)
-		return
-	}
-	item, err := newPushProfile(gzipped.Bytes())
+	item, err := p.target.take(p.target, source)
 	if err != nil {
 		p.lose(err)
 		return

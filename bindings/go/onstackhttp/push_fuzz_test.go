@@ -8,6 +8,7 @@ import (
 	"maps"
 	"mime"
 	"mime/multipart"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -36,11 +37,11 @@ func labelled(f *testing.F, keys ...string) []byte {
 
 // readForm is the server's side of formOf.
 func readForm(t *testing.T, item *pushProfile) []byte {
-	_, parameters, err := mime.ParseMediaType(item.contentType)
+	_, parameters, err := mime.ParseMediaType(item.header.Get("Content-Type"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := multipart.NewReader(bytes.NewReader(item.form), parameters["boundary"]).NextPart()
+	part, err := multipart.NewReader(bytes.NewReader(item.body), parameters["boundary"]).NextPart()
 	if err != nil || part.FormName() != "profile" {
 		t.Fatalf("%v %v", part, err)
 	}
@@ -62,8 +63,8 @@ func FuzzPushProfile(f *testing.F) {
 			return
 		}
 		sent := readForm(t, item)
-		if most := len(sent) + mostFormBytes; len(item.form) > most || item.held() > most*5/4 {
-			t.Fatalf("%d bytes of form, in %d of memory, for a profile of %d", len(item.form), item.held(), len(sent))
+		if most := len(sent) + mostFormBytes; len(item.body) > most || item.held() > most*5/4 {
+			t.Fatalf("%d bytes of form, in %d of memory, for a profile of %d", len(item.body), item.held(), len(sent))
 		}
 		p, err := profile.ParseData(sent)
 		if err != nil || len(p.Sample) == 0 {
@@ -147,6 +148,28 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, now int64) {
 		if after := retryAfter(text, time.Unix(now, 0)); after < 0 || after > mostRetryAfter {
 			t.Fatalf("%q: %v", text, after)
+		}
+	})
+}
+
+// An answer of any content is read to its end, or to where it is damaged.
+func FuzzPushOTLPAnswer(f *testing.F) {
+	f.Add(statusOf("no room", 2))
+	f.Add(statusOf("no room", 0))
+	f.Add([]byte("\x0d1234\x091234567812\x00"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		response := &http.Response{Header: http.Header{"Content-Type": {otlpContentType}}}
+		refusedByOTLP(response, answer)
+		if words := wordsOfOTLP(response, answer); len(words) > len(answer) {
+			t.Errorf("%d bytes of %d", len(words), len(answer))
+		}
+		hasSamples(answer)
+		size := 0
+		for field := range protoFields(answer) {
+			size += len(field.body) + 2
+		}
+		if size > len(answer)+1 {
+			t.Errorf("fields of %d bytes in %d", size, len(answer))
 		}
 	})
 }

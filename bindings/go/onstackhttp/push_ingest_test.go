@@ -4,7 +4,9 @@ package onstackhttp
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +58,20 @@ func (n *numbered) TakeTo(w io.Writer) (int64, error) {
 	return 0, p.Write(w)
 }
 
+// TakeOTLP makes the same for OpenTelemetry, in as few fields as say it.
+func (n *numbered) TakeOTLP(w io.Writer, resource map[string]string) error {
+	if n.fails {
+		return errors.New("no memory")
+	}
+	message := func(number byte, body []byte) []byte {
+		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(body))), body...)
+	}
+	sample := message(4, binary.AppendUvarint(nil, uint64(n.taken.Add(1)))) // values
+	one := message(1, message(2, message(2, message(2, sample))))           // resource, scope, profile, sample
+	_, err := w.Write(append(one, message(2, message(5, []byte(resource["service.name"])))...))
+	return err
+}
+
 func (n *numbered) Stop() error  { n.stopped.Store(true); return nil }
 func (n *numbered) Close() error { return nil }
 
@@ -101,7 +117,11 @@ func (s *ingest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *ingest) accept(w http.ResponseWriter, r *http.Request) {
-	p, err := readPush(r)
+	read := readPush
+	if strings.HasSuffix(r.URL.Path, "/v1development/profiles") {
+		read = readOTLP
+	}
+	p, err := read(r)
 	if err != nil {
 		s.t.Errorf("the server cannot take %s: %v", r.URL, err)
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
@@ -159,6 +179,32 @@ func readPush(r *http.Request) (*profile.Profile, error) {
 	return p, nil
 }
 
+// readOTLP reads what numbered makes; tests/otlp has a true reader.
+func readOTLP(r *http.Request) (*profile.Profile, error) {
+	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != otlpContentType || r.Header.Get("Content-Encoding") != "gzip" ||
+		r.Header.Get("OTLP-Profiles-Development-Version") != "1" {
+		return nil, fmt.Errorf("%s with %v", r.Method, r.Header)
+	}
+	unpacked, err := gzip.NewReader(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(unpacked)
+	if err != nil {
+		return nil, err
+	}
+	for _, number := range []uint64{1, 2, 2, 2, 4} {
+		for body := range protoBodies(raw, number) {
+			raw = body
+		}
+	}
+	value, size := binary.Uvarint(raw)
+	if size != len(raw) {
+		return nil, fmt.Errorf("%q is no number", raw)
+	}
+	return &profile.Profile{Sample: []*profile.Sample{{Value: []int64{int64(value)}}}}, nil
+}
+
 func (s *ingest) profiles() []*profile.Profile {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,11 +237,22 @@ type pushing struct {
 	events []PushEvent
 }
 
+// byEach runs a test with each protocol.
+func byEach(t *testing.T, run func(*testing.T, PushProtocol)) {
+	t.Run("ingest", func(t *testing.T) { run(t, PushIngest) })
+	t.Run("otlp", func(t *testing.T) { run(t, PushOTLP) })
+}
+
 // push starts one with short times. `change` may alter it before.
 func push(t *testing.T, url string, change func(*Pusher)) *pushing {
 	t.Helper()
+	return pushBy(t, PushIngest, url, change)
+}
+
+func pushBy(t *testing.T, protocol PushProtocol, url string, change func(*Pusher)) *pushing {
+	t.Helper()
 	p := &pushing{t: t, source: &numbered{}, ended: make(chan error, 1)}
-	pusher, err := NewPusher(PushOptions{URL: url, Service: "test", FlushTimeout: pushPatience, Report: p.note})
+	pusher, err := NewPusher(PushOptions{Protocol: protocol, URL: url, Service: "test", FlushTimeout: pushPatience, Report: p.note})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestPushBytesAreBounded(t *testing.T) {
 		defer p.queue.mu.Unlock()
 		held := 0
 		for _, item := range p.queue.waiting {
-			held += cap(item.form)
+			held += cap(item.body)
 		}
 		if held > limit || held != p.queue.held {
 			t.Fatalf("%d bytes wait, %d are counted, of %d", held, p.queue.held, limit)

@@ -24,11 +24,19 @@ const (
 
 // PushOptions say what is sent, and where. URL and Service are needed.
 type PushOptions struct {
-	URL     string // of the server, "https://pyroscope.example.org"; "/ingest" is added where it is not its end
-	Service string // the service's name there: letters, digits, and any of "_-./"
+	// Protocol is the server's: PushIngest, or PushOTLP.
+	Protocol PushProtocol
+
+	// URL of the server, "https://pyroscope.example.org" or "http://collector:4318"; "/ingest" or, of PushOTLP,
+	// "/v1development/profiles" is added where it is not its end.
+	URL string
+
+	// Service is the service's name there: letters, digits, and any of "_-./"; of PushOTLP any text.
+	Service string
 
 	// Labels are the same for each profile: environment, host, version. Names are letters, digits and underscores, and
 	// do not begin with a digit; values have no comma and no closing brace, which the server would take for their end.
+	// Of PushOTLP they are the resource's attributes, of any text: "deployment.environment.name".
 	Labels map[string]string
 
 	// Header goes with each request: "Authorization", or "X-Scope-OrgID" for the tenant.

@@ -73,8 +73,8 @@ func TestPushAddress(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if strings.Contains(url, "%2F") && !strings.HasPrefix(target.address(&pushProfile{}), url+"ingest?from=") {
-			t.Errorf("%s: %s", url, target.address(&pushProfile{}))
+		if strings.Contains(url, "%2F") && !strings.HasPrefix(target.address(target, &pushProfile{}), url+"ingest?from=") {
+			t.Errorf("%s: %s", url, target.address(target, &pushProfile{}))
 		}
 		if target.String() != want || target.name != "test{Zone=ü,env=a=b c}" {
 			t.Errorf("%s: %s %s", url, target, target.name)

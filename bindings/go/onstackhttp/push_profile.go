@@ -5,22 +5,13 @@ package onstackhttp
 import (
 	"bytes"
 	"mime/multipart"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
 )
-
-// pushProfile is a profile as it will be sent.
-type pushProfile struct {
-	form        []byte
-	contentType string // with the form's boundary
-	from, until time.Time
-}
-
-// held is how many bytes are in memory, used or not.
-func (p *pushProfile) held() int { return cap(p.form) }
 
 // mostFormBytes is more than the form adds to a profile.
 const mostFormBytes = 512
@@ -39,11 +30,12 @@ func newPushProfile(gzipped []byte) (*pushProfile, error) {
 		gzipped = cleaned.Bytes()
 	}
 	from := time.Unix(0, parsed.TimeNanos)
-	item := &pushProfile{from: from, until: from.Add(time.Duration(parsed.DurationNanos))}
-	if item.form, item.contentType, err = formOf(gzipped); err != nil {
+	body, contentType, err := formOf(gzipped)
+	if err != nil {
 		return nil, err
 	}
-	return item, nil
+	header := http.Header{"Content-Type": {contentType}} // with the form's boundary
+	return &pushProfile{body: body, header: header, from: from, until: from.Add(time.Duration(parsed.DurationNanos))}, nil
 }
 
 // formOf makes the body as Pyroscope's own libraries send it.

@@ -57,7 +57,7 @@ func TestPushQueueOfBytes(t *testing.T) {
 		if i%3 == 0 {
 			size %= mib
 		}
-		item, want := &pushProfile{form: large[: size/2 : size]}, 0
+		item, want := &pushProfile{body: large[: size/2 : size]}, 0
 		if size > 64*mib {
 			want = 1
 		} else {
@@ -85,9 +85,9 @@ func TestPushQueueOfBytes(t *testing.T) {
 
 func TestPushQueueOldestComesBackToAFullQueue(t *testing.T) {
 	q := newPushQueue(1000, 100)
-	q.add(&pushProfile{form: make([]byte, 60)})
+	q.add(&pushProfile{body: make([]byte, 60)})
 	oldest := q.take(context.Background())
-	q.add(&pushProfile{form: make([]byte, 50)})
+	q.add(&pushProfile{body: make([]byte, 50)})
 	if q.putBack(oldest) {
 		t.Error("110 bytes wait")
 	}

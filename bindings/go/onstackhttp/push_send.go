@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -93,12 +93,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (p *Pusher) post(ctx context.Context, item *pushProfile) attempt {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target.address(item), bytes.NewReader(item.form))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target.address(p.target, item), bytes.NewReader(item.body))
 	if err != nil {
 		return attempt{err: p.pushError(err)}
 	}
 	request.Header = p.target.header.Clone()
-	request.Header.Set("Content-Type", item.contentType)
+	maps.Copy(request.Header, item.header)
 	response, err := p.client.Do(request)
 	if err != nil {
 		return attempt{err: p.pushError(err), again: true}
@@ -106,7 +106,7 @@ func (p *Pusher) post(ctx context.Context, item *pushProfile) attempt {
 	defer response.Body.Close()
 	// Read even if it is not wanted, so that the connection can be used again; its own errors change nothing.
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
-	return p.judge(response, string(answer))
+	return p.judge(response, answer)
 }
 
 // pushError leaves out the URL that net/http puts in front, where the query may be secret.
@@ -117,26 +117,27 @@ func (p *Pusher) pushError(err error) error {
 	return fmt.Errorf("onstack: push to %s: %w", p.target, err)
 }
 
-// Pyroscope answers 422 also when it is only busy: when a part of it cannot be reached, and, in versions before 2026, over
-// its rate limit (grafana/pyroscope-go#63). The reason stands in the text then.
-var passing = regexp.MustCompile(`failed (resource_exhausted|unavailable|deadline_exceeded|canceled|aborted)\b`)
-
-func (p *Pusher) judge(response *http.Response, answer string) attempt {
+func (p *Pusher) judge(response *http.Response, answer []byte) attempt {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
+		if refused := p.target.refused(response, answer); refused != "" {
+			return attempt{err: p.pushError(errors.New(refused))}
+		}
 		return attempt{}
 	}
-	text := response.Status
-	if words := strings.TrimSpace(answer); words != "" {
+	text, words := response.Status, strings.TrimSpace(p.target.words(response, answer))
+	if words != "" {
 		text += ": " + words
+	}
+	if status == http.StatusRequestEntityTooLarge {
+		text += ": make profiles smaller, by a shorter Interval or onstack.WithMaxStacks"
 	}
 	if location, err := response.Location(); err == nil && status < 400 {
 		text += fmt.Sprintf(": it redirects to %s, which is not followed: give that as PushOptions.URL", &pushTarget{url: *location})
 	}
 	return attempt{
-		err: p.pushError(errors.New(text)),
-		again: status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
-			status == http.StatusUnprocessableEntity && passing.MatchString(answer),
+		err:   p.pushError(errors.New(text)),
+		again: p.target.again(status, words),
 		after: retryAfter(response.Header.Get("Retry-After"), time.Now()),
 	}
 }

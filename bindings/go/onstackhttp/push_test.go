@@ -19,60 +19,66 @@ import (
 )
 
 func TestPushNothingIsLostInAnOutage(t *testing.T) {
-	server, away := newIngestAway(t, http.StatusServiceUnavailable)
-	p := push(t, server.URL, func(p *Pusher) { p.queue.limit = 1 << 20 })
-	eventually(t, "no retries while the server answers 503", func() bool { return p.Stats().Retries >= 10 })
-	if s := p.Stats(); s.Sent != 0 || s.Failed != 0 || s.Dropped != 0 {
-		t.Errorf("in the outage: %+v", s)
-	}
-	away.Store(false)
-	eventually(t, "nothing arrives after the outage", func() bool { return p.Stats().Sent >= 10 })
-	s := p.end()
-	if s.Dropped != 0 || s.Failed != 0 {
-		t.Errorf("%+v", s)
-	}
-	wantAll(t, server.numbers(), s.Sent)
-	if p.count(PushRetry, "503 Service Unavailable: not yet") == 0 {
-		t.Error("the reason was not told")
-	}
+	byEach(t, func(t *testing.T, protocol PushProtocol) {
+		server, away := newIngestAway(t, http.StatusServiceUnavailable)
+		p := pushBy(t, protocol, server.URL, func(p *Pusher) { p.queue.limit = 1 << 20 })
+		eventually(t, "no retries while the server answers 503", func() bool { return p.Stats().Retries >= 10 })
+		if s := p.Stats(); s.Sent != 0 || s.Failed != 0 || s.Dropped != 0 {
+			t.Errorf("in the outage: %+v", s)
+		}
+		away.Store(false)
+		eventually(t, "nothing arrives after the outage", func() bool { return p.Stats().Sent >= 10 })
+		s := p.end()
+		if s.Dropped != 0 || s.Failed != 0 {
+			t.Errorf("%+v", s)
+		}
+		wantAll(t, server.numbers(), s.Sent)
+		if p.count(PushRetry, "503 Service Unavailable: not yet") == 0 {
+			t.Error("the reason was not told")
+		}
+	})
 }
 
 func TestPushServerThatComesLate(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	p := push(t, "http://"+address, func(p *Pusher) { p.queue.limit = 1 << 20 })
-	eventually(t, "no retries while nobody listens", func() bool { return p.count(PushRetry, "connection refused") >= 3 })
-	server := &ingest{t: t, Server: httptest.NewUnstartedServer(nil)}
-	server.Config.Handler = server
-	server.Listener.Close()
-	if server.Listener, err = net.Listen("tcp", address); err != nil {
-		t.Skip("somebody else has taken the port: ", err)
-	}
-	server.Start()
-	defer server.Close()
-	eventually(t, "nothing arrives when the server is there", func() bool { return p.Stats().Sent > 0 })
-	s := p.end()
-	wantAll(t, server.numbers(), s.Sent)
+	byEach(t, func(t *testing.T, protocol PushProtocol) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := listener.Addr().String()
+		listener.Close()
+		p := pushBy(t, protocol, "http://"+address, func(p *Pusher) { p.queue.limit = 1 << 20 })
+		eventually(t, "no retries while nobody listens", func() bool { return p.count(PushRetry, "connection refused") >= 3 })
+		server := &ingest{t: t, Server: httptest.NewUnstartedServer(nil)}
+		server.Config.Handler = server
+		server.Listener.Close()
+		if server.Listener, err = net.Listen("tcp", address); err != nil {
+			t.Skip("somebody else has taken the port: ", err)
+		}
+		server.Start()
+		defer server.Close()
+		eventually(t, "nothing arrives when the server is there", func() bool { return p.Stats().Sent > 0 })
+		s := p.end()
+		wantAll(t, server.numbers(), s.Sent)
+	})
 }
 
 func TestPushHangingServer(t *testing.T) {
-	server := newIngest(t, func(_ http.ResponseWriter, r *http.Request) bool {
-		io.Copy(io.Discard, r.Body) // net/http notices that the client has gone only once the body is read
-		<-r.Context().Done()
-		return true
+	byEach(t, func(t *testing.T, protocol PushProtocol) {
+		server := newIngest(t, func(_ http.ResponseWriter, r *http.Request) bool {
+			io.Copy(io.Discard, r.Body) // net/http notices that the client has gone only once the body is read
+			<-r.Context().Done()
+			return true
+		})
+		p := pushBy(t, protocol, server.URL, func(p *Pusher) {
+			p.client, p.ours = newPushClient(&PushOptions{Timeout: 20 * time.Millisecond})
+			p.flush = 100 * time.Millisecond
+		})
+		eventually(t, "a hanging server is waited for", func() bool { return p.count(PushRetry, "Timeout exceeded") >= 3 })
+		if s := p.end(); s.Sent != 0 || s.Dropped == 0 || p.count(PushDropped, "the end came") == 0 {
+			t.Errorf("%+v", s)
+		}
 	})
-	p := push(t, server.URL, func(p *Pusher) {
-		p.client, p.ours = newPushClient(&PushOptions{Timeout: 20 * time.Millisecond})
-		p.flush = 100 * time.Millisecond
-	})
-	eventually(t, "a hanging server is waited for", func() bool { return p.count(PushRetry, "Timeout exceeded") >= 3 })
-	if s := p.end(); s.Sent != 0 || s.Dropped == 0 || p.count(PushDropped, "the end came") == 0 {
-		t.Errorf("%+v", s)
-	}
 }
 
 func TestPushEndWhileTheServerHangs(t *testing.T) {
@@ -95,47 +101,49 @@ func TestPushEndWhileTheServerHangs(t *testing.T) {
 
 // Whatever the server does, profiles arrive in order, each that counts as sent is there, and the books close.
 func TestPushServerOfMoods(t *testing.T) {
-	var kept atomic.Uint64 // accepted, with an answer that was lost
-	server := newIngest(t, nil)
-	server.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		switch rand.N(7) {
-		case 0:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case 1:
-			w.Header().Set("Retry-After", "0")
-			w.WriteHeader(http.StatusTooManyRequests)
-		case 2:
-			w.WriteHeader(http.StatusBadRequest)
-		case 3:
-			panic(http.ErrAbortHandler) // hangs up, with the body read in part or not at all
-		case 4:
-			server.accept(w, r)
-			kept.Add(1)
-			panic(http.ErrAbortHandler)
-		default:
-			return false
+	byEach(t, func(t *testing.T, protocol PushProtocol) {
+		var kept atomic.Uint64 // accepted, with an answer that was lost
+		server := newIngest(t, nil)
+		server.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			switch rand.N(7) {
+			case 0:
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case 1:
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+			case 2:
+				w.WriteHeader(http.StatusBadRequest)
+			case 3:
+				panic(http.ErrAbortHandler) // hangs up, with the body read in part or not at all
+			case 4:
+				server.accept(w, r)
+				kept.Add(1)
+				panic(http.ErrAbortHandler)
+			default:
+				return false
+			}
+			return true
 		}
-		return true
-	}
-	p := push(t, server.URL, func(p *Pusher) { p.queue.limit, p.interval = 10, time.Millisecond })
-	eventually(t, "too little happens", func() bool {
-		s := p.Stats()
-		return s.Sent >= 50 && s.Failed >= 10 && s.Retries >= 50 && kept.Load() >= 10
+		p := pushBy(t, protocol, server.URL, func(p *Pusher) { p.queue.limit, p.interval = 10, time.Millisecond })
+		eventually(t, "too little happens", func() bool {
+			s := p.Stats()
+			return s.Sent >= 50 && s.Failed >= 10 && s.Retries >= 50 && kept.Load() >= 10
+		})
+		s := p.end()
+		numbers, distinct := server.numbers(), map[int64]bool{}
+		for i, number := range numbers {
+			distinct[number] = true
+			if i > 0 && number < numbers[i-1] {
+				t.Errorf("%d after %d", number, numbers[i-1])
+			}
+		}
+		if n := uint64(len(distinct)); n < s.Sent || n > s.Sent+kept.Load() || uint64(len(numbers)) != s.Sent+kept.Load() {
+			t.Errorf("%d came, %d of them different, %d with an answer that was lost, of %+v", len(numbers), n, kept.Load(), s)
+		}
+		if p.count(PushRetry, "EOF")+p.count(PushRetry, "reset") == 0 {
+			t.Error("a server that hangs up was not told of")
+		}
 	})
-	s := p.end()
-	numbers, distinct := server.numbers(), map[int64]bool{}
-	for i, number := range numbers {
-		distinct[number] = true
-		if i > 0 && number < numbers[i-1] {
-			t.Errorf("%d after %d", number, numbers[i-1])
-		}
-	}
-	if n := uint64(len(distinct)); n < s.Sent || n > s.Sent+kept.Load() || uint64(len(numbers)) != s.Sent+kept.Load() {
-		t.Errorf("%d came, %d of them different, %d with an answer that was lost, of %+v", len(numbers), n, kept.Load(), s)
-	}
-	if p.count(PushRetry, "EOF")+p.count(PushRetry, "reset") == 0 {
-		t.Error("a server that hangs up was not told of")
-	}
 }
 
 // Neither the password nor the query is told.
@@ -201,31 +209,33 @@ func TestPushWhatIsTriedAgain(t *testing.T) {
 }
 
 func TestPushRetryAfter(t *testing.T) {
-	now := time.Now()
-	for text, want := range map[string]time.Duration{
-		"": 0, "3": 3 * time.Second, "0": 0, "-3": 0, "1.5": 0, "soon": 0, "99999999": time.Hour, "99999999999999999999": 0,
-		now.Add(90 * time.Second).UTC().Format(http.TimeFormat): 90 * time.Second,
-		now.Add(-time.Hour).UTC().Format(http.TimeFormat):       0,
-	} {
-		if got := retryAfter(text, now.Truncate(time.Second)); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
+	byEach(t, func(t *testing.T, protocol PushProtocol) {
+		now := time.Now()
+		for text, want := range map[string]time.Duration{
+			"": 0, "3": 3 * time.Second, "0": 0, "-3": 0, "1.5": 0, "soon": 0, "99999999": time.Hour, "99999999999999999999": 0,
+			now.Add(90 * time.Second).UTC().Format(http.TimeFormat): 90 * time.Second,
+			now.Add(-time.Hour).UTC().Format(http.TimeFormat):       0,
+		} {
+			if got := retryAfter(text, now.Truncate(time.Second)); got != want {
+				t.Errorf("%q: %v, want %v", text, got, want)
+			}
 		}
-	}
-	var asked []time.Time
-	server := newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
-		asked = append(asked, time.Now()) // one connection, one request at a time
-		if len(asked) == 1 {
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
+		var asked []time.Time
+		server := newIngest(t, func(w http.ResponseWriter, _ *http.Request) bool {
+			asked = append(asked, time.Now()) // one connection, one request at a time
+			if len(asked) == 1 {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+			return len(asked) == 1
+		})
+		p := pushBy(t, protocol, server.URL, nil)
+		eventually(t, "no second attempt", func() bool { return p.Stats().Sent > 0 })
+		p.end()
+		if waited := asked[1].Sub(asked[0]); waited < 990*time.Millisecond {
+			t.Errorf("asked again after %v", waited)
 		}
-		return len(asked) == 1
 	})
-	p := push(t, server.URL, nil)
-	eventually(t, "no second attempt", func() bool { return p.Stats().Sent > 0 })
-	p.end()
-	if waited := asked[1].Sub(asked[0]); waited < 990*time.Millisecond {
-		t.Errorf("asked again after %v", waited)
-	}
 }
 
 // A server that said "in an hour" is not asked again at the end, nor is the hour waited for.
@@ -268,15 +278,17 @@ func TestPushBackoff(t *testing.T) {
 }
 
 func TestPushProfileThatCannotBeMade(t *testing.T) {
-	server := newIngest(t, nil)
-	p := push(t, server.URL, func(p *Pusher) {
-		p.start = func() (pushSource, error) { return &numbered{fails: true}, nil }
+	byEach(t, func(t *testing.T, protocol PushProtocol) {
+		server := newIngest(t, nil)
+		p := pushBy(t, protocol, server.URL, func(p *Pusher) {
+			p.start = func() (pushSource, error) { return &numbered{fails: true}, nil }
+		})
+		p.source.stopped.Store(true) // it is another
+		eventually(t, "not told", func() bool { return p.count(PushFailed, "no memory") > 1 })
+		if s := p.end(); s.Failed != s.Taken {
+			t.Errorf("%+v", s)
+		}
 	})
-	p.source.stopped.Store(true) // it is another
-	eventually(t, "not told", func() bool { return p.count(PushFailed, "no memory") > 1 })
-	if s := p.end(); s.Failed != s.Taken {
-		t.Errorf("%+v", s)
-	}
 }
 
 func TestPushDoesNotFollowRedirections(t *testing.T) {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstackhttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// otlpProtocol is OTLP over HTTP, with the profiles signal as onstack.Profile.WriteOTLP has it.
+var otlpProtocol = pushProtocol{
+	endpoint: "/v1development/profiles",
+	example:  "http://localhost:4318",
+	// Which of the signal's incompatible forms the body has.
+	headers: http.Header{"Otlp-Profiles-Development-Version": {"1"}},
+	prepare: prepareOTLP,
+	take:    takeOTLP,
+	address: func(t *pushTarget, _ *pushProfile) string { return t.url.String() },
+	refused: refusedByOTLP,
+	words:   wordsOfOTLP,
+	// All others must not be repeated, as the specification says.
+	again: func(status int, _ string) bool {
+		return slices.Contains([]int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout}, status)
+	},
+}
+
+const otlpContentType = "application/x-protobuf"
+
+func prepareOTLP(t *pushTarget, o *PushOptions) error {
+	if !isAttribute(o.Service) {
+		return badPushOption("Service", "%q: give a name, in UTF-8", o.Service)
+	}
+	t.resource = map[string]string{"service.name": o.Service}
+	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
+		if !isAttribute(key) || key == "service.name" {
+			return badPushOption("Labels", "name %q: give one, in UTF-8, and not Service's", key)
+		}
+		if value := o.Labels[key]; value != "" && !isAttribute(value) {
+			return badPushOption("Labels", "%s=%q: give a value in UTF-8, without NUL", key, value)
+		}
+		t.resource[key] = o.Labels[key]
+	}
+	return nil
+}
+
+func isAttribute(text string) bool {
+	return text != "" && utf8.ValidString(text) && !strings.Contains(text, "\x00")
+}
+
+func takeOTLP(t *pushTarget, source pushSource) (*pushProfile, error) {
+	var raw, gzipped bytes.Buffer
+	if err := source.TakeOTLP(&raw, t.resource); err != nil {
+		return nil, err
+	}
+	if !hasSamples(raw.Bytes()) {
+		return nil, nil
+	}
+	packer := gzip.NewWriter(&gzipped)
+	_, err := packer.Write(raw.Bytes())
+	if err == nil {
+		err = packer.Close()
+	}
+	header := http.Header{"Content-Type": {otlpContentType}, "Content-Encoding": {"gzip"}}
+	// A buffer that grew by itself may hold twice as much.
+	return &pushProfile{body: slices.Clip(bytes.Clone(gzipped.Bytes())), header: header}, err
+}
+
+// hasSamples looks into ResourceProfiles, ScopeProfiles and Profile.
+func hasSamples(request []byte) bool {
+	const resourceProfiles, scopeProfiles, profiles, samples = 1, 2, 2, 2
+	for resource := range protoBodies(request, resourceProfiles) {
+		for scope := range protoBodies(resource, scopeProfiles) {
+			for one := range protoBodies(scope, profiles) {
+				for range protoBodies(one, samples) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// refusedByOTLP reads a partial success: the server has taken some, and what it refused must not be sent again.
+func refusedByOTLP(response *http.Response, answer []byte) string {
+	if !isProtobuf(response) {
+		return ""
+	}
+	for partial := range protoBodies(answer, 1) { // ExportProfilesServiceResponse.partial_success
+		rejected, words := uint64(0), ""
+		for field := range protoFields(partial) {
+			switch field.number {
+			case 1:
+				rejected = field.value
+			case 2:
+				words = string(field.body)
+			}
+		}
+		if rejected != 0 {
+			return fmt.Sprintf("the server has refused %d of its parts: %s", rejected, words)
+		}
+	}
+	return ""
+}
+
+// wordsOfOTLP is the message of a google.rpc.Status, or the answer itself.
+func wordsOfOTLP(response *http.Response, answer []byte) (words string) {
+	if !isProtobuf(response) {
+		return string(answer)
+	}
+	for message := range protoBodies(answer, 2) {
+		words = string(message)
+	}
+	return words
+}
+
+func isProtobuf(response *http.Response) bool {
+	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return err == nil && kind == otlpContentType
+}
