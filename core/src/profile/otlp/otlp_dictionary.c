@@ -45,6 +45,7 @@ static bool otlp_is_rust_name(const onstack_profile_string *name) {
  * in Rust by the form of its symbol. Go's assembly files are C's by their ends, and their functions have a package.
  */
 static const char *otlp_frame_type(const onstack_symbol_table *symbols, const onstack_profile_answer *answer) {
+  if (!answer->named) return "native";
   const onstack_profile_line *line = &symbols->lines[answer->last];
   const onstack_profile_string *file = &symbols->strings.items[line->file];
   const onstack_profile_string *name = &symbols->strings.items[line->system_name];
@@ -56,7 +57,7 @@ static const char *otlp_frame_type(const onstack_symbol_table *symbols, const on
 /* Of what lies in memory without a file nobody knows who wrote it. */
 static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profile_answer *answer,
                                const onstack_profile_mapping *place) {
-  if (!place || !onstack_profile_mapping_is_file(place) || !answer->named) return 0;
+  if (!place || !onstack_profile_mapping_is_file(place)) return 0;
   onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, answer));
   int error = onstack_otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
   onstack_protobuf_add_part(&writer->message, otlp_location_attribute_indices, &writer->numbers);
