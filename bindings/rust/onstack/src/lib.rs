@@ -32,6 +32,7 @@ mod modules;
 mod names;
 mod offline;
 mod options;
+mod otlp;
 #[cfg(feature = "perfmaps")]
 mod perf_map;
 #[doc(hidden)]

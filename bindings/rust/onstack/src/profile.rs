@@ -17,7 +17,7 @@ use crate::summary::Summary;
 use crate::top::Top;
 use crate::tree::Tree;
 use crate::wire::Message;
-use crate::{folded, names, rename};
+use crate::{folded, names, otlp, rename};
 
 /// Stacks and what each spent, with names where they are known, and the forms in which they can be shown.
 ///
@@ -119,6 +119,31 @@ impl Profile {
         let mut bytes = Vec::new();
         self.message.encode(&mut bytes);
         bytes
+    }
+
+    /// Writes the profile for OpenTelemetry: an `ExportProfilesServiceRequest` of opentelemetry-proto 1.11, package
+    /// `opentelemetry.proto.profiles.v1development`, not compressed. The signal is experimental there, and so is this.
+    ///
+    /// `resource` says whose profile it is, as `[("service.name", "shop")]`; of two attributes with one key the first stands.
+    /// Labels become attributes of the samples, and the labels `trace_id` and `span_id`, in hexadecimal digits, their link
+    /// to a span.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for an attribute without a key, [`Error::Output`] when `writer` fails.
+    pub fn write_otlp<W: Write>(&self, mut writer: W, resource: &[(&str, &str)]) -> Result<()> {
+        let bytes = self.to_otlp_bytes(resource)?;
+        writer.write_all(&bytes).and_then(|()| writer.flush()).map_err(Error::Output)
+    }
+
+    /// The bytes that [`Profile::write_otlp`] writes.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for an attribute without a key.
+    pub fn to_otlp_bytes(&self, resource: &[(&str, &str)]) -> Result<Vec<u8>> {
+        if resource.iter().any(|(key, _)| key.is_empty()) {
+            return Err(Error::Options);
+        }
+        Ok(otlp::encode(&self.message, resource))
     }
 
     /// The profile as a message of the codec that was chosen by a feature.

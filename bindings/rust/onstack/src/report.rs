@@ -136,6 +136,14 @@ impl Report {
         self.profile().write_pprof(writer)
     }
 
+    /// Writes the report for OpenTelemetry, as [`Profile::write_otlp`] does.
+    ///
+    /// # Errors
+    /// As those of [`Profile::write_otlp`].
+    pub fn write_otlp<W: Write>(&self, writer: W, resource: &[(&str, &str)]) -> Result<()> {
+        self.profile().write_otlp(writer, resource)
+    }
+
     /// Writes folded stacks: `thread;main;f;g 12`, root first, the number in ticks, sorted.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn put_bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, tag: u32, bytes: &[u8]) {
     put_number(out, u64::from(tag) << 3 | 2);
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
