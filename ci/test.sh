@@ -4,19 +4,19 @@
 # Usage: ci/test.sh quick     what `make test` runs: each promise once, in minutes
 #        ci/test.sh rest      what `make test-all` runs: all that quick leaves out
 #        ci/test.sh SUITE...  these suites, whole: c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64
-#                             readme faults
+#                             readme faults otlp
 set -uo pipefail
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults"
+all_suites="c preload truth go stacks matrix coexist rust install fork fuzz abi cxx aarch64 readme faults otlp"
 case ${1:-} in
 quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi cxx aarch64 readme" ;;
-rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork readme faults" ;;
+rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork readme faults otlp" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
 # These judge no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
-[ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults"
+[ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp"
 before_beside=c # the suite behind which they begin
 [ $part = quick ] || before_beside=preload
 for suite in $suites; do
@@ -203,6 +203,11 @@ run_cxx() {
 # Each system call and allocation of a session fails in turn; calls that a filter refuses, limits, missing files.
 run_faults() {
   timeout -k 5 600 tests/faults/run.sh || failed+=("faults")
+}
+
+# What is written for OpenTelemetry and pushed to its collector, which is built here, read by its own library.
+run_otlp() {
+  timeout -k 5 900 tests/otlp/run.sh || failed+=("otlp")
 }
 
 is_beside() { # suite
