@@ -9,6 +9,7 @@ use onstack::merge::Merge;
 use onstack::Profile;
 
 use crate::failure::Failure;
+use crate::format::Format;
 use crate::output;
 
 /// The files of a process in the scratch directory; with its id behind a dot where there are several.
@@ -24,10 +25,11 @@ pub enum How {
 }
 
 /// The output's name, which tells processes apart where each has its own.
-pub fn output(given: Option<&Path>, how: Option<How>) -> Result<PathBuf, Failure> {
+pub fn output(given: Option<&Path>, how: Option<How>, format: Format) -> Result<PathBuf, Failure> {
     let each = how == Some(How::Each);
     let Some(path) = given else {
-        return Ok(if each { "profile.%p.pb.gz" } else { "profile.pb.gz" }.into());
+        let name = format.file();
+        return Ok(if each { name.replacen('.', ".%p.", 1) } else { name.to_owned() }.into());
     };
     if each && output::of_process(path, 1) == output::of_process(path, 2) {
         let what = "--children: each process needs a file of its own: put %p into --output, or give --children=merge";
@@ -57,9 +59,12 @@ pub struct Written {
     pub running: usize,
 }
 
+/// A profile's bytes, for that file.
+type Encode<'a> = dyn Fn(&Profile, &Path) -> Result<Vec<u8>, Failure> + 'a;
+
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
-pub fn write(scratch: &Path, program: u32, output: &Path, how: How) -> Result<Written, Failure> {
+pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Encode<'_>) -> Result<Written, Failure> {
     let mut left = files(&scratch.join(PROFILE));
     left.sort_by_key(|(_, process)| (*process != program, *process));
     let running = files(&scratch.join(STATUS)).iter().filter(|(_, process)| is_alive(*process)).count();
@@ -72,7 +77,7 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How) -> Result<Wr
         });
         match added {
             // An output that cannot be written is the end: so will be the next.
-            Ok(Some(profile)) => put(&profile, &output::of_process(output, process))?,
+            Ok(Some(profile)) => put(&profile, &output::of_process(output, process), encode)?,
             Ok(None) => {}
             Err(failure) => {
                 eprintln!("onstack: process {process}: {failure}");
@@ -84,7 +89,7 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How) -> Result<Wr
     written.names = output::name(output).into_owned();
     if let Some(profile) = merge.finish() {
         let merged = output::of_process(output, program);
-        put(&profile, &merged)?;
+        put(&profile, &merged, encode)?;
         written.names = output::name(&merged).into_owned();
     }
     Ok(written)
@@ -97,10 +102,8 @@ fn read(file: &Path) -> Result<Profile, Failure> {
     Ok(profile)
 }
 
-fn put(profile: &Profile, output: &Path) -> Result<(), Failure> {
-    let mut bytes = Vec::new();
-    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(output, error))?;
-    output::write(Some(output), &bytes)
+fn put(profile: &Profile, output: &Path, encode: &Encode<'_>) -> Result<(), Failure> {
+    output::write(Some(output), &encode(profile, output)?)
 }
 
 fn is_alive(process: u32) -> bool {

@@ -5,11 +5,13 @@
 mod carried;
 mod children;
 mod completions;
+mod convert;
 mod diff;
 mod diff_graph;
 mod failure;
 mod filter;
 mod flamegraph;
+mod format;
 mod input;
 mod live;
 mod memory;
@@ -49,6 +51,8 @@ enum Command {
     Memory(memory::Arguments),
     /// Draw a flame graph (SVG)
     Flamegraph(flamegraph::Arguments),
+    /// Write a profile in another form: OpenTelemetry's, pprof's, folded stacks
+    Convert(convert::Arguments),
     /// Say how stacks were found, and what was lost and why
     Stat(report::StatArguments),
     /// Send profiles to a server that takes Pyroscope's ingest requests
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => diff::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Memory(arguments) => memory::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Flamegraph(arguments) => flamegraph::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Convert(arguments) => convert::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => report::stat(&arguments).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "push")]
         Command::Push(arguments) => push::run(&arguments),

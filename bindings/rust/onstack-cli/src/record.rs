@@ -13,6 +13,7 @@ use clap::Args;
 use onstack::{Profile, Summary};
 
 use crate::failure::Failure;
+use crate::format::{Format, Resource};
 use crate::live::{Live, Status};
 use crate::{children, output, preload, program};
 
@@ -25,10 +26,15 @@ pub struct Arguments {
     /// Ticks a second of the clock, 1 to 10000
     #[arg(short = 'F', long, value_name = "HERTZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
-    /// Where the profile goes, in pprof's format; %p in it becomes the program's process id, %% a percent sign. Unless given
-    /// profile.pb.gz, for a profile of each process profile.%p.pb.gz
+    /// Where the profile goes, profile.pb.gz (or .otlp, .folded) unless given; %p in it becomes the program's process id,
+    /// %% a percent sign. For a profile of each process profile.%p.pb.gz
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What is written there
+    #[arg(long, value_enum, value_name = "NAME", default_value_t = Format::Pprof)]
+    format: Format,
+    #[command(flatten)]
+    resource: Resource,
     /// Record what the program starts, too, until it ends: a profile for each process, with %p in the output's name, or
     /// merged, with the labels process and process_id (`onstack report --by process`)
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "each")]
@@ -68,11 +74,12 @@ impl Drop for Scratch {
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    arguments.format.check(&arguments.resource)?;
     let path = program::find(&arguments.program[0])?;
     program::check(&path)?;
     let library = preload::find(arguments.preload.as_deref())?;
     let preloaded = preload::variable(&library)?;
-    let output = children::output(arguments.output.as_deref(), arguments.children)?;
+    let output = children::output(arguments.output.as_deref(), arguments.children, arguments.format)?;
     let scratch = Scratch(output::scratch(&output)?);
 
     let mut command = Command::new(&path);
@@ -101,8 +108,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let status = live.end();
     let recorded = Recorded { program: &path, scratch: &scratch.0, output: &output, status: &status, ended, process };
     match arguments.children {
-        Some(how) => finish_all(&recorded, how, arguments.quiet, started)?,
-        None => finish(&recorded, arguments.quiet, started)?,
+        Some(how) => finish_all(&recorded, how, arguments, started)?,
+        None => finish(&recorded, arguments, started)?,
     }
     Ok(code(ended))
 }
@@ -158,7 +165,7 @@ impl Recorded<'_> {
     }
 }
 
-fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), Failure> {
+fn finish(recorded: &Recorded<'_>, arguments: &Arguments, started: Instant) -> Result<(), Failure> {
     let Recorded { scratch, status, .. } = recorded;
     let output = &output::of_process(recorded.output, recorded.process);
     let raw = &scratch.join(children::PROFILE);
@@ -170,10 +177,9 @@ fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), 
     }
     // The preloaded library reads symbol tables only: the rest is done here, when nobody waits for the program any more.
     profile.symbolize();
-    let mut bytes = Vec::new();
-    profile.write_pprof(&mut bytes).map_err(|error| Failure::new(output, error))?;
+    let bytes = arguments.format.bytes(&profile, &arguments.resource, output)?;
     output::write(Some(output), &bytes)?;
-    if !quiet {
+    if !arguments.quiet {
         eprintln!("onstack: {}; wrote {}", status.line(elapsed), output::name(output));
         advise(&profile.summary(), status.is_of_heap());
     }
@@ -181,14 +187,21 @@ fn finish(recorded: &Recorded<'_>, quiet: bool, started: Instant) -> Result<(), 
 }
 
 /// Of all processes, the program first.
-fn finish_all(recorded: &Recorded<'_>, how: children::How, quiet: bool, started: Instant) -> Result<(), Failure> {
+fn finish_all(
+    recorded: &Recorded<'_>,
+    how: children::How,
+    arguments: &Arguments,
+    started: Instant,
+) -> Result<(), Failure> {
     let Recorded { scratch, status, output, .. } = recorded;
     let elapsed = started.elapsed();
-    let written = children::write(scratch, recorded.process, output, how)?;
+    let written = children::write(scratch, recorded.process, output, how, &|profile, file| {
+        arguments.format.bytes(profile, &arguments.resource, file)
+    })?;
     if written.processes == 0 {
         return Err(recorded.none());
     }
-    if quiet {
+    if arguments.quiet {
         return Ok(());
     }
     let (names, processes) = (&written.names, written.processes);

@@ -174,3 +174,39 @@ fn stat_says_what_has_names_and_what_was_cut() {
         assert!(lines.contains(part), "{part} is not in\n{lines}");
     }
 }
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+#[test]
+fn a_profile_becomes_one_of_another_form() {
+    let path = file("convert.pb.gz", &gzip(&profile()));
+    let folded = onstack(&["convert", "--format", "folded", &path]);
+    assert_eq!(text(&folded.stdout), "main;cold 2\nmain;hot 6\nmain;libx.so+0x12 2\n", "{}", text(&folded.stderr));
+    let pprof = onstack(&["convert", "--format", "pprof", &file("convert.folded", &folded.stdout)]);
+    assert!(pprof.stdout.starts_with(&[0x1f, 0x8b]), "{}", text(&pprof.stderr));
+
+    let mut otlp = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    otlp.args(["convert", "--format", "otlp", "--resource", "service.name=shop", &path]);
+    otlp.env("OTEL_SERVICE_NAME", "other").env("OTEL_RESOURCE_ATTRIBUTES", "host.name=a%2Cb,service.name=third");
+    let otlp = otlp.output().unwrap();
+    assert!(otlp.status.success(), "{}", text(&otlp.stderr));
+    for part in ["service.name\x12\x06\n\x04shop", "host.name\x12\x05\n\x03a,b", "hot", "nanoseconds"] {
+        assert!(contains(&otlp.stdout, part), "{part}");
+    }
+    assert!(!contains(&otlp.stdout, "other") && !contains(&otlp.stdout, "third"));
+}
+
+#[test]
+fn a_resource_that_says_nothing_is_a_wrong_argument() {
+    let path = file("resource.pb.gz", &gzip(&profile()));
+    let wrong = onstack(&["convert", "--format", "folded", "--resource", "a=b", &path]);
+    assert_eq!((wrong.status.code(), text(&wrong.stderr).contains("--format otlp")), (Some(2), true));
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    wrong.args(["convert", "--format", "otlp", &path]).env("OTEL_RESOURCE_ATTRIBUTES", "a");
+    let wrong = wrong.output().unwrap();
+    assert!(wrong.stdout.is_empty() && text(&wrong.stderr).contains("OTEL_RESOURCE_ATTRIBUTES"), "{wrong:?}");
+    let wrong = onstack(&["convert", "--format", "otlp", "--resource", "=b", &path]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
