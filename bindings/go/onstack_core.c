@@ -16020,9 +16020,12 @@ enum { otlp_function_name = 1 };
 enum { otlp_attribute_key = 1, otlp_attribute_value = 2 };
 enum { otlp_key_value_key = 1, otlp_key_value_value = 2 };
 
-enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_array = 5 };
+enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_double = 4, otlp_value_array = 5 };
 
 enum { otlp_array_values = 1 };
+
+/* ProcessContext (processcontext/v1development), which is read. */
+enum { otlp_context_resource = 1 };
 
 #endif
 
@@ -16158,6 +16161,7 @@ typedef struct onstack_otlp_writer {
   onstack_profile_tables tables;
   onstack_profile_strings attributes, links, stacks; /* encoded, by number */
   onstack_profile_strings texts;                     /* that stand in attributes: as UTF-8, not a table */
+  onstack_profile_strings resource_keys;             /* of the attributes that the resource has so far */
   onstack_protobuf identities;                       /* of the samples, one behind the other: all but their values */
   size_t *identity_ends;
   size_t identity_count;
@@ -16170,14 +16174,14 @@ typedef struct onstack_otlp_writer {
 /* The errors of all: -ENOMEM. A message that lacks memory says so at the end. */
 
 /* Makes writer->value the AnyValue of a text. */
-ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text);
+ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length);
 /* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
 ONSTACK_INTERNAL int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number);
 /* The same, added to a list of numbers. */
 ONSTACK_INTERNAL int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers);
 /* Adds a KeyValue with that value, which is emptied, as this field. `key`: UTF-8. */
 ONSTACK_INTERNAL void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field,
-                                                 const char *key);
+                                                 const char *key, size_t length);
 
 /* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
 ONSTACK_INTERNAL int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link);
@@ -16188,21 +16192,26 @@ ONSTACK_INTERNAL int onstack_otlp_add_profiles(onstack_otlp_writer *writer);
 /* Fills writer->dictionary; after all else. */
 ONSTACK_INTERNAL int onstack_otlp_make_dictionary(onstack_otlp_writer *writer);
 
-/* Fills writer->resource. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer);
+/* Fills writer->resource; `process_context`: also with what this process has published. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context);
+/* Adds the attributes of an encoded ProcessContext that the resource has not. */
+ONSTACK_INTERNAL int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes, size_t length);
 
 #endif
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
 static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
+  static const char shown[] = "pprof.scope.default_sample_type", order[] = "pprof.scope.sample_type_order";
   const onstack_profile_columns *columns = &writer->columns;
   if (columns->says_shown) {
-    int error = onstack_otlp_text_value(writer, columns->items[columns->shown].type);
+    const char *type = columns->items[columns->shown].type;
+    int error = onstack_otlp_text_value(writer, type, strlen(type));
     if (error != 0) return error;
-    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, "pprof.scope.default_sample_type");
+    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, shown, sizeof(shown) - 1);
   }
   for (uint32_t i = 0; i < columns->count; i++) {
     const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
@@ -16210,7 +16219,7 @@ static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protob
     onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
   }
   onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
-  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, "pprof.scope.sample_type_order");
+  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, order, sizeof(order) - 1);
   return 0;
 }
 
@@ -16223,12 +16232,12 @@ static int otlp_add_scope(onstack_otlp_writer *writer) {
   return error;
 }
 
-static int otlp_make(onstack_otlp_writer *writer) {
+static int otlp_make(onstack_otlp_writer *writer, bool process_context) {
   int error = onstack_profile_strings_init(&writer->attributes);
   if (error == 0) error = onstack_profile_strings_init(&writer->links);
   if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
   if (error == 0) error = onstack_profile_strings_init(&writer->texts);
-  if (error == 0) error = onstack_otlp_make_resource(writer);
+  if (error == 0) error = onstack_otlp_make_resource(writer, process_context);
   if (error == 0) error = otlp_add_scope(writer);
   if (error == 0) error = onstack_otlp_add_profiles(writer);
   if (error == 0) error = onstack_otlp_make_dictionary(writer);
@@ -16261,26 +16270,31 @@ static void otlp_release(onstack_otlp_writer *writer) {
   onstack_profile_strings_release(&writer->links);
   onstack_profile_strings_release(&writer->stacks);
   onstack_profile_strings_release(&writer->texts);
+  onstack_profile_strings_release(&writer->resource_keys);
   onstack_profile_tables_release(&writer->tables);
   free(writer->identity_ends);
 }
 
-static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options,
+static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options, bool process_context,
                           onstack_profile_output *output) {
   static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
                                                       .function_name = otlp_function_name};
   onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
   int error = onstack_profile_tables_open(&writer.tables, report, &fields);
-  if (error == 0) error = otlp_make(&writer);
+  if (error == 0) error = otlp_make(&writer, process_context);
   if (error == 0) error = otlp_send(&writer, output);
   otlp_release(&writer);
   return error;
 }
 
-static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options) {
+static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options, bool *process_context) {
   *options = (onstack_otlp_options){0};
   int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
-  return error == 0 && options->resource_count > 0 && !options->resource ? ONSTACK_E_OPTIONS : error;
+  if (error == 0 && options->resource_count > 0 && !options->resource) error = ONSTACK_E_OPTIONS;
+  for (size_t i = 0; error == 0 && i < sizeof(options->reserved); i++) {
+    if (options->reserved[i] != 0) error = ONSTACK_E_OPTIONS;
+  }
+  return error != 0 ? error : onstack_switch_read(options->process_context, process_context);
 }
 
 ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
@@ -16288,11 +16302,12 @@ ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onsta
   onstack_otlp_options known;
   onstack_profile_report report;
   onstack_profile_output output;
-  int error = writer ? otlp_read_options(otlp, &known) : ONSTACK_E_OPTIONS;
+  bool process_context;
+  int error = writer ? otlp_read_options(otlp, &known, &process_context) : ONSTACK_E_OPTIONS;
   if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
   if (error != 0) return error;
   error = onstack_profile_output_open(&output, writer, writer_data);
-  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, &output));
+  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, process_context, &output));
   onstack_profile_report_close(&report);
   return error;
 }
@@ -16305,9 +16320,9 @@ ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onsta
 #define ONSTACK_OTLP_TRACE_ID 16u /* bytes */
 #define ONSTACK_OTLP_SPAN_ID 8u
 
-int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text) {
+int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length) {
   uint32_t number;
-  int error = onstack_profile_strings_add_text(&writer->texts, text, &number);
+  int error = onstack_profile_strings_add(&writer->texts, text, length, &number);
   if (error != 0) return error;
   const onstack_profile_string *clean = &writer->texts.items[number];
   onstack_protobuf_add_bytes(&writer->value, otlp_value_string, clean->text, clean->length);
@@ -16334,8 +16349,9 @@ int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, ons
   return error;
 }
 
-void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field, const char *key) {
-  onstack_protobuf_add_text(&writer->part, otlp_key_value_key, key);
+void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field, const char *key,
+                                size_t length) {
+  onstack_protobuf_add_bytes(&writer->part, otlp_key_value_key, key, length);
   onstack_protobuf_add_part(&writer->part, otlp_key_value_value, &writer->value);
   onstack_protobuf_add_part(message, field, &writer->part);
 }
@@ -16419,7 +16435,7 @@ static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_sta
 static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
   int error = 0;
   if (stack->thread_name[0] != '\0') {
-    error = onstack_otlp_text_value(writer, stack->thread_name);
+    error = onstack_otlp_text_value(writer, stack->thread_name, strlen(stack->thread_name));
     if (error == 0) error = otlp_add_label(writer, "thread.name");
   }
   if (error == 0 && stack->tid != 0) {
@@ -16437,7 +16453,7 @@ int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack
     otlp_pair pair;
     at = otlp_next_label(stack, at, &pair);
     if (*link != 0 && (strcmp(pair.key, "trace_id") == 0 || strcmp(pair.key, "span_id") == 0)) continue;
-    error = onstack_otlp_text_value(writer, pair.value);
+    error = onstack_otlp_text_value(writer, pair.value, strlen(pair.value));
     if (error == 0) error = otlp_add_label(writer, pair.key);
   }
   return error;
@@ -16591,30 +16607,148 @@ int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
 }
 
 /* ---- core/src/profile/otlp/otlp_resource.c ---- */
+/* ---- core/src/profile/otlp/process_context.h ---- */
+/*
+ * What an OpenTelemetry library in this process has published about it (OTEP 4719, version 2): a mapping named OTEL_CTX whose
+ * head leads to an encoded ProcessContext. Another thread may change or unmap it at any instant, so all is copied by the
+ * kernel, and the head's time of publication is compared before and after.
+ */
+#ifndef ONSTACK_PROFILE_OTLP_PROCESS_CONTEXT_H
+#define ONSTACK_PROFILE_OTLP_PROCESS_CONTEXT_H
+
+/* Larger ones are left alone. */
+#define ONSTACK_PROCESS_CONTEXT_BYTES ((uint32_t)64 * 1024)
+
+/* The encoded ProcessContext, which the caller frees; NULL: there is none, or it cannot be read. Ordinary threads. */
+ONSTACK_INTERNAL uint8_t *onstack_process_context_copy(size_t *length);
+
+#endif
+
+/* ---- core/src/profile/protobuf_reader.h ---- */
+/* Reading of protobuf messages that others have made: nothing in them is believed. */
+#ifndef ONSTACK_PROFILE_PROTOBUF_READER_H
+#define ONSTACK_PROFILE_PROTOBUF_READER_H
+
+typedef struct onstack_protobuf_field {
+  uint32_t number;
+  uint32_t wire; /* 0: a varint, in `value`; 1: eight bytes, 2: a string or message, 5: four bytes, in `bytes` */
+  uint64_t value;
+  const uint8_t *bytes;
+  size_t length;
+  const uint8_t *whole; /* the field as it lies in the message */
+  size_t whole_length;
+} onstack_protobuf_field;
+
+typedef struct onstack_protobuf_reader {
+  const uint8_t *at, *end;
+} onstack_protobuf_reader;
+
+/* The next field; false: there is none, or the message is damaged here. */
+ONSTACK_INTERNAL bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field);
+
+/* A reader of a field's message. */
+ONSTACK_INTERNAL onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field);
+
+#endif
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static bool otlp_is_given(const onstack_otlp_options *options, uint32_t count, const char *key) {
-  for (uint32_t i = 0; i < count; i++) {
-    if (strcmp(options->resource[i].key, key) == 0) return true;
+/* Adds the attribute whose value lies in writer->value, and takes note of its key. Of two with one key the first stands. */
+static int otlp_add_resource(onstack_otlp_writer *writer, const char *key, size_t length) {
+  const size_t known = writer->resource_keys.count;
+  uint32_t number;
+  if (writer->value.used == 0) return 0; /* of a kind that is left out: another may have the key */
+  int error = onstack_profile_strings_add(&writer->resource_keys, key, length, &number);
+  if (error != 0) return error;
+  if (number < known) {
+    writer->value.used = 0;
+    return 0;
   }
-  return false;
+  const onstack_profile_string *clean = &writer->resource_keys.items[number];
+  onstack_otlp_add_key_value(writer, &writer->resource, otlp_resource_attributes, clean->text, clean->length);
+  return 0;
 }
 
-/* Of two with one key the first stands. */
-static int otlp_add_given(onstack_otlp_writer *writer, uint32_t item) {
-  const onstack_otlp_options *options = writer->options;
-  const onstack_attribute *attribute = &options->resource[item];
-  uint32_t number;
+static int otlp_add_given(onstack_otlp_writer *writer, const onstack_attribute *attribute) {
   if (!attribute->key || attribute->key[0] == '\0' || !attribute->value) return ONSTACK_E_OPTIONS;
-  if (otlp_is_given(options, item, attribute->key)) return 0;
-  int error = onstack_otlp_text_value(writer, attribute->value);
-  if (error == 0) error = onstack_profile_strings_add_text(&writer->texts, attribute->key, &number);
-  if (error != 0) return error;
-  onstack_otlp_add_key_value(writer, &writer->resource, otlp_resource_attributes, writer->texts.items[number].text);
+  int error = onstack_otlp_text_value(writer, attribute->value, strlen(attribute->value));
+  return error != 0 ? error : otlp_add_resource(writer, attribute->key, strlen(attribute->key));
+}
+
+/* Takes over an AnyValue that others have made, as `value`: a text, number or truth value, or a list of texts. Others are
+   left out. */
+static int otlp_take_value(onstack_otlp_writer *writer, const onstack_protobuf_field *from, onstack_protobuf *value) {
+  onstack_protobuf_reader reader = onstack_protobuf_read(from);
+  onstack_protobuf_field field;
+  uint32_t number;
+  if (!onstack_protobuf_next(&reader, &field)) return 0;
+  if (field.number == otlp_value_string && field.wire == 2) {
+    int error = onstack_profile_strings_add(&writer->texts, (const char *)field.bytes, field.length, &number);
+    if (error != 0) return error;
+    const onstack_profile_string *text = &writer->texts.items[number];
+    onstack_protobuf_add_bytes(value, otlp_value_string, text->text, text->length);
+  } else if (field.number <= otlp_value_double && field.wire <= 1) {
+    onstack_protobuf_add_encoded(value, field.whole, field.whole_length);
+  }
   return 0;
+}
+
+static int otlp_take_list(onstack_otlp_writer *writer, const onstack_protobuf_field *list) {
+  onstack_protobuf_reader reader = onstack_protobuf_read(list);
+  onstack_protobuf_field field;
+  int error = 0;
+  while (error == 0 && onstack_protobuf_next(&reader, &field)) {
+    if (field.number != otlp_array_values) continue;
+    error = otlp_take_value(writer, &field, &writer->part);
+    if (writer->part.used > 0) onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
+  }
+  onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
+  return error;
+}
+
+static int otlp_take_key_value(onstack_otlp_writer *writer, const onstack_protobuf_field *pair) {
+  onstack_protobuf_reader reader = onstack_protobuf_read(pair), inner;
+  onstack_protobuf_field field, key = {0}, list;
+  int error = 0;
+  writer->value.used = 0;
+  while (error == 0 && onstack_protobuf_next(&reader, &field)) {
+    if (field.number == otlp_key_value_key && field.wire == 2) key = field;
+    if (field.number != otlp_key_value_value || field.wire != 2) continue;
+    inner = onstack_protobuf_read(&field);
+    writer->value.used = 0;
+    if (onstack_protobuf_next(&inner, &list) && list.number == otlp_value_array && list.wire == 2)
+      error = otlp_take_list(writer, &list);
+    else
+      error = otlp_take_value(writer, &field, &writer->value);
+  }
+  if (error != 0 || key.length == 0) return error;
+  return otlp_add_resource(writer, (const char *)key.bytes, key.length);
+}
+
+int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes, size_t length) {
+  onstack_protobuf_reader context = {bytes, bytes + length}, resource;
+  onstack_protobuf_field field, pair;
+  int error = 0;
+  while (error == 0 && onstack_protobuf_next(&context, &field)) {
+    if (field.number != otlp_context_resource) continue;
+    resource = onstack_protobuf_read(&field);
+    while (error == 0 && onstack_protobuf_next(&resource, &pair)) {
+      if (pair.number == otlp_resource_attributes) error = otlp_take_key_value(writer, &pair);
+    }
+  }
+  writer->value.used = 0;
+  return error;
+}
+
+static int otlp_take_own_context(onstack_otlp_writer *writer) {
+  size_t length = 0;
+  uint8_t *bytes = onstack_process_context_copy(&length);
+  int error = bytes ? onstack_otlp_take_context(writer, bytes, length) : 0;
+  free(bytes);
+  return error;
 }
 
 /* A resource must have a name; OpenTelemetry's libraries make the same one where they were given none. */
@@ -16622,20 +16756,21 @@ static int otlp_add_unknown_service(onstack_otlp_writer *writer) {
   static const char key[] = "service.name";
   const onstack_profile_maps *maps = writer->report->view.maps;
   char name[256] = "unknown_service";
-  if (otlp_is_given(writer->options, writer->options->resource_count, key)) return 0;
   for (size_t i = 0; i < maps->count; i++) {
     if (!maps->items[i].main || maps->items[i].retired) continue;
     snprintf(name, sizeof(name), "unknown_service:%s", onstack_profile_mapping_base_name(&maps->items[i]));
     break;
   }
-  int error = onstack_otlp_text_value(writer, name);
-  if (error == 0) onstack_otlp_add_key_value(writer, &writer->resource, otlp_resource_attributes, key);
-  return error;
+  int error = onstack_otlp_text_value(writer, name, strlen(name));
+  return error != 0 ? error : otlp_add_resource(writer, key, sizeof(key) - 1);
 }
 
-int onstack_otlp_make_resource(onstack_otlp_writer *writer) {
-  int error = 0;
-  for (uint32_t i = 0; error == 0 && i < writer->options->resource_count; i++) error = otlp_add_given(writer, i);
+int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context) {
+  int error = onstack_profile_strings_init(&writer->resource_keys);
+  for (uint32_t i = 0; error == 0 && i < writer->options->resource_count; i++) {
+    error = otlp_add_given(writer, &writer->options->resource[i]);
+  }
+  if (error == 0 && process_context) error = otlp_take_own_context(writer);
   return error != 0 ? error : otlp_add_unknown_service(writer);
 }
 
@@ -16765,6 +16900,74 @@ int onstack_otlp_add_profiles(onstack_otlp_writer *writer) {
   }
   return error;
 }
+
+/* ---- core/src/profile/otlp/process_context.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __linux__
+
+#define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
+
+typedef struct process_context_head {
+  char signature[8];
+  uint32_t version;
+  uint32_t payload_bytes;
+  uint64_t published_ns; /* CLOCK_BOOTTIME; 0: it is being changed, and it is never the same twice */
+  uint64_t payload;
+} process_context_head;
+_Static_assert(sizeof(process_context_head) == 32, "others write as much");
+
+static bool process_context_read(uint64_t from, void *to, size_t length) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)to, length}, remote = {from, length};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)length;
+}
+
+static bool process_context_head_at(uint64_t address, process_context_head *head) {
+  return process_context_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
+         head->version == 2;
+}
+
+/* Whoever made the mapping may have named it, its file, or both. */
+static void process_context_visit(void *data, const onstack_mapping *mapping) {
+  static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]", "/memfd:OTEL_CTX"};
+  uint64_t *address = data;
+  process_context_head head;
+  for (size_t i = 0; *address == 0 && i < sizeof(names) / sizeof(*names); i++) {
+    const size_t length = strlen(names[i]);
+    if (mapping->path_length < length || memcmp(mapping->path, names[i], length) != 0) continue;
+    if (process_context_head_at(mapping->low, &head)) *address = mapping->low;
+  }
+}
+
+static uint8_t *process_context_try(uint64_t address, size_t *length) {
+  process_context_head head, after;
+  if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
+  if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
+  uint8_t *payload = malloc(head.payload_bytes);
+  if (payload && process_context_read(head.payload, payload, head.payload_bytes) &&
+      process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
+    *length = head.payload_bytes;
+    return payload;
+  }
+  free(payload);
+  return NULL;
+}
+
+uint8_t *onstack_process_context_copy(size_t *length) {
+  uint64_t address = 0;
+  uint8_t *payload = NULL;
+  if (onstack_proc_maps_each(process_context_visit, &address) != 0 || address == 0) return NULL;
+  for (int i = 0; !payload && i < ONSTACK_PROCESS_CONTEXT_TRIES; i++) payload = process_context_try(address, length);
+  return payload;
+}
+#else
+uint8_t *onstack_process_context_copy(size_t *length) {
+  *length = 0;
+  return NULL;
+}
+#endif
 
 /* ---- core/src/profile/output.c ---- */
 
@@ -17519,6 +17722,45 @@ void onstack_protobuf_add_part(onstack_protobuf *message, uint32_t field, onstac
 void onstack_protobuf_release(onstack_protobuf *message) {
   free(message->bytes);
   *message = (onstack_protobuf){0};
+}
+
+/* ---- core/src/profile/protobuf_reader.c ---- */
+
+static bool protobuf_varint(onstack_protobuf_reader *reader, uint64_t *value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && reader->at < reader->end; shift += 7) {
+    const uint8_t byte = *reader->at++;
+    *value |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+static bool protobuf_take(onstack_protobuf_reader *reader, onstack_protobuf_field *field, uint64_t length) {
+  if (length > (uint64_t)(reader->end - reader->at)) return false;
+  field->bytes = reader->at;
+  field->length = (size_t)length;
+  reader->at += length;
+  return true;
+}
+
+bool onstack_protobuf_next(onstack_protobuf_reader *reader, onstack_protobuf_field *field) {
+  uint64_t key, length;
+  *field = (onstack_protobuf_field){.whole = reader->at};
+  if (!protobuf_varint(reader, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
+  field->number = (uint32_t)(key >> 3);
+  field->wire = (uint32_t)(key & 7);
+  bool read = false;
+  if (field->wire == 0) read = protobuf_varint(reader, &field->value);
+  if (field->wire == 1) read = protobuf_take(reader, field, 8);
+  if (field->wire == 2) read = protobuf_varint(reader, &length) && protobuf_take(reader, field, length);
+  if (field->wire == 5) read = protobuf_take(reader, field, 4);
+  field->whole_length = (size_t)(reader->at - field->whole);
+  return read;
+}
+
+onstack_protobuf_reader onstack_protobuf_read(const onstack_protobuf_field *field) {
+  return (onstack_protobuf_reader){field->bytes, field->wire == 2 ? field->bytes + field->length : field->bytes};
 }
 
 /* ---- core/src/profile/report.c ---- */

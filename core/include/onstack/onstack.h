@@ -719,6 +719,9 @@ typedef struct onstack_otlp_options {
   uint32_t resource_count;
   const onstack_attribute *resource; /* whose profile it is: "service.name", "deployment.environment.name"; of two with one
                                         key the first stands. Without a service.name it is "unknown_service:PROGRAM" */
+  onstack_switch process_context; /* default on: what an OpenTelemetry library has published about this process (OTEP 4719)
+                                     says what `resource` does not, in texts, numbers, truth values and lists of texts */
+  uint8_t reserved[7];            /* 0 */
 } onstack_otlp_options;
 
 /*

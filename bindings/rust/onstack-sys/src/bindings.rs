@@ -531,6 +531,8 @@ pub struct onstack_otlp_options {
     pub size: u32,
     pub resource_count: u32,
     pub resource: *const onstack_attribute,
+    pub process_context: onstack_switch,
+    pub reserved: [u8; 7usize],
 }
 extern "C" {
     pub fn onstack_profile_write_otlp(

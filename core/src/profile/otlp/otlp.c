@@ -5,14 +5,17 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What a reader needs to make the pprof profile again: which of the Profiles was which of its columns. */
 static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protobuf *scope) {
+  static const char shown[] = "pprof.scope.default_sample_type", order[] = "pprof.scope.sample_type_order";
   const onstack_profile_columns *columns = &writer->columns;
   if (columns->says_shown) {
-    int error = onstack_otlp_text_value(writer, columns->items[columns->shown].type);
+    const char *type = columns->items[columns->shown].type;
+    int error = onstack_otlp_text_value(writer, type, strlen(type));
     if (error != 0) return error;
-    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, "pprof.scope.default_sample_type");
+    onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, shown, sizeof(shown) - 1);
   }
   for (uint32_t i = 0; i < columns->count; i++) {
     const uint32_t column = i == 0 ? columns->shown : i <= columns->shown ? i - 1 : i;
@@ -20,7 +23,7 @@ static int otlp_add_scope_attributes(onstack_otlp_writer *writer, onstack_protob
     onstack_protobuf_add_part(&writer->numbers, otlp_array_values, &writer->part);
   }
   onstack_protobuf_add_part(&writer->value, otlp_value_array, &writer->numbers);
-  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, "pprof.scope.sample_type_order");
+  onstack_otlp_add_key_value(writer, scope, otlp_scope_attributes, order, sizeof(order) - 1);
   return 0;
 }
 
@@ -33,12 +36,12 @@ static int otlp_add_scope(onstack_otlp_writer *writer) {
   return error;
 }
 
-static int otlp_make(onstack_otlp_writer *writer) {
+static int otlp_make(onstack_otlp_writer *writer, bool process_context) {
   int error = onstack_profile_strings_init(&writer->attributes);
   if (error == 0) error = onstack_profile_strings_init(&writer->links);
   if (error == 0) error = onstack_profile_strings_init(&writer->stacks);
   if (error == 0) error = onstack_profile_strings_init(&writer->texts);
-  if (error == 0) error = onstack_otlp_make_resource(writer);
+  if (error == 0) error = onstack_otlp_make_resource(writer, process_context);
   if (error == 0) error = otlp_add_scope(writer);
   if (error == 0) error = onstack_otlp_add_profiles(writer);
   if (error == 0) error = onstack_otlp_make_dictionary(writer);
@@ -71,26 +74,31 @@ static void otlp_release(onstack_otlp_writer *writer) {
   onstack_profile_strings_release(&writer->links);
   onstack_profile_strings_release(&writer->stacks);
   onstack_profile_strings_release(&writer->texts);
+  onstack_profile_strings_release(&writer->resource_keys);
   onstack_profile_tables_release(&writer->tables);
   free(writer->identity_ends);
 }
 
-static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options,
+static int otlp_write_all(onstack_profile_report *report, const onstack_otlp_options *options, bool process_context,
                           onstack_profile_output *output) {
   static const onstack_profile_table_fields fields = {.location_line = otlp_location_lines,
                                                       .function_name = otlp_function_name};
   onstack_otlp_writer writer = {.report = report, .options = options, .columns = onstack_profile_columns_of(report)};
   int error = onstack_profile_tables_open(&writer.tables, report, &fields);
-  if (error == 0) error = otlp_make(&writer);
+  if (error == 0) error = otlp_make(&writer, process_context);
   if (error == 0) error = otlp_send(&writer, output);
   otlp_release(&writer);
   return error;
 }
 
-static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options) {
+static int otlp_read_options(const onstack_otlp_options *given, onstack_otlp_options *options, bool *process_context) {
   *options = (onstack_otlp_options){0};
   int error = given ? onstack_sized_copy(options, sizeof(*options), 0, given) : 0;
-  return error == 0 && options->resource_count > 0 && !options->resource ? ONSTACK_E_OPTIONS : error;
+  if (error == 0 && options->resource_count > 0 && !options->resource) error = ONSTACK_E_OPTIONS;
+  for (size_t i = 0; error == 0 && i < sizeof(options->reserved); i++) {
+    if (options->reserved[i] != 0) error = ONSTACK_E_OPTIONS;
+  }
+  return error != 0 ? error : onstack_switch_read(options->process_context, process_context);
 }
 
 ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onstack_write_options *options,
@@ -98,11 +106,12 @@ ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onsta
   onstack_otlp_options known;
   onstack_profile_report report;
   onstack_profile_output output;
-  int error = writer ? otlp_read_options(otlp, &known) : ONSTACK_E_OPTIONS;
+  bool process_context;
+  int error = writer ? otlp_read_options(otlp, &known, &process_context) : ONSTACK_E_OPTIONS;
   if (error == 0) error = onstack_profile_report_open(&report, profile, options, false);
   if (error != 0) return error;
   error = onstack_profile_output_open(&output, writer, writer_data);
-  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, &output));
+  if (error == 0) error = onstack_profile_output_close(&output, otlp_write_all(&report, &known, process_context, &output));
   onstack_profile_report_close(&report);
   return error;
 }

@@ -8,9 +8,9 @@
 #define ONSTACK_OTLP_TRACE_ID 16u /* bytes */
 #define ONSTACK_OTLP_SPAN_ID 8u
 
-int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text) {
+int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length) {
   uint32_t number;
-  int error = onstack_profile_strings_add_text(&writer->texts, text, &number);
+  int error = onstack_profile_strings_add(&writer->texts, text, length, &number);
   if (error != 0) return error;
   const onstack_profile_string *clean = &writer->texts.items[number];
   onstack_protobuf_add_bytes(&writer->value, otlp_value_string, clean->text, clean->length);
@@ -37,8 +37,9 @@ int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, ons
   return error;
 }
 
-void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field, const char *key) {
-  onstack_protobuf_add_text(&writer->part, otlp_key_value_key, key);
+void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field, const char *key,
+                                size_t length) {
+  onstack_protobuf_add_bytes(&writer->part, otlp_key_value_key, key, length);
   onstack_protobuf_add_part(&writer->part, otlp_key_value_value, &writer->value);
   onstack_protobuf_add_part(message, field, &writer->part);
 }
@@ -122,7 +123,7 @@ static int otlp_find_link(onstack_otlp_writer *writer, const onstack_profile_sta
 static int otlp_add_thread(onstack_otlp_writer *writer, const onstack_profile_stack *stack) {
   int error = 0;
   if (stack->thread_name[0] != '\0') {
-    error = onstack_otlp_text_value(writer, stack->thread_name);
+    error = onstack_otlp_text_value(writer, stack->thread_name, strlen(stack->thread_name));
     if (error == 0) error = otlp_add_label(writer, "thread.name");
   }
   if (error == 0 && stack->tid != 0) {
@@ -140,7 +141,7 @@ int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack
     otlp_pair pair;
     at = otlp_next_label(stack, at, &pair);
     if (*link != 0 && (strcmp(pair.key, "trace_id") == 0 || strcmp(pair.key, "span_id") == 0)) continue;
-    error = onstack_otlp_text_value(writer, pair.value);
+    error = onstack_otlp_text_value(writer, pair.value, strlen(pair.value));
     if (error == 0) error = otlp_add_label(writer, pair.key);
   }
   return error;

@@ -61,8 +61,11 @@ enum { otlp_function_name = 1 };
 enum { otlp_attribute_key = 1, otlp_attribute_value = 2 };
 enum { otlp_key_value_key = 1, otlp_key_value_value = 2 };
 
-enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_array = 5 };
+enum { otlp_value_string = 1, otlp_value_bool = 2, otlp_value_int = 3, otlp_value_double = 4, otlp_value_array = 5 };
 
 enum { otlp_array_values = 1 };
+
+/* ProcessContext (processcontext/v1development), which is read. */
+enum { otlp_context_resource = 1 };
 
 #endif

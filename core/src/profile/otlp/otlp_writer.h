@@ -26,6 +26,7 @@ typedef struct onstack_otlp_writer {
   onstack_profile_tables tables;
   onstack_profile_strings attributes, links, stacks; /* encoded, by number */
   onstack_profile_strings texts;                     /* that stand in attributes: as UTF-8, not a table */
+  onstack_profile_strings resource_keys;             /* of the attributes that the resource has so far */
   onstack_protobuf identities;                       /* of the samples, one behind the other: all but their values */
   size_t *identity_ends;
   size_t identity_count;
@@ -38,14 +39,14 @@ typedef struct onstack_otlp_writer {
 /* The errors of all: -ENOMEM. A message that lacks memory says so at the end. */
 
 /* Makes writer->value the AnyValue of a text. */
-ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text);
+ONSTACK_INTERNAL int onstack_otlp_text_value(onstack_otlp_writer *writer, const char *text, size_t length);
 /* The number of the attribute with this key and the AnyValue in writer->value, which is emptied. */
 ONSTACK_INTERNAL int onstack_otlp_attribute(onstack_otlp_writer *writer, const char *key, uint32_t *number);
 /* The same, added to a list of numbers. */
 ONSTACK_INTERNAL int onstack_otlp_add_attribute(onstack_otlp_writer *writer, const char *key, onstack_protobuf *numbers);
 /* Adds a KeyValue with that value, which is emptied, as this field. `key`: UTF-8. */
 ONSTACK_INTERNAL void onstack_otlp_add_key_value(onstack_otlp_writer *writer, onstack_protobuf *message, uint32_t field,
-                                                 const char *key);
+                                                 const char *key, size_t length);
 
 /* What is said of a sample: its attributes as numbers into writer->numbers, and its link; 0: none. */
 ONSTACK_INTERNAL int onstack_otlp_labels(onstack_otlp_writer *writer, const onstack_profile_stack *stack, uint32_t *link);
@@ -56,7 +57,9 @@ ONSTACK_INTERNAL int onstack_otlp_add_profiles(onstack_otlp_writer *writer);
 /* Fills writer->dictionary; after all else. */
 ONSTACK_INTERNAL int onstack_otlp_make_dictionary(onstack_otlp_writer *writer);
 
-/* Fills writer->resource. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer);
+/* Fills writer->resource; `process_context`: also with what this process has published. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_otlp_make_resource(onstack_otlp_writer *writer, bool process_context);
+/* Adds the attributes of an encoded ProcessContext that the resource has not. */
+ONSTACK_INTERNAL int onstack_otlp_take_context(onstack_otlp_writer *writer, const uint8_t *bytes, size_t length);
 
 #endif
