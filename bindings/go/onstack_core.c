@@ -389,39 +389,22 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/src/base/loader.c ---- */
-/* ---- core/src/base/loader.h ---- */
-/*
- * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
- * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
- * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
- * inside dlopen has the same effect, and cannot be seen from here.)
- */
-#ifndef ONSTACK_BASE_LOADER_H
-#define ONSTACK_BASE_LOADER_H
+/* ---- core/src/base/label_set.c ---- */
+/* ---- core/src/base/label_set.h ---- */
+/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
+#ifndef ONSTACK_BASE_LABEL_SET_H
+#define ONSTACK_BASE_LABEL_SET_H
 
-#ifdef __linux__
-#include <link.h>
+struct onstack_labels {
+  uint64_t references;
+  uint32_t bytes; /* of `text` */
+  bool cut;       /* some of an outer set had no room */
+  char text[];    /* "key\0value\0key\0value\0" */
+};
 
-/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
-
-/* In the child of a fork. */
-ONSTACK_INTERNAL void onstack_loader_after_fork(void);
-#endif
-
-/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
-typedef struct onstack_loader_counts {
-  uint64_t adds, subs;
-} onstack_loader_counts;
-
-/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
-
-static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
-                                                               const onstack_loader_counts *b) {
-  return a->adds == b->adds && a->subs == b->subs;
-}
+/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors: OPTIONS (the
+   key), -ENOMEM. */
+ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
 
 #endif
 
@@ -465,10 +448,178 @@ static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loa
 
 /* Full fence: a store before it is visible before a load behind it. */
 #define onstack_fence_dekker() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+/* The compiler moves nothing across: for a handler on the same thread, which sees the processor's own order anyway. */
+#define onstack_fence_signal() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 /* Orders the reads of a sequence lock: data reads stay before the second read of the sequence. */
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool label_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static bool label_key_is_good(const char *key) {
+  if (!key || !label_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
+  for (const char *c = key; *c; c++)
+    if (!label_letter(*c) && !(*c >= '0' && *c <= '9') && *c != '.' && *c != '-' && *c != '/') return false;
+  return true;
+}
+
+static onstack_labels *label_set_take(size_t room) {
+  onstack_labels *set = malloc(sizeof(*set) + room);
+  if (!set) return NULL;
+  set->references = 1;
+  set->bytes = 0;
+  set->cut = false;
+  return set;
+}
+
+static void label_append(onstack_labels *set, const char *string) {
+  const size_t bytes = strlen(string) + 1;
+  memcpy(set->text + set->bytes, string, bytes);
+  set->bytes += (uint32_t)bytes;
+}
+
+static void label_add(onstack_labels *set, const char *key, const char *value) {
+  label_append(set, key);
+  label_append(set, value);
+}
+
+/* Of the pair at `key`. */
+static const char *label_value(const char *key) { return key + strlen(key) + 1; }
+static const char *label_next(const char *key) {
+  const char *value = label_value(key);
+  return value + strlen(value) + 1;
+}
+
+static bool label_set_has(const onstack_labels *set, const char *key) {
+  for (const char *at = set->text; at < set->text + set->bytes; at = label_next(at))
+    if (strcmp(at, key) == 0) return true;
+  return false;
+}
+
+/* Of the caller's labels from `from` on, is there another with that key? */
+static bool label_comes_again(const onstack_label *labels, size_t from, size_t count, const char *key) {
+  for (size_t i = from; i < count; i++)
+    if (strcmp(labels[i].key, key) == 0) return true;
+  return false;
+}
+
+/* The bytes that they take; more than ONSTACK_MAX_LABEL_BYTES: refused. No text is looked at for longer than may be. */
+static size_t label_measure(const onstack_label *labels, size_t count) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < count && bytes <= ONSTACK_MAX_LABEL_BYTES; i++) {
+    if (!label_key_is_good(labels[i].key) || !labels[i].value) return SIZE_MAX;
+    bytes += strnlen(labels[i].key, ONSTACK_MAX_LABEL_BYTES) + strnlen(labels[i].value, ONSTACK_MAX_LABEL_BYTES) + 2;
+  }
+  return bytes;
+}
+
+int onstack_labels_new(const onstack_label *labels, size_t count, onstack_labels **out) {
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  const size_t bytes = labels || count == 0 ? label_measure(labels, count) : SIZE_MAX;
+  if (bytes > ONSTACK_MAX_LABEL_BYTES) return ONSTACK_E_OPTIONS;
+  onstack_labels *set = label_set_take(bytes);
+  if (!set) return -ENOMEM;
+  for (size_t i = 0; i < count; i++)
+    if (!label_comes_again(labels, i + 1, count, labels[i].key)) label_add(set, labels[i].key, labels[i].value);
+  *out = set;
+  return 0;
+}
+
+int onstack_labels_merge(const onstack_labels *inner, const onstack_labels *outer, onstack_labels **out) {
+  if (!out) return ONSTACK_E_OPTIONS;
+  *out = NULL;
+  if (!inner || !outer) return ONSTACK_E_OPTIONS;
+  onstack_labels *set = label_set_take((size_t)inner->bytes + outer->bytes);
+  if (!set) return -ENOMEM;
+  memcpy(set->text, inner->text, inner->bytes);
+  set->bytes = inner->bytes;
+  set->cut = inner->cut || outer->cut;
+  for (const char *at = outer->text; at < outer->text + outer->bytes; at = label_next(at)) {
+    if (label_set_has(inner, at)) continue;
+    if (set->bytes + (size_t)(label_next(at) - at) <= ONSTACK_MAX_LABEL_BYTES)
+      label_add(set, at, label_value(at));
+    else
+      set->cut = true;
+  }
+  *out = set;
+  return 0;
+}
+
+int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out) {
+  *out = NULL;
+  if (!label_key_is_good(key)) return ONSTACK_E_OPTIONS;
+  if (!outer) return 0;
+  onstack_labels *set = label_set_take(outer->bytes);
+  if (!set) return -ENOMEM;
+  for (const char *at = outer->text; at < outer->text + outer->bytes; at = label_next(at))
+    if (strcmp(at, key) != 0) label_add(set, at, label_value(at));
+  if (set->bytes > 0)
+    *out = set;
+  else
+    free(set);
+  return 0;
+}
+
+void onstack_labels_retain(const onstack_labels *labels) {
+  if (labels) onstack_retain(&((onstack_labels *)(uintptr_t)labels)->references);
+}
+
+void onstack_labels_release(const onstack_labels *labels) {
+  onstack_labels *set = (onstack_labels *)(uintptr_t)labels;
+  if (set && onstack_release_was_last(&set->references)) free(set);
+}
+
+const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
+  *bytes = labels->bytes;
+  return labels->text;
+}
+
+/* ---- core/src/base/loader.c ---- */
+/* ---- core/src/base/loader.h ---- */
+/*
+ * dl_iterate_phdr, and what a fork makes of it. glibc takes a lock for it that it never gives back in the child of a fork
+ * whose parent had a thread inside at that instant: the child's first call would wait for ever. Threads of ours call it
+ * every few milliseconds, so they are counted, and such a child lives with what its parent knew. (A thread of the host
+ * inside dlopen has the same effect, and cannot be seen from here.)
+ */
+#ifndef ONSTACK_BASE_LOADER_H
+#define ONSTACK_BASE_LOADER_H
+
+/* How many objects were loaded and unloaded so far, in all namespaces: the same counts, the same objects. */
+typedef struct onstack_loader_counts {
+  uint64_t adds, subs;
+} onstack_loader_counts;
+
+#ifdef __linux__
+#include <link.h>
+
+/* As dl_iterate_phdr; false, and no call, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_each(int (*visit)(struct dl_phdr_info *info, size_t size, void *data), void *data);
+
+/* In a visit: every object knows them. */
+static inline __attribute__((unused)) onstack_loader_counts onstack_loader_counts_in(const struct dl_phdr_info *info) {
+  return (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+}
+
+/* In the child of a fork. */
+ONSTACK_INTERNAL void onstack_loader_after_fork(void);
+#endif
+
+/* Reads the counts; false, and *counts as it was, where the loader cannot be asked. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_loader_count(onstack_loader_counts *counts);
+
+static inline __attribute__((unused)) bool onstack_loader_same(const onstack_loader_counts *a,
+                                                               const onstack_loader_counts *b) {
+  return a->adds == b->adds && a->subs == b->subs;
+}
 
 #endif
 
@@ -492,8 +643,8 @@ void onstack_loader_after_fork(void) {
 
 static int loader_read_counts(struct dl_phdr_info *info, size_t size, void *counts) {
   (void)size;
-  *(onstack_loader_counts *)counts = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
-  return 1; /* the first object knows */
+  *(onstack_loader_counts *)counts = onstack_loader_counts_in(info);
+  return 1; /* the first one knows */
 }
 
 bool onstack_loader_count(onstack_loader_counts *counts) { return onstack_loader_each(loader_read_counts, counts); }
@@ -503,6 +654,73 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
   return false;
 }
 #endif
+
+/* ---- core/src/base/own_memory.c ---- */
+/* ---- core/src/base/own_memory.h ---- */
+/* What this library maps for itself, so that an account of the process's memory can name it. */
+#ifndef ONSTACK_BASE_OWN_MEMORY_H
+#define ONSTACK_BASE_OWN_MEMORY_H
+
+/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
+ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
+/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
+ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
+/* Bytes in memory, for a look at the whole process. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+#endif
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define OWN_RANGES 32u            /* rings, thread records and the live table; later ones are not counted */
+#define OWN_AT_ONCE ((size_t)512) /* pages */
+
+static struct {
+  struct {
+    char *memory;
+    size_t bytes;
+  } ranges[OWN_RANGES];
+  uint32_t count; /* published behind a range */
+  int64_t whole;
+} own_memory;
+
+void onstack_own_memory_keeps(void *memory, size_t bytes) {
+  const uint32_t at = own_memory.count;
+  if (at == OWN_RANGES) return;
+  own_memory.ranges[at].memory = memory;
+  own_memory.ranges[at].bytes = bytes;
+  onstack_publish(&own_memory.count, at + 1);
+}
+
+void onstack_own_memory_changes(int64_t bytes) { onstack_add_relaxed(&own_memory.whole, bytes); }
+
+/* mincore(2): a byte for each page of the kernel's. */
+static uint64_t own_range_resident(char *memory, size_t bytes) {
+#ifdef __linux__
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), at_once = OWN_AT_ONCE * page;
+  unsigned char there[OWN_AT_ONCE];
+  uint64_t resident = 0;
+  for (size_t at = 0; at < bytes; at += at_once) {
+    const size_t part = bytes - at < at_once ? bytes - at : at_once;
+    const size_t pages = (part + page - 1) / page;
+    if (mincore(memory + at, part, there) != 0) return resident;
+    for (size_t i = 0; i < pages; i++) resident += (there[i] & 1u) * page;
+  }
+  return resident;
+#else
+  (void)memory, (void)bytes;
+  return 0;
+#endif
+}
+
+uint64_t onstack_own_memory_resident(void) {
+  const int64_t whole = onstack_load_relaxed(&own_memory.whole);
+  uint64_t resident = whole > 0 ? (uint64_t)whole : 0;
+  for (uint32_t i = 0, count = onstack_observe(&own_memory.count); i < count; i++)
+    resident += own_range_resident(own_memory.ranges[i].memory, own_memory.ranges[i].bytes);
+  return resident;
+}
 
 /* ---- core/src/base/proc_maps.c ---- */
 /* ---- core/src/base/proc_maps.h ---- */
@@ -527,6 +745,13 @@ typedef struct onstack_mapping {
  * long for any open(2) is cut. Errors: -errno, when the file cannot be read (to its end). Ordinary threads.
  */
 ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
+
+/*
+ * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at every
+ * page for that, some milliseconds for each GiB.
+ */
+ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                                             void (*resident)(void *data, uint64_t bytes), void *data);
 
 /* Takes a line apart, in place: `line` has a byte of room behind its end. False where it makes no sense. */
 ONSTACK_INTERNAL bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping);
@@ -777,15 +1002,32 @@ bool onstack_proc_maps_parse(char *line, size_t length, onstack_mapping *mapping
 #ifdef __linux__
 typedef struct proc_maps_reader {
   void (*visit)(void *data, const onstack_mapping *mapping);
+  void (*resident)(void *data, uint64_t bytes); /* NULL: maps, and not smaps */
   void *data;
   bool cut; /* what comes belongs to a line that was too long */
   size_t used;
   char text[PATH_MAX + 256 + 1]; /* a line with the longest path that can be opened, and a NUL */
 } proc_maps_reader;
 
+/* "Rss:                1234 kB" */
+static bool proc_maps_resident(char *line, size_t length, uint64_t *bytes) {
+  static const char key[] = "Rss:";
+  uint64_t number;
+  if (length < sizeof(key) || memcmp(line, key, sizeof(key) - 1) != 0) return false;
+  for (line += sizeof(key) - 1; *line == ' '; line++) continue;
+  if (!proc_maps_number(&line, 10, &number)) return false;
+  *bytes = number * 1024;
+  return true;
+}
+
 static void proc_maps_take_line(proc_maps_reader *reader, char *line, size_t length) {
   onstack_mapping mapping;
-  if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping)) reader->visit(reader->data, &mapping);
+  uint64_t bytes;
+  line[length] = 0;
+  if (reader->resident && !reader->cut && proc_maps_resident(line, length, &bytes))
+    reader->resident(reader->data, bytes);
+  else if (!reader->cut && onstack_proc_maps_parse(line, length, &mapping))
+    reader->visit(reader->data, &mapping);
 }
 
 static void proc_maps_take_lines(proc_maps_reader *reader) {
@@ -819,6 +1061,13 @@ static long proc_maps_read(const char *path, proc_maps_reader *reader) {
   return got < 0 ? got : total;
 }
 
+int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                            void (*resident)(void *data, uint64_t bytes), void *data) {
+  proc_maps_reader reader = {.visit = visit, .resident = resident, .data = data};
+  const long got = proc_maps_read("/proc/self/smaps", &reader);
+  return got < 0 ? (int)got : got == 0 ? -ENOENT : 0;
+}
+
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   proc_maps_reader reader = {.visit = visit, .data = data};
   long got = proc_maps_read("/proc/self/maps", &reader);
@@ -827,6 +1076,12 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
   return got < 0 ? (int)got : 0;
 }
 #else
+int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
+                            void (*resident)(void *data, uint64_t bytes), void *data) {
+  (void)visit, (void)resident, (void)data;
+  return -ENOENT;
+}
+
 int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data) {
   (void)visit, (void)data;
   return -ENOENT;
@@ -936,7 +1191,7 @@ int onstack_switch_read(uint8_t value, bool *on) {
  *
  * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
  * label of its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout gives no labels rather than a fault.
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
 #ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
 #define ONSTACK_HANDLER_LABELS_GO_LABELS_H
@@ -1124,6 +1379,7 @@ typedef struct onstack_code_map {
   onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
   uint32_t count;
   uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
   uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
   onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
   onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
@@ -1149,26 +1405,204 @@ ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uin
 
 #endif
 
-/* ---- core/src/handler/unwind/memory.h ---- */
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
 /*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
- *           choice: some two microseconds, and descriptors in the host's table.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
  */
-#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
-#define ONSTACK_HANDLER_UNWIND_MEMORY_H
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+
+#endif
+
+/* ---- core/src/base/address.h ---- */
+/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
+#ifndef ONSTACK_BASE_ADDRESS_H
+#define ONSTACK_BASE_ADDRESS_H
+
+/*
+ * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
+ * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
+ * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
+ */
+#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
+#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
+
+static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
+  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
+}
+
+/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
+#define ONSTACK_PAGE ((uint64_t)4096)
+
+#endif
+
+/* ---- core/src/base/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_BASE_SYS_H
+#define ONSTACK_BASE_SYS_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/src/base/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_BASE_SYS_X86_64_H
+#define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/base/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_BASE_SYS_AARCH64_H
+#define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
+#endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
 
 /* ---- core/src/handler/tick/thread_table.h ---- */
 /*
@@ -1402,255 +1836,6 @@ ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint
 
 #endif
 
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
-
-#endif
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                 uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                    uint32_t g_labels, uint8_t *out, uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
-
-#endif
-
-/* ---- core/src/base/address.h ---- */
-/* Which numbers can be user addresses at all, checked before any arithmetic on them. */
-#ifndef ONSTACK_BASE_ADDRESS_H
-#define ONSTACK_BASE_ADDRESS_H
-
-/*
- * Below 64 KiB nothing is mapped by default (vm.mmap_min_addr), and the probe's NULL page would look readable
- * (rt_sigprocmask with a NULL set succeeds). Above the user range an addition could wrap: a frame pointer near 2^64
- * passed a naive range check and crashed a prototype. 2^56 covers five-level page tables and 52-bit aarch64.
- */
-#define ONSTACK_ADDRESS_LOW ((uint64_t)0x10000)
-#define ONSTACK_ADDRESS_HIGH ((uint64_t)1 << 56)
-
-static inline __attribute__((always_inline, unused)) bool onstack_address_plausible(uint64_t address) {
-  return address - ONSTACK_ADDRESS_LOW < ONSTACK_ADDRESS_HIGH - ONSTACK_ADDRESS_LOW;
-}
-
-/* The smallest page of both architectures; probing in these steps is right for larger pages too. */
-#define ONSTACK_PAGE ((uint64_t)4096)
-
-#endif
-
-/* ---- core/src/base/sys.h ---- */
-/*
- * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
- * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
- * name for clock_gettime.
- */
-#ifndef ONSTACK_BASE_SYS_H
-#define ONSTACK_BASE_SYS_H
-
-#include <sys/syscall.h>
-
-#if defined(__x86_64__)
-/* ---- core/src/base/sys_x86_64.h ---- */
-/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
-#ifndef ONSTACK_BASE_SYS_X86_64_H
-#define ONSTACK_BASE_SYS_X86_64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  long result;
-  register long r10 __asm__("r10") = d;
-  register long r8 __asm__("r8") = e;
-  register long r9 __asm__("r9") = f;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                   : "rcx", "r11", "memory");
-  return result;
-}
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/base/sys_aarch64.h ---- */
-/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
-#ifndef ONSTACK_BASE_SYS_AARCH64_H
-#define ONSTACK_BASE_SYS_AARCH64_H
-
-#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
-                                                                                            long c, long d, long e, long f) {
-  register long x8 __asm__("x8") = number;
-  register long x0 __asm__("x0") = a;
-  register long x1 __asm__("x1") = b;
-  register long x2 __asm__("x2") = c;
-  register long x3 __asm__("x3") = d;
-  register long x4 __asm__("x4") = e;
-  register long x5 __asm__("x5") = f;
-  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
-  return x0;
-}
-
-#endif
-
-#else
-#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
-#endif
-
-#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
-ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
-  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
-  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
-}
-ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
-  return onstack_sys_call6(number, a, b, c, d, 0, 0);
-}
-
-ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
-ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
-
-/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
-typedef uint64_t onstack_kernel_sigset;
-#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
-
-/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
-ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
-#define ONSTACK_FUTEX_WAIT_PRIVATE 128
-#define ONSTACK_FUTEX_WAKE_PRIVATE 129
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
-  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
-}
-
-struct onstack_timespec {
-  int64_t seconds;
-  int64_t nanoseconds;
-};
-
-ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
-  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
-}
-
-/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
-struct onstack_kernel_sigevent {
-  uint64_t value;
-  int32_t signal;
-  int32_t notify;
-  int32_t tid;
-  int32_t pad[11];
-};
-struct onstack_kernel_itimerspec {
-  struct onstack_timespec interval;
-  struct onstack_timespec value;
-};
-#define ONSTACK_SIGEV_SIGNAL 0
-#define ONSTACK_SIGEV_THREAD_ID 4
-
-ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
-  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
-}
-ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
-
-/* struct iovec of the kernel. */
-struct onstack_vector {
-  uint64_t base, length;
-};
-
-/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
-   child of a raw clone must not read its parent. */
-ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
-                                                     const struct onstack_vector *remote, uint32_t remotes) {
-  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
-                           (long)remotes, 0);
-}
-
-/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
-   SA_RESTORER in its asm/signal.h. */
-struct onstack_kernel_sigaction {
-  uint64_t handler;
-  uint64_t flags;
-  uint64_t restorer;
-  onstack_kernel_sigset mask;
-};
-_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
-
-ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
-                                             struct onstack_kernel_sigaction *old) {
-  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
-}
-
-#endif
-
 #define GO_LABELS_COUNT 64u /* looked at; a goroutine has a handful */
 
 /* runtime/pprof.labelMap since Go 1.24: a slice of {key, value} (internal/runtime/pprof/label). */
@@ -1706,12 +1891,12 @@ static ONSTACK_HANDLER uint32_t go_label_copy(const go_label *label, uint8_t *ou
   return (uint32_t)bytes + 2;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory, const onstack_go_runtime *go,
-                                                   uint32_t g_labels, uint8_t *out, uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                   uint32_t bytes) {
   uint64_t goroutine, set;
   go_slice list;
   uint32_t used = 0, cut = 0;
-  if (!memory->copy_works || (goroutine = onstack_go_current(go)) == 0) return 0;
+  if ((goroutine = onstack_go_current(go)) == 0) return 0;
   if (!go_fetch(goroutine + g_labels, &set, 8) || set == 0 || !go_fetch(set, &list, sizeof(list))) return 0;
   for (uint64_t i = 0; i < list.length; i++) {
     go_label label;
@@ -1725,10 +1910,9 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy_at(const onstack_memory *memory,
   return used | cut;
 }
 
-ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const onstack_go_runtime *go, uint8_t *out,
-                                                uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes) {
   uint32_t g_labels = onstack_load_relaxed(&go->layout.g_labels);
-  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(memory, go, g_labels, out, bytes);
+  return g_labels == 0 ? 0 : onstack_go_labels_copy_at(go, g_labels, out, bytes);
 }
 
 /* ---- core/src/handler/labels/labels.c ---- */
@@ -1736,9 +1920,12 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const on
 /*
  * The labels that the application has given to threads, by thread id.
  *
- * Only a thread itself changes its labels (core/src/session/thread_labels.c), and only its own handler reads them: the set is replaced
- * by one store of a pointer, so the handler, which interrupts the thread before or behind that store, finds a whole set,
- * and the old one can be freed right after. No lock, and no thread-local storage, which a raw thread may not have.
+ * Only a thread itself changes its entry (core/src/session/thread_labels.c), and only its own handler reads it: a set comes
+ * and goes by one store of a pointer. The handler interrupts the thread before or behind that store, so it finds a whole set,
+ * which was finished before the store; and behind the store it reads the old one no more, so that the thread may let it go.
+ * Both hold in the order of the program, which is the order in which a processor shows its own stores to a handler on it; the
+ * compiler keeps it by a release store and a signal fence behind it. No lock, and no thread-local storage, which a raw
+ * thread may not have: entries are static, so none can be gone when a handler finds it, whatever became of its thread.
  *
  * An entry is claimed by one compare-and-swap on its thread id and looked for as in the thread table: dense buckets of 16
  * ids, no tombstones, nothing is ever moved.
@@ -1749,27 +1936,25 @@ ONSTACK_HANDLER uint32_t onstack_go_labels_copy(onstack_memory *memory, const on
 #define ONSTACK_LABEL_THREADS 16384u
 #define ONSTACK_LABELS_CUT 0x80000000u /* in the result of a copy: something did not fit */
 
-/* "key\0value\0key\0value\0". Never changed once it can be found. */
-typedef struct onstack_label_set {
-  uint32_t bytes;
-  char text[];
-} onstack_label_set;
-
+/* In the order of a sample: the public places, and behind them what onstack_thread_label_set has made. Threads whose ids are
+   neighbours swap at the same time: each has a cache line. */
+#define ONSTACK_LABELS_OWN ONSTACK_LABELS_PLACES
 typedef struct onstack_label_entry {
-  const onstack_label_set *set; /* NULL: none */
+  const onstack_labels *sets[ONSTACK_LABELS_PLACES + 1] __attribute__((aligned(ONSTACK_CACHE_LINE))); /* NULL: none */
 } onstack_label_entry;
 
 /* The entry of a thread, or NULL. Signal-safe. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_labels_find(uint32_t tid);
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_find(uint32_t tid);
 
-/* A fresh entry for a thread that has none; NULL when its buckets are full. On that thread only. */
-ONSTACK_INTERNAL onstack_label_entry *onstack_labels_claim(uint32_t tid);
+/* An empty entry for a thread that has none; NULL when its buckets are full. On that thread only. */
+ONSTACK_INTERNAL onstack_label_entry *onstack_label_entry_claim(uint32_t tid);
 
-/* Gives an entry back; its set is the caller's. On that thread only. */
-ONSTACK_INTERNAL void onstack_labels_release(onstack_label_entry *entry);
+/* Gives an entry back; the sets are the caller's. On that thread only. */
+ONSTACK_INTERNAL void onstack_label_entry_release(onstack_label_entry *entry);
 
-/* In the child of a fork: the forking thread goes on under a new id, the others are not here. Async-signal-safe. */
-ONSTACK_INTERNAL void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid);
+/* In the child of a fork: no thread has an entry any more. `free`: all may be claimed; otherwise those of the parent's threads
+   are out of use for good. Async-signal-safe. */
+ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
 
 /* Copies whole pairs to `out`; returns the bytes used, with ONSTACK_LABELS_CUT if not all fitted. In the handler, on that
    thread. */
@@ -1780,6 +1965,8 @@ ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t 
 #define LABEL_BUCKET 16u
 #define LABEL_WINDOW 64u /* entries that are searched: four buckets, as in the thread table */
 
+#define LABEL_OUT_OF_USE UINT32_MAX /* no thread has that id */
+
 static uint32_t label_tids[ONSTACK_LABEL_THREADS]; /* 0: free */
 static onstack_label_entry label_entries[ONSTACK_LABEL_THREADS];
 static uint32_t label_threads; /* entries in use: programs without labels pay one load a sample */
@@ -1788,7 +1975,7 @@ static ONSTACK_HANDLER uint32_t label_home(uint32_t tid) {
   return tid / LABEL_BUCKET % (ONSTACK_LABEL_THREADS / LABEL_BUCKET) * LABEL_BUCKET;
 }
 
-ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
+ONSTACK_HANDLER onstack_label_entry *onstack_label_entry_find(uint32_t tid) {
   uint32_t home = label_home(tid);
   if (onstack_load_relaxed(&label_threads) == 0) return NULL;
   for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
@@ -1798,7 +1985,7 @@ ONSTACK_HANDLER onstack_label_entry *onstack_labels_find(uint32_t tid) {
   return NULL;
 }
 
-onstack_label_entry *onstack_labels_claim(uint32_t tid) {
+onstack_label_entry *onstack_label_entry_claim(uint32_t tid) {
   uint32_t home = label_home(tid);
   for (uint32_t i = 0; i < LABEL_WINDOW; i++) {
     uint32_t index = (home + i) % ONSTACK_LABEL_THREADS;
@@ -1810,77 +1997,82 @@ onstack_label_entry *onstack_labels_claim(uint32_t tid) {
   return NULL;
 }
 
-void onstack_labels_release(onstack_label_entry *entry) {
-  onstack_publish(&entry->set, (const onstack_label_set *)0);
+static void label_entry_empty(onstack_label_entry *entry) {
+  for (uint32_t place = 0; place < ONSTACK_COUNT_OF(entry->sets); place++)
+    onstack_publish(&entry->sets[place], (const onstack_labels *)0);
+}
+
+void onstack_label_entry_release(onstack_label_entry *entry) {
+  label_entry_empty(entry);
   onstack_publish(&label_tids[entry - label_entries], 0u);
   onstack_sub_relaxed(&label_threads, 1u);
 }
 
-/* The sets of the others are left where they are: nothing may be freed here. */
-void onstack_labels_after_fork(uint32_t parent_tid, uint32_t child_tid) {
-  onstack_label_entry *entry = onstack_labels_find(parent_tid);
-  const onstack_label_set *set = entry ? entry->set : NULL;
+/* Sets are left where they are: nothing may be freed here. */
+void onstack_label_entries_after_fork(bool free) {
   if (label_threads == 0) return;
   label_threads = 0;
   for (uint32_t i = 0; i < ONSTACK_LABEL_THREADS; i++) {
     if (label_tids[i] == 0) continue;
-    label_tids[i] = 0;
-    label_entries[i].set = NULL;
+    if (free) label_entry_empty(&label_entries[i]);
+    label_tids[i] = free ? 0 : LABEL_OUT_OF_USE;
   }
-  if (set && (entry = onstack_labels_claim(child_tid))) entry->set = set;
 }
 
 /* Bytes of the pair that begins at `at`, both NULs included. */
-static ONSTACK_HANDLER uint32_t label_pair(const onstack_label_set *set, uint32_t at) {
+static ONSTACK_HANDLER uint32_t label_pair(const onstack_labels *set, uint32_t at) {
   uint32_t bytes = 0;
   for (uint32_t nuls = 0; nuls < 2 && at + bytes < set->bytes; bytes++) nuls += set->text[at + bytes] == 0;
   return bytes;
 }
 
-ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
-  const onstack_label_entry *entry = onstack_labels_find(tid);
-  const onstack_label_set *set = entry ? onstack_observe(&entry->set) : NULL; /* pairs with the publish in labels.c */
-  uint32_t used = 0, cut = 0;
-  if (!set) return 0;
+static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t bytes) {
+  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
+}
+
+/* The pairs that fit. Returns as onstack_labels_copy. */
+static ONSTACK_HANDLER uint32_t label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
+  uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
   for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
-    pair = label_pair(set, at);
+    pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
     if (pair > bytes - used) {
       cut = ONSTACK_LABELS_CUT;
       continue;
     }
-    for (uint32_t i = 0; i < pair; i++) ((volatile char *)out)[used + i] = set->text[at + i];
+    label_copy(set->text + at, out + used, pair);
     used += pair;
   }
   return used | cut;
 }
 
-/* ---- core/src/handler/signal/copy.c ---- */
-/* ---- core/src/handler/signal/copy.h ---- */
-/*
- * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
- * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
- * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
- * in crossing orders.
- *
- * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
- * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
- * is never unmapped.
- */
-#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
-#define ONSTACK_HANDLER_SIGNAL_COPY_H
+ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes) {
+  const onstack_label_entry *entry = onstack_label_entry_find(tid);
+  uint32_t used = 0, cut = 0;
+  for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
+    const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
+    const uint32_t result = set ? label_set_copy(set, out + used, bytes - used) : 0;
+    used += result & ~ONSTACK_LABELS_CUT;
+    cut |= result & ONSTACK_LABELS_CUT;
+  }
+  return used | cut;
+}
 
+/* ---- core/src/handler/signal/forward.c ---- */
 /* ---- core/src/handler/signal/forward.h ---- */
+/* How a foreign signal is passed on to what lies underneath (owners.h). */
+#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
+#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
+
+/* ---- core/src/handler/signal/owners.h ---- */
 /*
- * The signal action that all sessions of one signal share, as the handler sees it: what lies underneath, and how a
- * foreign signal is passed on to it. Installed and restored by control/signal/action.c.
+ * The signal action that all sessions of one signal share, as the handler sees it, and what lies underneath. Installed and
+ * restored by control/signal; other copies of the library read it too (copy.h).
  *
  * All of it is static and never freed: a handler of ours can run after the last stop (pending signal, an owner that
  * restores our pointer), and is then a pass-through.
  */
-#ifndef ONSTACK_HANDLER_SIGNAL_FORWARD_H
-#define ONSTACK_HANDLER_SIGNAL_FORWARD_H
-
-#include <signal.h>
+#ifndef ONSTACK_HANDLER_SIGNAL_OWNERS_H
+#define ONSTACK_HANDLER_SIGNAL_OWNERS_H
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
@@ -1935,6 +2127,10 @@ ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
 /* The trampoline of a value of `changing`, ONSTACK_TRAMPOLINES or more: none is being installed. */
 static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing) { return (changing & 0xffu) - 1u; }
 
+#endif
+
+#include <signal.h>
+
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
 ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
 
@@ -1953,98 +2149,6 @@ ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction 
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
 #endif
-
-/* ---- core/src/handler/tick/entry.h ---- */
-#ifndef ONSTACK_HANDLER_TICK_ENTRY_H
-#define ONSTACK_HANDLER_TICK_ENTRY_H
-
-#include <signal.h>
-
-/*
- * What control/signal/action.c installs, for every signal and session of this copy: a jump to the handler, with a mark right
- * before it, by which one copy of the library recognizes another's handler (copy.h). There are ONSTACK_TRAMPOLINES of
- * them (action.h says why), this far apart; declared is the first.
- */
-#define ONSTACK_TRAMPOLINE_BYTES 64u
-extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
-
-/* What lies before each, read by other copies. */
-typedef struct onstack_handler_head {
-  int64_t copy; /* that copy's onstack_copy, as the distance from here */
-  uint64_t number;
-  uint64_t mark[2];
-} onstack_handler_head;
-
-/* The signal handler itself; `trampoline` is the one that it came in by. */
-ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* What it does once the signal is blocked and the context known. */
-ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-/* A tick of this copy that came in through another one's handler (onstack_copy.take). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_handler_take(int signal, siginfo_t *info, void *context);
-
-#endif
-
-#define ONSTACK_COPIES 8u /* others that one copy knows */
-
-/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
-   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
-#define ONSTACK_COPY_MARK "onstack-handler3"
-#define ONSTACK_COPY_MARK_BYTES 16u
-
-/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
-_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
-
-typedef struct onstack_copy {
-  uint32_t bytes;
-  uint32_t action_bytes;
-  onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
-  bool (*take)(int signal, siginfo_t *info, void *context);
-  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
-  void (*trampoline)(int signal, siginfo_t *info, void *context);
-  uint32_t lock; /* of the control side, see onstack_copies_lock */
-  uint32_t reserved;
-  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
-} onstack_copy;
-
-ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
-
-/* What a copy has of one signal. `copy` is any copy, this one too. */
-static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
-  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
-}
-
-/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
-static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
-  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
-}
-
-/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
-static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
-  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
-  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
-  distance /= ONSTACK_TRAMPOLINE_BYTES;
-  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
-}
-
-/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
-static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
-  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
-}
-
-#endif
-
-ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
-    .bytes = sizeof(onstack_copy),
-    .action_bytes = sizeof(onstack_action),
-    .actions = onstack_actions,
-    .take = onstack_handler_take,
-    .trampoline = onstack_handler_trampoline,
-};
-
-/* ---- core/src/handler/signal/forward.c ---- */
 
 /* ---- core/src/handler/arch.h ---- */
 /*
@@ -2182,6 +2286,86 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
 #endif
 
 #endif
+
+#endif
+
+/* ---- core/src/handler/signal/copy.h ---- */
+/*
+ * Several copies of this library in one process: a Rust crate's, a Go package's, a preload's. Each installs a handler of
+ * its own, and a tick of any of them enters whichever stands on top. That one offers it to the others directly, and what
+ * a copy forwards to is never another copy: chains from handler to handler become circles after enough starts and stops
+ * in crossing orders.
+ *
+ * A copy finds another by the mark before the handler that it meets as the installed action (ENTRY_TRAMPOLINE in
+ * entry.c), and from then on knows all that the other knows. A copy pins itself before its first start, so what is here
+ * is never unmapped.
+ */
+#ifndef ONSTACK_HANDLER_SIGNAL_COPY_H
+#define ONSTACK_HANDLER_SIGNAL_COPY_H
+
+#include <signal.h>
+
+#define ONSTACK_COPIES 8u /* others that one copy knows */
+
+/* The mark's last byte is the version of what follows. Another copy may be older or newer: members are only added, at
+   the ends, and the sizes say which there are; anything else is a new version, and then copies refuse each other. */
+#define ONSTACK_COPY_MARK "onstack-handler3"
+#define ONSTACK_COPY_MARK_BYTES 16u
+
+/* The size that mark stands for: whoever changes what a copy reads of another one raises the version. */
+_Static_assert(sizeof(onstack_action) == 1200, "another layout is another version of ONSTACK_COPY_MARK");
+
+/*
+ * What control/signal installs, for every signal and session of this copy: a jump to the handler (handler/tick/entry.c), with a
+ * mark right before it. There are ONSTACK_TRAMPOLINES of them (owners.h says why), this far apart; declared is the first.
+ */
+#define ONSTACK_TRAMPOLINE_BYTES 64u
+extern __attribute__((visibility("hidden"))) void onstack_handler_trampoline(int signal, siginfo_t *info, void *context);
+
+/* What lies before each, read by other copies. */
+typedef struct onstack_handler_head {
+  int64_t copy; /* that copy's onstack_copy, as the distance from here */
+  uint64_t number;
+  uint64_t mark[2];
+} onstack_handler_head;
+
+typedef struct onstack_copy {
+  uint32_t bytes;
+  uint32_t action_bytes;
+  onstack_action *actions; /* one for each signal, `action_bytes` apart */
+  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  bool (*take)(int signal, siginfo_t *info, void *context);
+  /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
+  void (*trampoline)(int signal, siginfo_t *info, void *context);
+  uint32_t lock; /* of the control side, see onstack_copies_lock */
+  uint32_t reserved;
+  struct onstack_copy *others[ONSTACK_COPIES]; /* up to the first NULL; filled by whoever learns of one, never emptied */
+} onstack_copy;
+
+ONSTACK_INTERNAL_DATA onstack_copy onstack_copy_self;
+
+/* What a copy has of one signal. `copy` is any copy, this one too. */
+static inline ONSTACK_HANDLER onstack_action *onstack_copy_action(const onstack_copy *copy, int signal) {
+  return (onstack_action *)(uintptr_t)((uintptr_t)copy->actions + (uintptr_t)copy->action_bytes * (uintptr_t)signal);
+}
+
+/* The others that a copy knows, one after the other; NULL: no more. Pairs with copies_add. */
+static inline ONSTACK_HANDLER onstack_copy *onstack_copy_other(const onstack_copy *of, uint32_t i) {
+  return i < ONSTACK_COPIES ? onstack_observe(&of->others[i]) : NULL;
+}
+
+/* The trampoline of that copy at that address, or ONSTACK_TRAMPOLINES. */
+static inline ONSTACK_HANDLER uint32_t onstack_trampoline_at(const onstack_copy *copy, uint64_t handler) {
+  uint64_t distance = handler - (uint64_t)(uintptr_t)copy->trampoline;
+  if (distance % ONSTACK_TRAMPOLINE_BYTES != 0) return ONSTACK_TRAMPOLINES;
+  distance /= ONSTACK_TRAMPOLINE_BYTES;
+  return distance < ONSTACK_TRAMPOLINES ? (uint32_t)distance : ONSTACK_TRAMPOLINES;
+}
+
+/* Does a session of that copy use the signal? Dekker: with a stop of that copy, see control/signal/action.c. */
+static inline ONSTACK_HANDLER bool onstack_copy_runs(const onstack_copy *copy, int signal) {
+  return onstack_dekker_load(&onstack_copy_action(copy, signal)->running) != 0;
+}
 
 #endif
 
@@ -2478,6 +2662,9 @@ ONSTACK_INTERNAL_DATA onstack_nesting onstack_nesting_state;
    ended, and the mask is the owner's again, which no return to the kernel would restore. Signal-safe. */
 ONSTACK_INTERNAL void *onstack_nesting_enter(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 
+/* What the handler does once the signal is blocked and the context known (handler/tick/entry.c). */
+ONSTACK_INTERNAL void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline);
+
 #endif
 
 #include <signal.h>
@@ -2563,14 +2750,15 @@ static inline __attribute__((unused)) onstack_unit onstack_kind_unit(onstack_kin
  * walk ends there (PENDING) though nothing is wrong with the stack. The sample keeps the registers and the top of the
  * stack then, copied by the kernel; when the rules are there the consumer walks the copy (drain/again.c).
  *
- * A slot has a pool of them, which takes memory only where it is used. With all of it in use a sample stays cut.
+ * A slot has a pool of them, which takes memory only while it is used. With all of it in use a sample stays cut.
  */
 #ifndef ONSTACK_HANDLER_TICK_KEPT_H
 #define ONSTACK_HANDLER_TICK_KEPT_H
 
 #define ONSTACK_KEPT_STACKS 128u
-#define ONSTACK_KEPT_NATIVE 16384u /* bytes from the stack pointer up */
-#define ONSTACK_KEPT_GO 8192u      /* of the goroutine that waits for the native code, from its stack pointer up */
+/* Bytes from the stack pointer up: frames of C++ hold vectors of 64 KiB (DuckDB). A stack that ends below costs what it has. */
+#define ONSTACK_KEPT_NATIVE 131072u
+#define ONSTACK_KEPT_GO 8192u /* of the goroutine that waits for the native code, from its stack pointer up */
 
 /* A piece of a stack, as it was. */
 typedef struct onstack_kept_piece {
@@ -2600,6 +2788,76 @@ ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
+
+#endif
+
+/* ---- core/src/handler/unwind/memory.h ---- */
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
+#define ONSTACK_HANDLER_UNWIND_MEMORY_H
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
+  bool asked;             /* bounds were asked for: wake housekeeping */
+  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
+  uint64_t other_high;
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -2728,7 +2986,7 @@ typedef struct onstack_walk {
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
   uint8_t *
-      found; /* one ONSTACK_BY_* a frame, with ONSTACK_BY_UNPROVEN (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+      found; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -2778,7 +3036,7 @@ typedef struct onstack_slot {
   uint32_t state;      /* ONSTACK_SLOT_* (dekker) */
   uint32_t generation; /* counts the sessions of this slot; its low bits are in the cookies */
   uint32_t index;
-  int32_t signal;
+  int32_t signal; /* 0: its samples come by no signal */
   uint64_t period_ns;
   const struct onstack_clock_ops *clock; /* who ticks (control/tick/clock.h); control only */
   onstack_kind kind;                     /* of its ticks */
@@ -2894,7 +3152,6 @@ ONSTACK_HANDLER void onstack_arm_remove(int32_t id) {
  * Runs with every signal blocked, on the thread's alternate stack where it has one. No lock, no allocation, no libc,
  * errno untouched (raw system calls only). It never waits: each branch ends in a counter.
  */
-
 /* ---- core/src/handler/tick/own_threads.h ---- */
 /*
  * The threads that this library has made: the drain threads, those that send ticks where there are no timers, the
@@ -3271,12 +3528,21 @@ __asm__(".pushsection .text\n"
         ".endr\n" ENTRY_SCOPE(
             "onstack_handler_trampoline") ".set onstack_handler_trampoline, onstack_trampoline_0\n.popsection\n");
 
-ONSTACK_HANDLER bool onstack_handler_take(int signal, siginfo_t *info, void *context) {
+/* A tick of this copy that came in through another one's handler. */
+static ONSTACK_HANDLER bool entry_take(int signal, siginfo_t *info, void *context) {
   const onstack_thread_tick tick = entry_recognize(info);
   if (!tick.record) return false;
   entry_tick_of(tick, signal, info, context);
   return true;
 }
+
+ONSTACK_INTERNAL_DEFINE onstack_copy onstack_copy_self = {
+    .bytes = sizeof(onstack_copy),
+    .action_bytes = sizeof(onstack_action),
+    .actions = onstack_actions,
+    .take = entry_take,
+    .trampoline = onstack_handler_trampoline,
+};
 
 ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *context, uint32_t trampoline) {
   const onstack_thread_tick tick = entry_recognize(info);
@@ -3286,6 +3552,8 @@ ONSTACK_HANDLER void onstack_handler_go_on(int signal, siginfo_t *info, void *co
     onstack_action_forward(signal, info, context, trampoline);
 }
 
+/* Where the trampolines lead; `trampoline` is the one that the signal came in by. */
+ONSTACK_INTERNAL void onstack_handler_entry(int signal, siginfo_t *info, void *context, uint32_t trampoline);
 __attribute__((used)) ONSTACK_HANDLER void onstack_handler_entry(int signal, siginfo_t *info, void *context,
                                                                  uint32_t trampoline) {
   if (onstack_load_relaxed(&onstack_nesting_state.watch)) context = onstack_nesting_enter(signal, info, context, trampoline);
@@ -3345,6 +3613,9 @@ ONSTACK_INTERNAL uint64_t onstack_go_waiting(onstack_memory *memory, const onsta
 /* What is below a goroutine's stack pointer while it waits: nothing that the walk reads but the link below it. */
 #define KEPT_BELOW 64u
 
+/* The red zone of x86-64's ABI: registers that an epilogue has popped lie there, and their rules find them still. */
+#define KEPT_RED_ZONE 128u
+
 /* As much as can be read without a gap. */
 static ONSTACK_HANDLER onstack_kept_piece kept_copy(uint64_t low, uint64_t size, uint8_t *out) {
   struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {low, size};
@@ -3374,7 +3645,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
     kept->registers = *registers;
     kept->g = 0;
     kept->go.low = kept->go.high = 0;
-    const uint64_t low = (registers->sp - 8) & ~(uint64_t)15; /* words are read in pairs, the one below too */
+    const uint64_t low = (registers->sp - KEPT_RED_ZONE) & ~(uint64_t)15;
     kept->native = kept_copy(low, ONSTACK_KEPT_NATIVE, kept->native_bytes);
     if (kept->native.high == kept->native.low) {
       onstack_kept_release(kept);
@@ -3689,10 +3960,11 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 /* In the byte that says how a walk came from a frame to its caller (unwinder.h): the caller has to be proven yet. */
 #define ONSTACK_BY_UNPROVEN 0x80u
+#define ONSTACK_BY_UNLISTED 0x40u /* and to be looked for in the map of code, which was older than the sample */
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that no call precedes. Code that cannot be read (unloaded since, or
+ * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since, or
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
@@ -3801,13 +4073,11 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
 
 /* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  onstack_memory memory;
   uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint32_t bytes = 0;
-  memory.copy_works = slot->copy_works;
   for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&memory, &onstack_code.go[i], out, slot->ring.label_room);
+    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->ring.label_room);
     bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
@@ -3875,7 +4145,8 @@ ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_s
   if (onstack_load_relaxed(&slot->state) != ONSTACK_SLOT_RUNNING) return false; /* off is free */
   visit->slot = slot;
   visit->inside = own ? own : slot->threads.process;
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask);
+  /* Refused (seccomp): a signal could nest, and there is no mask to be put back. */
+  if (onstack_sys_sigprocmask(SIG_SETMASK, &every, &visit->mask) != 0) return false;
   onstack_dekker_add(&visit->inside->busy, 1u); /* before the look at the state; see slot.h */
   if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && slot->generation == generation) return true;
   onstack_source_leave(visit);
@@ -4444,12 +4715,24 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
   if (value) onstack_pc_remember(return_address - 1, value & ~(uint64_t)ONSTACK_PC_UNPROVEN, seal);
 }
 
+/* The frames before the first that is not code by today's map. */
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *found, uint32_t count) {
+  onstack_code_range last = {0, 0};
+  for (uint32_t next = 1; next < count; next++) {
+    if (!(found[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+    if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
+  }
+  return count;
+}
+
 ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   call_site_batch batch;
   uint32_t next = 1;
+  count = call_sites_listed(frames, found, count);
   while (next < count) {
     next = call_site_collect(&batch, frames, found, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
@@ -4535,6 +4818,10 @@ ONSTACK_INTERNAL_DATA const onstack_code_source onstack_code_source_frame_pointe
 /* Whether no module holds an address. False while the map is being written. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_code_is_undescribed(uint64_t address);
 
+/* Whether such code may be called from this return address, by a frame record of its own. Each processor has its own.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_code_record_is_own(uint64_t return_address);
+
 /* From the outermost frame of such code, which cleared the frame pointer, with SP behind its return address, to whoever
    entered it, as a step; ONSTACK_TRUNCATED_STACK_SWITCH: not known. Each processor has its own. Signal-safe. */
 ONSTACK_INTERNAL onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory);
@@ -4560,6 +4847,7 @@ static ONSTACK_HANDLER_APART onstack_truncation code_step_by_record(onstack_code
   if (frame->fp & 7) return ONSTACK_TRUNCATED_MISALIGNED;
   if (frame->fp < frame->sp) return ONSTACK_TRUNCATED_NOT_RISING;
   if (!onstack_memory_read_pair(memory, frame->fp, record)) return ONSTACK_TRUNCATED_UNREADABLE;
+  if (!onstack_code_record_is_own(onstack_address_strip(record[1]))) return ONSTACK_TRUNCATED_STACK_SWITCH;
   frame->sp = frame->fp + 16;
   frame->fp = record[0];
   frame->pc = onstack_address_strip(record[1]);
@@ -4578,6 +4866,12 @@ ONSTACK_INTERNAL_DEFINE const onstack_code_source onstack_code_source_frame_poin
 /* ---- core/src/handler/unwind/code_source_guest_aarch64.c ---- */
 
 #if defined(__aarch64__)
+
+/* wazero's guests keep no records, and use x29 like any other register. Until one does, its record is that of the Go function
+   that entered the guest, and leads past that function and past everybody on the guest's stack. */
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  return !onstack_code_find_go(return_address - 1);
+}
 
 /* No runtime of generated code is known that clears x29. */
 ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *frame, onstack_memory *memory) {
@@ -4605,6 +4899,11 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
  */
 #define CODE_GUEST_WORDS 96u     /* that are looked at, from the top of the guest's stack down */
 #define CODE_GUEST_CANDIDATES 8u /* that are followed */
+
+ONSTACK_HANDLER bool onstack_code_record_is_own(uint64_t return_address) {
+  (void)return_address;
+  return true; /* who has no records there clears RBP first */
+}
 
 /* To the Go frame that entered the guest, if `context` is its execution context. `pair` is room: one for all, since the
    signal stack is small. */
@@ -5635,6 +5934,8 @@ typedef struct rules_cursor {
   bool described;      /* neither `go` nor `rule`, but the module that holds pc has rules for other code */
   const void *context; /* the kernel's ucontext while the first frame is walked: all registers; later NULL */
   bool unproven;       /* pc is a return address that has not been seen behind a call yet */
+  bool missed;         /* the interrupted code is not in the map, which is older: any address may be code */
+  bool unlisted;       /* pc may be code only because of that */
 } rules_cursor;
 
 _Static_assert(offsetof(rules_cursor, low) - offsetof(rules_cursor, frame) == offsetof(onstack_code_frame, low) &&
@@ -6699,6 +7000,7 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
 
 /* Finds out what describes the cursor's PC. False: it is not code at all. */
 static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
+  cursor->unlisted = false;
   uint64_t address = cursor->exact ? cursor->pc : cursor->pc - 1;
   uint64_t value = onstack_pc_recall(address, cursor->seal);
   if (value) {
@@ -6709,7 +7011,9 @@ static ONSTACK_HANDLER bool rules_locate(rules_cursor *cursor) {
     /* An interrupted address follows no call, and no return address is the same: that would be inside a call. */
     if (!cursor->exact && !rules_is_entered_otherwise(cursor)) value |= ONSTACK_PC_UNPROVEN;
     /* What is so only because a map is being written at this moment is not remembered. */
-    if (value >= RULES_GO_FIRST << 1 || address - cursor->code.low < cursor->code.high - cursor->code.low)
+    const bool by_range = value < RULES_GO_FIRST << 1;
+    cursor->unlisted = by_range && cursor->missed;
+    if (!by_range || (!cursor->missed && address - cursor->code.low < cursor->code.high - cursor->code.low))
       onstack_pc_remember(address, value, cursor->seal);
   }
   cursor->unproven = value & ONSTACK_PC_UNPROVEN && !cursor->exact;
@@ -6756,7 +7060,18 @@ static ONSTACK_HANDLER void rules_begin(rules_cursor *cursor, const onstack_walk
   cursor->module.table = NULL;
   cursor->code.low = cursor->code.high = 0;
   cursor->context = walk->ucontext;
-  cursor->unproven = false;
+  cursor->unproven = cursor->missed = cursor->unlisted = false;
+}
+
+/*
+ * The interrupted PC lies in no range that is known. It runs, so the map is older than the code, and than its neighbours:
+ * whatever could be code is taken for it, and the consumer asks the next map, before it proves the calls.
+ */
+static ONSTACK_HANDLER void rules_begin_in_new_code(rules_cursor *cursor) {
+  if (!cursor->memory->copy_works || onstack_load_relaxed(&onstack_code.count) >= ONSTACK_CODE_RANGES) return;
+  cursor->code = (onstack_code_range){ONSTACK_ADDRESS_LOW, ONSTACK_ADDRESS_HIGH};
+  cursor->generated = cursor->missed = true;
+  onstack_store_relaxed(&onstack_code.missed, 1u);
 }
 
 static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
@@ -6766,7 +7081,7 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
   onstack_truncation why;
   rules_begin(&cursor, walk);
   walk->frames[0] = cursor.pc;
-  rules_locate(&cursor); /* wherever the PC is, it is recorded */
+  if (!rules_locate(&cursor)) rules_begin_in_new_code(&cursor); /* wherever the PC is, it is recorded */
   for (;;) {
     count = rules_run_hot(&cursor, walk, count);
     why = rules_step(&cursor, &how);
@@ -6780,7 +7095,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (walk->found) walk->found[count - 1] = cursor.unproven ? how | ONSTACK_BY_UNPROVEN : how;
+    if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
+    if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
+    if (walk->found) walk->found[count - 1] = how;
     /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
     if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
@@ -6808,8 +7125,8 @@ typedef struct onstack_draw_weight {
 /* Spreads the bits of a number over all bits of the result, which is never 0: a seed, or a hash. */
 ONSTACK_INTERNAL uint64_t onstack_draw_mix(uint64_t from);
 
-/* Bytes until the next sample, at least 1; exponentially distributed around `interval`. */
-ONSTACK_INTERNAL int64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
+/* Bytes before the one that is sampled next, 0 and more; exponentially distributed around `interval`. */
+ONSTACK_INTERNAL uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval);
 
 /*
  * An allocation of `size` bytes is sampled with the chance p = 1 - exp(-size / interval); so it stands for 1 / p objects and
@@ -6883,8 +7200,8 @@ static double draw_chance(double x) {
   return sum;
 }
 
-int64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
-  return 1 + (int64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
+uint64_t onstack_draw_distance(uint64_t *random, uint32_t interval) {
+  return (uint64_t)(draw_minus_ln(draw_unit(random)) * (double)interval);
 }
 
 static uint64_t draw_round(uint64_t *random, double number) {
@@ -6925,6 +7242,9 @@ ONSTACK_INTERNAL bool onstack_heap_is_on(void);
  * host's threads: an address has its places in one window of the table, and where all are taken the allocation is not
  * tracked, which is counted.
  *
+ * Nearly every free is of a block that was not sampled. A counting filter says so by one byte: blocks that lie beside each
+ * other have their bytes beside each other, so that these are in the cache when the blocks' owners are.
+ *
  * A place goes from free to claimed to live by the allocating thread, from live to freed by whoever frees (one of them wins
  * the exchange), and back to free by the consumer, once it has told the sink. So an end is never lost, however slow the
  * sink. Nobody else frees an address that is still allocated, so a live place is not another's by the time of the exchange.
@@ -6933,6 +7253,7 @@ ONSTACK_INTERNAL bool onstack_heap_is_on(void);
 #define ONSTACK_ALLOCATOR_LIVE_H
 
 #define ONSTACK_LIVE_WINDOW 32u /* places of an address */
+#define ONSTACK_LIVE_FILTER 2u
 #define ONSTACK_LIVE_NONE UINT32_MAX
 
 /* What the consumer tells of an end. */
@@ -6947,7 +7268,9 @@ typedef struct onstack_live_table {
   uint64_t *addresses; /* 0: none */
   onstack_live_note *notes;
   uint8_t *states;
-  void *memory; /* what the three lie in; kept for ever, without pages while no session runs */
+  uint8_t
+      *filter; /* how many places that are claimed or live have an address of this byte's; 255: so many at least, for good */
+  void *memory; /* what the four lie in; kept for ever, without pages while no session runs */
   size_t bytes;
   uint32_t mask;  /* places - 1; only grows, and is published behind the pointers: a look without a visit may meet a start */
   uint64_t freed; /* places that went from live to freed */
@@ -6968,8 +7291,24 @@ ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 
-/* Whether an address is live; any thread, signal-safe, also without a visit: then only the thread that has it knows. */
-ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
+/* What the live ones stand for. Any thread, while the session runs; begins and ends meanwhile may be in it or not. */
+ONSTACK_INTERNAL uint64_t onstack_live_bytes(void);
+
+static inline uint32_t onstack_live_filter_mask(void) {
+  return ONSTACK_LIVE_FILTER * (onstack_observe(&onstack_live.mask) + 1) - 1; /* before the pointers */
+}
+
+/* As onstack.h says of onstack_heap_state, for allocators. */
+static inline uint8_t *onstack_live_filter(uint64_t address) {
+  const uint32_t mask = onstack_live_filter_mask();
+  return &onstack_live.filter[(address >> 6 ^ address >> 12) & mask];
+}
+
+/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
+   count of the block's begin, or got the block by an order of the host's that carries it. */
+static inline bool onstack_live_may_have(uint64_t address) {
+  return onstack_load_relaxed(onstack_live_filter(address)) != 0;
+}
 
 /* The next freed place from `from` on whose sample lies below `position`; ONSTACK_LIVE_NONE: none. Consumer only. */
 ONSTACK_INTERNAL uint32_t onstack_live_next_freed(uint32_t from, uint64_t position);
@@ -6980,9 +7319,10 @@ ONSTACK_INTERNAL void onstack_live_release(uint32_t place);
 
 #include <sys/prctl.h>
 
-/* What every allocation looks at. Written by start and stop; `number` publishes the rest. */
+/* What every allocation looks at. Written by start and stop; the number publishes the rest. */
+static onstack_heap_state heap_state;
+
 static struct {
-  uint32_t number; /* of the session, in this process; 0: off */
   uint32_t interval;
   uint32_t generation; /* of the slot */
   uint32_t last;       /* the number given out last */
@@ -6994,9 +7334,11 @@ static struct {
  * that allocates may interrupt any line: then one distance is drawn too many, which changes no chance.
  */
 typedef struct heap_thread {
-  int64_t left;    /* bytes to the next sample */
-  uint64_t random; /* 0: not seeded */
-  uint32_t number; /* of the session that `left` belongs to */
+  uint64_t left;          /* bytes before the one that is sampled next */
+  uint64_t random;        /* 0: not seeded */
+  uint32_t number;        /* of the session that `left` belongs to */
+  uint32_t known;         /* of the session that `record` belongs to */
+  onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
 } heap_thread;
 
 static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
@@ -7005,13 +7347,18 @@ void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
   heap.slot = slot;
   heap.interval = interval;
   heap.generation = slot->generation;
+  /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
+  onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
+  onstack_publish(&heap_state.mask, onstack_live_filter_mask());
   if (++heap.last == 0) heap.last = 1;
-  onstack_publish(&heap.number, heap.last);
+  onstack_publish(&heap_state.number, heap.last);
 }
 
-void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap.number, 0u); }
+void onstack_heap_switch_off(void) { onstack_store_relaxed(&heap_state.number, 0u); }
 
-bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap.number) != 0; }
+bool onstack_heap_is_on(void) { return onstack_load_relaxed(&heap_state.number) != 0; }
+
+const onstack_heap_state *onstack_heap_state_get(void) { return &heap_state; }
 
 /* The calling thread's generator. */
 static uint64_t *heap_random(void) {
@@ -7020,34 +7367,59 @@ static uint64_t *heap_random(void) {
   return &heap_own.random;
 }
 
-/* The countdown has run out, or is another session's. */
-static __attribute__((noinline)) int heap_due_slowly(uint32_t number, size_t size) {
-  if (heap.interval == 1) return 1;
+uint64_t onstack_heap_distance(void) {
+  if (onstack_observe(&heap_state.number) == 0 || heap.interval == 1) return 0;
+  return onstack_draw_distance(heap_random(), heap.interval);
+}
+
+/* The countdown of a block's bytes. */
+static bool heap_is_due(uint32_t number, size_t size) {
+  const size_t bytes = size > 0 ? size : 1;
   if (heap_own.number != number) {
+    heap_own.left = onstack_heap_distance();
     heap_own.number = number;
-    heap_own.left = onstack_draw_distance(heap_random(), heap.interval) - (int64_t)size;
-    if (heap_own.left >= 0) return 0;
   }
-  heap_own.left = onstack_draw_distance(heap_random(), heap.interval);
-  return 1;
+  const bool due = bytes > heap_own.left;
+  heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
+  return due;
 }
 
-int onstack_heap_due(size_t size) {
-  const uint32_t number = onstack_observe(&heap.number); /* pairs with the publish of a start */
-  if (__builtin_expect(number == 0, 1)) return 0;
-  if (size == 0) size = 1;
-  if (size > INT64_MAX) return 0; /* no such allocation succeeds */
-  if (heap_own.number == number && (heap_own.left -= (int64_t)size) >= 0 && heap.interval > 1) return 0;
-  return heap_due_slowly(number, size);
+static void heap_name(uint64_t name[2]) {
+  name[0] = name[1] = 0;
+  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
 }
 
-static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+/*
+ * The calling thread's record in the slot, where housekeeping writes down what its stacks lie in, so that the next walk need
+ * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
+ * ended: housekeeping corrects it within a second.
+ */
+static onstack_thread *heap_meet(onstack_slot *slot, uint32_t number, uint32_t tid) {
+  uint64_t name[2];
+  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
+    heap_name(name);
+    for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
+    onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
+  }
+  heap_own.record = record;
+  heap_own.known = number;
+  return record;
+}
+
+static void heap_record(onstack_slot *slot, onstack_thread *record, const onstack_registers *registers, uint64_t address,
+                        size_t size) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
-  uint64_t name[2] = {0, 0};
-  onstack_sys_call2(SYS_prctl, PR_GET_NAME, (long)name);
+  uint64_t name[2];
+  if (!record) record = heap_meet(slot, heap.last, tid);
+  if (record)
+    onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
+  else
+    heap_name(name);
   const uint32_t place = onstack_live_claim(address);
-  const onstack_event event = {.tid = tid,
+  const onstack_event event = {.thread = record,
+                               .tid = tid,
                                .kind = ONSTACK_KIND_ALLOCATION,
                                .value = weight.bytes,
                                .weight = weight.objects,
@@ -7066,31 +7438,37 @@ static void heap_record(onstack_slot *slot, const onstack_registers *registers, 
 
 /* The frame record that this function keeps leads to the caller's registers. */
 __attribute__((noinline)) void onstack_heap_take(const void *address, size_t size) {
-  const uint64_t *record = __builtin_frame_address(0);
+  const uint64_t *frame = __builtin_frame_address(0);
   /* A return address; inside the call, as a walk expects of a first PC. */
   const uint64_t pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1;
-  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = record[0]};
+  const onstack_registers registers = {.pc = pc, .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(), .fp = frame[0]};
+  const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
-  if (!address || onstack_observe(&heap.number) == 0) return;
+  if (!address || number == 0) return;
   onstack_slot *slot = heap.slot;
+  onstack_thread *record = heap_own.known == number ? heap_own.record : NULL;
   /* What our own threads allocate is no business of the host's. */
   if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, NULL)) return;
-  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!onstack_source_enter(&visit, slot, heap.generation, record)) return;
+  heap_record(slot, record, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
 void onstack_heap_allocated(const void *address, size_t size) {
-  if (onstack_heap_due(size)) onstack_heap_take(address, size);
+  const uint32_t number = onstack_observe(&heap_state.number); /* pairs with the publish of a start */
+  if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
+}
+
+static __attribute__((noinline)) void heap_end(uint64_t address) {
+  onstack_source_visit visit;
+  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
+  onstack_live_end(address);
+  onstack_source_leave(&visit);
 }
 
 void onstack_heap_freed(const void *address) {
-  onstack_source_visit visit;
-  if (__builtin_expect(onstack_observe(&heap.number) == 0, 1) || !address) return;
-  if (!onstack_live_has((uint64_t)(uintptr_t)address)) return;
-  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
-  onstack_live_end((uint64_t)(uintptr_t)address);
-  onstack_source_leave(&visit);
+  if (__builtin_expect(onstack_observe(&heap_state.number) == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
 }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) {
@@ -7109,7 +7487,8 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 #define LIVE_LIVE 2u
 #define LIVE_FREED 3u
 
-#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t))
+#define LIVE_FILTER_FULL UINT8_MAX
+#define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + ONSTACK_LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
@@ -7124,6 +7503,7 @@ int onstack_live_make(uint32_t objects) {
     /* A smaller one stays mapped, without pages: a thread that was late may still read it. */
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -ENOMEM;
+    onstack_own_memory_keeps(memory, bytes);
     live->memory = memory;
     live->bytes = bytes;
   } else {
@@ -7133,6 +7513,7 @@ int onstack_live_make(uint32_t objects) {
   live->addresses = live->memory;
   live->notes = (onstack_live_note *)(void *)(live->addresses + places);
   live->states = (uint8_t *)(live->notes + places);
+  live->filter = live->states + places;
   live->freed = live->reused = live->untracked = 0;
   onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
@@ -7148,6 +7529,12 @@ static uint32_t live_home(uint64_t address) {
   return (uint32_t)onstack_draw_mix(address) & mask & ~(ONSTACK_LIVE_WINDOW - 1);
 }
 
+static void live_filter_add(uint64_t address, uint8_t difference) {
+  uint8_t *count = onstack_live_filter(address);
+  uint8_t had = onstack_load_relaxed(count);
+  while (had != LIVE_FILTER_FULL && !onstack_cas(count, &had, (uint8_t)(had + difference))) continue;
+}
+
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
@@ -7157,12 +7544,11 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
-bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
-
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;
   if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  live_filter_add(address, UINT8_MAX); /* less one: whoever gets the address next frees it without a search */
   onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
   return true;
 }
@@ -7176,6 +7562,7 @@ uint32_t onstack_live_claim(uint64_t address) {
     if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
     if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
     onstack_store_relaxed(&onstack_live.addresses[place], address);
+    live_filter_add(address, 1);
     return place;
   }
   onstack_add_relaxed(&onstack_live.untracked, (uint64_t)1);
@@ -7188,24 +7575,42 @@ void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
 }
 
 void onstack_live_release(uint32_t place) {
+  if (onstack_load_relaxed(&onstack_live.states[place]) == LIVE_CLAIMED)
+    live_filter_add(onstack_live.addresses[place], UINT8_MAX);
   onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
   onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
 }
 
-uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+/* The next place from `from` on that is not free, or the number of places. What changes meanwhile is seen the next time. */
+static uint32_t live_next_taken(uint32_t from) {
   const uint32_t places = onstack_live.mask + 1;
-  for (uint32_t place = from; place < places; place++) {
-    uint64_t eight;
-    if (place % LIVE_WORD == 0) {
-      memcpy(&eight, &onstack_live.states[place], sizeof(eight)); /* what changes meanwhile is seen in the next round */
+  while (from < places) {
+    uint64_t eight = 0;
+    if (from % LIVE_WORD == 0) {
+      memcpy(&eight, &onstack_live.states[from], sizeof(eight));
       if (eight == 0) {
-        place += LIVE_WORD - 1;
+        from += LIVE_WORD;
         continue;
       }
     }
+    if (onstack_load_relaxed(&onstack_live.states[from]) != LIVE_FREE) break;
+    from++;
+  }
+  return from;
+}
+
+uint64_t onstack_live_bytes(void) {
+  uint64_t bytes = 0;
+  if (!onstack_live.memory) return 0;
+  for (uint32_t place = live_next_taken(0); place <= onstack_live.mask; place = live_next_taken(place + 1))
+    if (onstack_observe(&onstack_live.states[place]) == LIVE_LIVE) bytes += onstack_live.notes[place].bytes;
+  return bytes;
+}
+
+uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
+  for (uint32_t place = live_next_taken(from); place <= onstack_live.mask; place = live_next_taken(place + 1))
     if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
       return place;
-  }
   return ONSTACK_LIVE_NONE;
 }
 
@@ -7261,8 +7666,12 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;       /* no signal, no timer, no thread: something else than time makes its samples */
-  bool filters;      /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+  bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
+
+  /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*, with *fault as in control/options.h. Any
+     thread. */
+  int (*accept)(const onstack_options *options, onstack_settings *settings, const char **fault);
 
   /* Whether the kernel lets it tick by this signal. 0 or -errno; nothing is left. Before a slot is taken. */
   int (*probe)(int32_t signal);
@@ -7301,6 +7710,12 @@ typedef struct onstack_clock_ops {
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
+  /* Its own part of a session's statistics. Any thread. NULL: it has none. */
+  void (*fill)(onstack_stats *stats);
+
+  /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
+  int (*text)(const onstack_stats *stats, char *out, size_t capacity);
+
   /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
   void (*drop)(void);
 
@@ -7313,6 +7728,10 @@ ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real 
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
+
+/* An `accept` for clocks of time: a frequency. */
+ONSTACK_INTERNAL int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings,
+                                               const char **fault);
 
 /* A `start` for clocks whose threads come from lists alone: fails where there was none to be had, or no thread has a timer. */
 ONSTACK_INTERNAL int onstack_clock_start_listed(onstack_slot *slot, int listed);
@@ -7420,15 +7839,15 @@ const char *onstack_strerror(int code) {
   case ONSTACK_E_FREQUENCY:
     return "frequency out of range: give 1 to 10000 Hz";
   case ONSTACK_E_OPTIONS:
-    return "an option has a value that it cannot have, or comes from a newer header: call onstack_options_init first, "
-           "and compare the values with onstack.h";
+    return "an argument has a value that it cannot have (of a session's options onstack_options_fault says which), or comes "
+           "from a newer header: call onstack_options_init first, and compare the values with onstack.h";
   case ONSTACK_E_UNWINDER:
     return "no such unwinder (there are rules, frame_pointer and pc_only), or the given one is incomplete";
   case ONSTACK_E_SIGNAL:
     return "this signal cannot be used: it cannot be caught, is reserved, reports faults, or ends, stops or continues "
            "processes (in a process with a Go runtime only SIGPROF can be used); leave it at SIGPROF";
   case ONSTACK_E_SESSIONS:
-    return "all 8 sessions are running: stop one first";
+    return "all 8 sessions are running, or the one that a heap can have: stop one first";
   case ONSTACK_E_STOPPED:
     return "the session has been stopped already";
   case ONSTACK_E_OUTPUT:
@@ -7468,6 +7887,10 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
    was called inside a sink. Always the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
 
+/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always the
+   same function. */
+ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
+
 /*
  * Children that ran no atfork handlers (_Fork, raw clone) are put in order when they first call us: before any lock is
  * taken and any thread waited for, since neither need be there. Cheap elsewhere. Any thread; not in a signal handler.
@@ -7478,8 +7901,8 @@ ONSTACK_INTERNAL void onstack_fork_repair(void);
 
 /* ---- core/src/control/signal/action.h ---- */
 /*
- * Installs our handler and puts back what it found. All functions: ordinary threads, under the control lock, except
- * onstack_action_after_fork. The handler's view of the same thing is handler/signal/forward.h.
+ * The signal's action for the sessions of this copy: first start, look, last stop. Ordinary threads, under the control lock,
+ * unless it says otherwise. The handler's view of the same thing is handler/signal/owners.h.
  */
 #ifndef ONSTACK_CONTROL_SIGNAL_ACTION_H
 #define ONSTACK_CONTROL_SIGNAL_ACTION_H
@@ -7489,9 +7912,6 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
-
-/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. */
-ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* One session less; the last restores, as the first one wished. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
@@ -7514,6 +7934,93 @@ ONSTACK_INTERNAL void onstack_action_calm(int signal);
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
 ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
+
+#endif
+
+/* ---- core/src/control/signal/restore.h ---- */
+/* What the last stop leaves behind, and the child of a fork. */
+#ifndef ONSTACK_CONTROL_SIGNAL_RESTORE_H
+#define ONSTACK_CONTROL_SIGNAL_RESTORE_H
+
+/* ---- core/src/control/signal/on_top.h ---- */
+/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads, under
+   the lock of all copies. */
+#ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
+#define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
+
+#include <signal.h>
+
+typedef struct onstack_action_owner {
+  uint32_t sessions; /* that use it */
+  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
+  uint32_t returns;  /* how often in a row we went back on top */
+  bool on_stack;
+  onstack_restore restore; /* of the session that installed it */
+} onstack_action_owner;
+
+ONSTACK_INTERNAL_DATA onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
+
+static const uint64_t onstack_action_default = (uint64_t)(uintptr_t)SIG_DFL;
+static const uint64_t onstack_action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
+
+static inline bool onstack_action_is_ours(const struct onstack_kernel_sigaction *action) {
+  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
+}
+
+static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigaction *action) {
+  return action->handler == onstack_action_default || action->handler == onstack_action_ignore;
+}
+
+/* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
+ONSTACK_INTERNAL onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action);
+
+/* As onstack_copies_meet, but that our own copy is none. */
+ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
+
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another copy's. */
+ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
+
+/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
+ONSTACK_INTERNAL bool onstack_action_restarts(const struct onstack_kernel_sigaction *below);
+ONSTACK_INTERNAL void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts);
+
+/*
+ * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
+ * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
+ */
+ONSTACK_INTERNAL uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now,
+                                                  const onstack_copy *copy);
+
+/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner,
+                                                        const struct onstack_kernel_sigaction *now,
+                                                        const onstack_copy *copy);
+/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
+ONSTACK_INTERNAL uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                                             const struct onstack_kernel_sigaction *was, int *result);
+
+/*
+ * Installs ours on top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay
+ * below. Who has found our trampoline by then has found what stands below the next one. 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                                              struct onstack_kernel_sigaction now);
+
+/* Ours, as it is installed, is not what it is to be: with the flags of now. */
+ONSTACK_INTERNAL bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner);
+
+#endif
+
+/*
+ * The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
+ * has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
+ * SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. Ordinary threads, under the
+ * lock of all copies.
+ */
+ONSTACK_INTERNAL void onstack_action_leave(int signal, onstack_action_owner *owner);
+
+/* The next release is the last one, and will put SIG_DFL back as far as can be seen now. Under the control lock. */
+ONSTACK_INTERNAL bool onstack_action_ends_in_default(int signal);
 
 /* In the child of a fork: puts back every action that is ours, or whose restoration was under way. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_after_fork(void);
@@ -7555,7 +8062,7 @@ ONSTACK_INTERNAL int onstack_slot_take(const onstack_settings *settings, onstack
 ONSTACK_INTERNAL int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings);
 
 /* No tick of this slot is or will be in a handler when this returns. Samples are still in the ring. */
-ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings);
+ONSTACK_INTERNAL void onstack_slot_quiesce(onstack_slot *slot);
 
 /* Gives the slot back. Nobody reads its ring any more. */
 ONSTACK_INTERNAL void onstack_slot_give_back(onstack_slot *slot);
@@ -7606,6 +8113,7 @@ typedef struct fork_entry {
 
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
+static void (*fork_labels)(void); /* NULL: no thread had labels */
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
@@ -7659,9 +8167,8 @@ static void fork_parent(void) {
   onstack_action_unblock(mask);
 }
 
-/* Only async-signal-safe work: this is the child of a process with threads. `parent_tid`: what the calling thread was
-   there; 0: not known, and its labels are lost. */
-static void fork_clean(int32_t parent_tid) {
+/* Only async-signal-safe work: this is the child of a process with threads. */
+static void fork_clean(void) {
   const uintptr_t self = (uintptr_t)pthread_self();
   for (uint32_t i = 0; i < FORK_THREADS; i++) {
     if (fork_entries[i].thread != self) fork_entries[i].thread = 0; /* the other forking threads are not here */
@@ -7670,7 +8177,7 @@ static void fork_clean(int32_t parent_tid) {
   onstack_action_after_fork();
   onstack_slots_after_fork();
   onstack_traceback_after_fork();
-  onstack_labels_after_fork((uint32_t)parent_tid, (uint32_t)onstack_sys_gettid());
+  if (fork_labels) fork_labels();
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
 }
@@ -7678,11 +8185,10 @@ static void fork_clean(int32_t parent_tid) {
 static void fork_child(void) {
   fork_entry *entry = fork_find();
   uint64_t mask = entry ? entry->mask : 0;
-  int32_t parent_tid = entry ? entry->tid : 0;
   /* A sink that forks is in the middle of our own work, which the child must not go on with. */
-  bool follows = entry && !onstack_slots_in_sink(parent_tid);
+  bool follows = entry && !onstack_slots_in_sink(entry->tid);
   if (entry) entry->thread = 0;
-  fork_clean(parent_tid);
+  fork_clean();
   if (follows && fork_follow) fork_follow();
   if (entry) onstack_action_unblock(mask);
 }
@@ -7691,12 +8197,14 @@ void onstack_fork_repair(void) {
   uint32_t expected = FORK_FRESH, *mark = onstack_observe(&fork_mark);
   if (!mark || onstack_observe(mark) == FORK_KNOWN) return;
   if (onstack_cas(mark, &expected, FORK_REPAIRING))
-    fork_clean(0);
+    fork_clean();
   else
     for (uint32_t round = 0; onstack_observe(mark) != FORK_KNOWN; round++) onstack_moment(round);
 }
 
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
+
+void onstack_fork_set_labels(void (*after_fork)(void)) { onstack_publish(&fork_labels, after_fork); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
@@ -7729,8 +8237,49 @@ void onstack_moment(uint32_t round) {
 #ifndef ONSTACK_CONTROL_OPTIONS_H
 #define ONSTACK_CONTROL_OPTIONS_H
 
-/* `options` may be NULL. Returns 0 or ONSTACK_E_*; touches nothing outside `settings`. Any thread. */
-ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings);
+/* `options` may be NULL. Returns 0 or ONSTACK_E_*, with the text of onstack_options_fault in *fault; touches nothing else. Any
+   thread. */
+ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onstack_settings *settings, const char **fault);
+
+/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
+ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
+
+#endif
+
+/* ---- core/src/control/unwind/code_map_update.h ---- */
+/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
+
+/*
+ * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
+ * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
+ * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
+ */
+ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
+
+#endif
+
+/* ---- core/src/control/unwind/go/go_runtime.h ---- */
+/*
+ * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
+ * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
+ * Ordinary threads only.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+
+/* Looks at objects loaded since the last call. Under the map lock. */
+ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
+
+/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
+
+/* True if the program itself is Go's, and not just a library in it. Any thread. */
+ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 #endif
 
@@ -7742,15 +8291,11 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 _Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
                "options grow at the end, and the old sizes stay known");
 
-#define OPTIONS_OVERRUN_NS 250000000u /* how much one sample may stand for */
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
-#define OPTIONS_HEAP_INTERVAL (512u << 10)
-#define OPTIONS_HEAP_OBJECTS 16384u
-#define OPTIONS_HEAP_OBJECTS_MAX (1u << 20)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
 
 int onstack_options_init(onstack_options *options, size_t size) {
@@ -7761,27 +8306,60 @@ int onstack_options_init(onstack_options *options, size_t size) {
   return 0;
 }
 
-static int options_copy(const onstack_options *from, onstack_options *to) {
+/* Each text begins with the option's name, and has no other in it: wrappers put theirs in its place. */
+static int options_refuse(const char **fault, int code, const char *text) {
+  *fault = text;
+  return code;
+}
+#define OPTIONS_TEXT(number) OPTIONS_TEXT_OF(number)
+#define OPTIONS_TEXT_OF(number) #number
+
+static int options_copy(const onstack_options *from, onstack_options *to, const char **fault) {
   memset(to, 0, sizeof(*to));
   const int error = from ? onstack_sized_copy(to, sizeof(*to), OPTIONS_SIZE_0_1, from) : 0;
-  if (error != 0) return error;
+  if (error != 0)
+    return options_refuse(fault, error,
+                          "size: the structure is too short, or asks for what this library does not know: call "
+                          "onstack_options_init first, and build with the library's own header");
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
-    if (to->reserved0[i] != 0) return ONSTACK_E_OPTIONS;
-  return to->label_bytes <= ONSTACK_MAX_LABEL_BYTES ? 0 : ONSTACK_E_OPTIONS;
+    if (to->reserved0[i] != 0)
+      return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved0: must be zero: call onstack_options_init first");
+  return 0;
 }
 
-static int options_check_switches(const onstack_options *options) {
-  const uint8_t switches[] = {options->on_stack, options->threads, options->own_threads};
-  for (size_t i = 0; i < sizeof(switches); i++)
-    if (switches[i] > ONSTACK_OFF) return ONSTACK_E_OPTIONS;
-  const onstack_clock_ops *clock = onstack_clock_find(options->clock);
-  if (options->restore > ONSTACK_RESTORE_IGNORE || !clock || options->fork > ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  /* Asked for and never called would be a silent loss. */
-  if (options->fork_sink_data && options->fork != ONSTACK_FORK_FOLLOW) return ONSTACK_E_OPTIONS;
-  if (options->thread_filter && !clock->filters) return ONSTACK_E_OPTIONS;
-  const bool heap = options->clock == ONSTACK_CLOCK_HEAP;
-  if (!heap && (options->heap_interval != 0 || options->heap_objects != 0)) return ONSTACK_E_OPTIONS;
-  if (heap && (options->frequency != 0 || options->heap_objects > OPTIONS_HEAP_OBJECTS_MAX)) return ONSTACK_E_OPTIONS;
+static int options_check_choices(const onstack_options *options, const char **fault) {
+  const struct {
+    bool fits;
+    const char *text;
+  } checks[] = {
+      {options->on_stack <= ONSTACK_OFF, "on_stack: give on, off, or nothing"},
+      {options->threads <= ONSTACK_OFF, "threads: give on, off, or nothing"},
+      {options->own_threads <= ONSTACK_OFF, "own_threads: give on, off, or nothing"},
+      {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
+      {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
+      {onstack_clock_find(options->clock), "clock: there is no such clock"},
+      {options->label_bytes <= ONSTACK_MAX_LABEL_BYTES,
+       "label_bytes: give " OPTIONS_TEXT(ONSTACK_MAX_LABEL_BYTES) " at most"},
+      {options->max_depth <= ONSTACK_MAX_DEPTH, "max_depth: give 1 to " OPTIONS_TEXT(ONSTACK_MAX_DEPTH) " frames"},
+      {options->buffer_bytes <= OPTIONS_BUFFER_MAX, "buffer_bytes: give 256 MiB at most"},
+  };
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
+    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
+  return 0;
+}
+
+/* What is asked for and never used would be a silent loss. */
+static int options_check_company(const onstack_options *options, const char **fault) {
+  const struct {
+    bool fits;
+    const char *text;
+  } checks[] = {
+      {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
+       "fork_sink_data: needs a session that children follow"},
+      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs the wall clock"},
+  };
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
+    if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
   return 0;
 }
 
@@ -7798,59 +8376,56 @@ static int options_check_meaning(int signal) {
   return 0;
 }
 
-static int options_set_unwinder(const onstack_options *options, onstack_settings *settings) {
+static int options_set_signal(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  settings->signal = options->signal ? options->signal : SIGPROF;
+  int result = onstack_action_check_signal(settings->signal);
+  if (result == 0) result = options_check_meaning(settings->signal);
+  if (result == 0) return 0;
+  return options_refuse(fault, result,
+                        "signal: it cannot be caught, is reserved, reports faults, or ends, stops or continues processes: "
+                        "leave it out, or take a real-time signal that nobody uses");
+}
+
+static int options_set_unwinder(const onstack_options *options, onstack_settings *settings, const char **fault) {
   const onstack_unwinder *custom = options->custom_unwinder;
   settings->custom = custom;
   if (!custom) {
     settings->unwinder = onstack_unwinder_find(options->unwinder);
-    if (!settings->unwinder) return ONSTACK_E_UNWINDER;
+    if (!settings->unwinder)
+      return options_refuse(fault, ONSTACK_E_UNWINDER, "unwinder: give rules, frame_pointer or pc_only");
     settings->stack_bytes = settings->unwinder->stack_bytes + OPTIONS_HANDLER_STACK;
     return 0;
   }
+  *fault =
+      "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
   if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
   return 0;
 }
 
-static int options_set_sizes(const onstack_options *options, onstack_settings *settings) {
+static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
-  if (settings->depth > ONSTACK_MAX_DEPTH) return ONSTACK_E_OPTIONS;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
-  if (bytes > OPTIONS_BUFFER_MAX) return ONSTACK_E_OPTIONS;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
-  return 0;
 }
 
-static void options_set_rate(uint32_t frequency, onstack_settings *settings) {
-  settings->period_ns = 1000000000u / frequency;
-  settings->weight_max = (uint32_t)(OPTIONS_OVERRUN_NS / settings->period_ns);
-  if (settings->weight_max == 0) settings->weight_max = 1;
-}
-
-static void options_set_period(const onstack_options *options, onstack_settings *settings) {
-  options_set_rate(options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY, settings);
-  settings->period = settings->period_ns;
-  settings->heap_objects = options->heap_objects ? options->heap_objects : OPTIONS_HEAP_OBJECTS;
-  if (options->clock == ONSTACK_CLOCK_HEAP)
-    settings->period = options->heap_interval ? options->heap_interval : OPTIONS_HEAP_INTERVAL;
-}
-
-int onstack_settings_make(const onstack_options *given, onstack_settings *settings) {
+int onstack_settings_make(const onstack_options *given, onstack_settings *settings, const char **fault) {
   onstack_options options;
-  int result = options_copy(given, &options);
-  if (result < 0 || (result = options_check_switches(&options)) < 0) return result;
-  if (options.frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
-  settings->signal = options.signal ? options.signal : SIGPROF;
-  if ((result = onstack_action_check_signal(settings->signal)) < 0) return result;
-  if ((result = options_check_meaning(settings->signal)) < 0) return result;
-  if ((result = options_set_unwinder(&options, settings)) < 0) return result;
-  if ((result = options_set_sizes(&options, settings)) < 0) return result;
-  options_set_period(&options, settings);
+  *fault = NULL;
+  int result = options_copy(given, &options, fault);
+  if (result < 0 || (result = options_check_choices(&options, fault)) < 0) return result;
+  if ((result = options_check_company(&options, fault)) < 0) return result;
+  settings->clock = onstack_clock_find(options.clock);
+  if ((result = settings->clock->accept(&options, settings, fault)) < 0) return result;
+  if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
+  if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
+  options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
   settings->own_threads = options.own_threads == ONSTACK_ON;
@@ -7858,12 +8433,29 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   settings->resumed = false;
   settings->fork = options.fork ? options.fork : ONSTACK_FORK_STOP;
   settings->fork_sink_data = options.fork_sink_data;
-  settings->clock = onstack_clock_find(options.clock);
   settings->thread_filter = options.thread_filter;
   settings->thread_filter_data = options.thread_filter_data;
   settings->sink = options.sink;
   settings->sink_data = options.sink_data;
   return 0;
+}
+
+int onstack_settings_check_host(const onstack_settings *settings, const char **fault) {
+  onstack_code_map_refresh(NULL);
+  if (!onstack_go_runtime_is_present()) return 0;
+  if (!settings->on_stack)
+    return options_refuse(fault, ONSTACK_E_OPTIONS, "on_stack: a Go runtime is in the process, which needs it on");
+  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
+     raisebadsignal: SIGPROF is the one that is exempted). */
+  if (settings->signal == SIGPROF) return 0;
+  return options_refuse(fault, ONSTACK_E_SIGNAL, "signal: a Go runtime is in the process: leave it at SIGPROF");
+}
+
+const char *onstack_options_fault(const onstack_options *options) {
+  onstack_settings settings;
+  const char *fault;
+  if (onstack_settings_make(options, &settings, &fault) == 0) onstack_settings_check_host(&settings, &fault);
+  return fault;
 }
 
 /* ---- core/src/control/pin.c ---- */
@@ -7902,6 +8494,36 @@ void onstack_pin_self(void) {
  * owner that another thread has installed since the look is not lost.
  */
 
+/* ---- core/src/control/signal/change.h ---- */
+/*
+ * Linux has no compare and swap of actions: between a look at the action and its change other threads go on. The kernel says
+ * with each change what was there, so an owner that has come or left since the look is not lost. docs/SIGNALS-INTERNALS.md has
+ * the counterexamples to anything simpler. Ordinary threads, under the lock of all copies.
+ */
+#ifndef ONSTACK_CONTROL_SIGNAL_CHANGE_H
+#define ONSTACK_CONTROL_SIGNAL_CHANGE_H
+
+#include <string.h>
+
+static inline bool onstack_action_is_same(const struct onstack_kernel_sigaction *a,
+                                          const struct onstack_kernel_sigaction *b) {
+  return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+/* `to` in place of `now`, both without trampolines to choose; who came at that very moment is put back. */
+ONSTACK_INTERNAL void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                                              const struct onstack_kernel_sigaction *now);
+
+/* That trampoline is about to be installed in place of `now`. Until the end of the change, handlers that come in by it go by
+   what the kernel writes to where the result points. `action` may be another copy's. */
+ONSTACK_INTERNAL struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
+                                                                       const struct onstack_kernel_sigaction *now);
+
+/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
+ONSTACK_INTERNAL void onstack_change_end(onstack_action *action);
+
+#endif
+
 /* ---- core/src/control/signal/registry.h ---- */
 /* Finds other copies of the library in this process; what they are to each other stands in handler/signal/copy.h. Ordinary
    threads, under the control lock of this copy; another copy may do the same at the same time. */
@@ -7931,49 +8553,8 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 
 #endif
 
-/* ---- core/src/control/signal/install.h ---- */
-/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
-#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
-#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
-
-/*
- * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
- * SA_NODEFER its own. `*installed` is the
- * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
- * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
- * Returns 0 or -errno, and then nothing has changed.
- */
-ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
-                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
-
-#endif
-
-/* ---- core/src/control/signal/nesting_fit.h ---- */
-/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
-#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
-#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
-
-/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
-ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
-
-/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
-ONSTACK_INTERNAL void onstack_nesting_open(void);
-
-#endif
-
-/* ---- core/src/control/tick/own_threads_wait.h ---- */
-/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
-#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
-#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
-
-/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
-   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
-ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
-
-#endif
-
 /* ---- core/src/control/signal/trampolines.h ---- */
-/* Which trampoline to install next, and what is kept for it (handler/signal/forward.h). Ordinary threads, under the lock of all
+/* Which trampoline to install next, and what is kept for it (handler/signal/owners.h). Ordinary threads, under the lock of all
    copies; `action` may be another copy's. */
 #ifndef ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 #define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
@@ -8007,80 +8588,22 @@ static inline uint64_t onstack_trampoline_address(const onstack_copy *copy, uint
 
 #endif
 
+/* ---- core/src/control/tick/own_threads_wait.h ---- */
+/* The other side of handler/tick/own_threads.h: a signal's action is to change, and threads of ours may have it open. */
+#ifndef ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+#define ONSTACK_CONTROL_TICK_OWN_THREADS_WAIT_H
+
+/* After `undisputed` of the signal's action was taken away: returns when no thread of ours has the signal open. One that
+   waits for a lock (the loader's) which the caller may hold is not waited for longer than 0.1 s. */
+ONSTACK_INTERNAL void onstack_own_wait_closed(int32_t signal);
+
+#endif
+
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <time.h>
 
 #define ACTION_FOLLOW_TRIES 100
-
-typedef struct action_owner {
-  uint32_t sessions; /* that use it */
-  uint32_t used;     /* ours was installed once: in the child of a fork the action may be ours */
-  uint32_t returns;  /* how often in a row we went back on top */
-  bool on_stack;
-  onstack_restore restore; /* of the session that installed it */
-} action_owner;
-
-static action_owner action_owners[ONSTACK_SIGNALS];
-
-/*
- * Found actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
- * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
- */
-#define ACTION_FOUND 128u
-static onstack_found action_found[ACTION_FOUND];
-static uint32_t action_found_count;
-
-/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
-#define ACTION_RETURNS 8u
-
-static const uint64_t action_default = (uint64_t)(uintptr_t)SIG_DFL;
-static const uint64_t action_ignore = (uint64_t)(uintptr_t)SIG_IGN;
-
-static bool action_is_ours(const struct onstack_kernel_sigaction *action) {
-  return onstack_trampoline_at(&onstack_copy_self, action->handler) < ONSTACK_TRAMPOLINES;
-}
-
-static bool action_is_unowned(const struct onstack_kernel_sigaction *action) {
-  return action->handler == action_default || action->handler == action_ignore;
-}
-
-/* As onstack_copies_meet, but that our own copy is none. */
-static int action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
-  *copy = NULL;
-  return action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
-}
-
-static bool action_is_same(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b) {
-  return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-/*
- * In place of `now`; who came at that very moment is put back. It may have left again meanwhile, or another one may have
- * come: so until what a change of ours replaced is what we had put there last.
- */
-static void action_exchange(int signal, const struct onstack_kernel_sigaction *to,
-                            const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction put = *to, expected = *now, was;
-  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !action_is_same(&was, &expected)) {
-    expected = put;
-    put = was;
-  }
-}
-
-/* The table's entry for an action, fresh (a one-shot not yet spent); NULL when the table is full. */
-static onstack_found *action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_found *kept = NULL;
-  for (uint32_t i = 0; i < action_found_count && !kept; i++)
-    if (action_is_same(&action_found[i].action, action)) kept = &action_found[i];
-  if (!kept && action_found_count < ACTION_FOUND) {
-    kept = &action_found[action_found_count++];
-    kept->action = *action;
-  }
-  if (kept) onstack_store_relaxed(&kept->spent, 0u);
-  return kept;
-}
 
 int onstack_action_check_signal(int signal) {
   static const int refused[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGCHLD};
@@ -8088,83 +8611,6 @@ int onstack_action_check_signal(int signal) {
   if (signal >= 32 && signal < SIGRTMIN) return ONSTACK_E_SIGNAL; /* libc's own: cancellation, setxid, timers */
   for (size_t i = 0; i < ONSTACK_COUNT_OF(refused); i++)
     if (signal == refused[i]) return ONSTACK_E_SIGNAL;
-  return 0;
-}
-
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. */
-static void action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  const bool unowned = action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
-  const bool undisputed = unowned && !action->visited;
-  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
-  /* Nor on one of a copy that stands below, whose own look does not come this far. */
-  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
-    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
-}
-
-/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
-static void action_set_changing(onstack_action *action, uint32_t changing) {
-  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
-  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
-}
-
-/* What is published stands from here on, as far as a handler has not taken it already: a one-shot has had its signal. */
-static void action_change_end(onstack_action *action) {
-  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
-  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
-  if (spent && action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
-  action_set_changing(action, 0);
-}
-
-/* Until the end of the change, handlers that come in by that trampoline go by what the kernel writes to where this points. */
-static struct onstack_kernel_sigaction *action_change_begin(onstack_action *action, uint32_t trampoline,
-                                                            const struct onstack_kernel_sigaction *now) {
-  action_change_end(action);
-  onstack_fence_publish();
-  onstack_store_relaxed(&action->expected, now->handler);
-  action->replaced[trampoline] = (onstack_found){*now, 0};
-  action_set_changing(action, trampoline + 1);
-  return &action->replaced[trampoline].action;
-}
-
-/* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
-static bool action_restarts(const struct onstack_kernel_sigaction *below) {
-  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
-  return action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
-}
-
-static void action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
-  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
-}
-
-/* A start asks before its session is counted. */
-static bool action_may_be_open(int signal, const action_owner *owner) {
-  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
-}
-
-/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
-static int action_install(int signal, const action_owner *owner, uint32_t trampoline,
-                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
-  onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
-  struct onstack_kernel_sigaction ours;
-  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
-  if (action_restarts(below)) flags |= SA_RESTART;
-  if (action_may_be_open(signal, owner)) {
-    flags |= SA_NODEFER;
-    onstack_nesting_open();
-  }
-  struct onstack_kernel_sigaction *replaced = action_change_begin(action, trampoline, now);
-  int result =
-      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
-  if (result < 0) return result;
-  *was = *replaced;
-  onstack_trampoline_use(action, trampoline);
-  action->ours = ours;
-  action_check_dispute(signal, action, trampoline);
-  onstack_dekker_store(&action->running, 1u);
   return 0;
 }
 
@@ -8176,132 +8622,49 @@ static void action_reset_counters(onstack_action *action) {
   onstack_store_relaxed(&action->looped, (uint64_t)0);
 }
 
-/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
-static uint32_t action_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
-  const onstack_action *theirs = onstack_copy_action(copy, signal);
-  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
-  if (theirs->visited) onstack_actions[signal].visited = 1;
-  return onstack_trampoline_choose(&onstack_actions[signal], &below);
-}
-
-/*
- * An owner has put back what it had found: one of our trampolines, with flags and mask of its own perhaps, or one of a
- * copy that has stopped since. What lay below that lies below us again. Returns the trampoline that stands for it.
- */
-static uint32_t action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
-  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
-  onstack_actions[signal].visited = 1;
-  if (copy) return action_below_copy(signal, copy, now->handler);
-  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
-  return trampoline;
-}
-
-/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
-static uint32_t action_go_over(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now) {
-  onstack_action *action = &onstack_actions[signal];
-  onstack_found *found = owner->returns < ACTION_RETURNS ? action_keep(now) : NULL;
-  if (!found) return ONSTACK_TRAMPOLINES;
-  owner->returns++;
-  onstack_below below = {{found, NULL, NULL}};
-  if (action_is_unowned(now)) {
-    onstack_trampolines_forget(action, &below);
-  } else {
-    below = onstack_below_add(&action->below[action->current], found);
-    action->visited = 1;
-  }
-  return onstack_trampoline_choose(action, &below);
-}
-
-/* The trampoline for going on top of what stands where ours was, or ONSTACK_TRAMPOLINES. */
-static uint32_t action_answer(int signal, action_owner *owner, const struct onstack_kernel_sigaction *now,
-                              const onstack_copy *copy) {
-  return action_is_ours(now) || copy ? action_put_back(signal, now, copy) : action_go_over(signal, owner, now);
-}
-
-/* The same for whoever came at the very moment of a change. *result: 0, or why nothing stands for it. */
-static uint32_t action_answer_late(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
-                                   int *result) {
-  onstack_copy *copy;
-  *result = action_meet(was, &copy);
-  return *result < 0 ? ONSTACK_TRAMPOLINES : action_answer(signal, owner, was, copy);
-}
-
-/*
- * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
- * Who has found our trampoline by then has found what stands below the next one.
- */
-static int action_reinstall(int signal, action_owner *owner, uint32_t trampoline, struct onstack_kernel_sigaction now) {
-  onstack_action *action = &onstack_actions[signal];
-  for (;;) {
-    struct onstack_kernel_sigaction was;
-    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
-      trampoline = onstack_trampoline_another(action, trampoline);
-    int result = action_install(signal, owner, trampoline, &now, &was);
-    if (result < 0 || action_is_same(&was, &now)) return result;
-    trampoline = action_answer_late(signal, owner, &was, &result);
-    if (trampoline == action->current) return 0;
-    if (trampoline >= ONSTACK_TRAMPOLINES) return action_exchange(signal, &was, &action->ours), result;
-    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
-    now = action->ours;
-  }
-}
-
-static int action_reinstall_on_top(int signal, action_owner *owner, uint32_t trampoline,
-                                   struct onstack_kernel_sigaction now) {
-  int result = action_reinstall(signal, owner, trampoline, now);
-  action_change_end(&onstack_actions[signal]);
-  return result;
-}
-
 /* The first session finds somebody's action, a copy's, or ours, put back by an owner that had found it. */
-static int action_begin(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
+static int action_begin(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
                         const onstack_copy *copy) {
   onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, found->handler);
+  uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, previous->handler);
   action->visited = 0;
   if (copy || trampoline < ONSTACK_TRAMPOLINES) {
     const bool runs = copy && onstack_copy_runs(copy, signal);
-    trampoline = action_put_back(signal, found, copy);
+    trampoline = onstack_action_put_back(signal, previous, copy);
     if (runs) action->visited = onstack_copy_action(copy, signal)->visited;
   } else {
-    const onstack_below below = {{action_keep(found), NULL, NULL}};
+    const onstack_below below = {{onstack_action_keep(previous), NULL, NULL}};
     if (!below.levels[0]) return -ENOMEM;
     trampoline = onstack_trampoline_choose(action, &below);
   }
   /* What a pass-through has forwarded since the last stop counts on. */
-  if (!action_is_ours(found)) action_reset_counters(action);
+  if (!onstack_action_is_ours(previous)) action_reset_counters(action);
   onstack_publish(&owner->used, 1u);
-  int result = action_reinstall_on_top(signal, owner, trampoline, *found);
+  int result = onstack_action_reinstall(signal, owner, trampoline, *previous);
   if (result == 0) return 0;
   onstack_dekker_store(&action->undisputed, 0u);
   onstack_dekker_store(&action->running, 0u);
   struct onstack_kernel_sigaction now;
-  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && action_is_ours(&now)) action_exchange(signal, found, &now);
+  if (onstack_sys_sigaction(signal, NULL, &now) == 0 && onstack_action_is_ours(&now))
+    onstack_change_exchange(signal, previous, &now);
   return result;
 }
 
-/* Ours, as it is installed, is not what it is to be: with the flags of now. */
-static bool action_is_outdated(int signal, const action_owner *owner) {
-  const uint64_t flags = onstack_actions[signal].ours.flags;
-  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
-         action_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
-}
-
 /* One more session: SA_ONSTACK is what all get when one wants it. Where a newer owner stands, the next look does it. */
-static void action_join(int signal, action_owner *owner, bool on_stack) {
+static void action_join(int signal, onstack_action_owner *owner, bool on_stack) {
   struct onstack_kernel_sigaction now;
   onstack_copy *locked = onstack_copies_lock(true);
   owner->sessions++;
   owner->on_stack |= on_stack;
-  if (action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
-      action_is_same(&now, &onstack_actions[signal].ours))
-    action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
+  if (onstack_action_is_outdated(signal, owner) && onstack_sys_sigaction(signal, NULL, &now) == 0 &&
+      onstack_action_is_same(&now, &onstack_actions[signal].ours))
+    onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
   onstack_copies_unlock(locked);
 }
 
 int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
-  action_owner *owner = &action_owners[signal];
-  struct onstack_kernel_sigaction found;
+  onstack_action_owner *owner = &onstack_action_owners[signal];
+  struct onstack_kernel_sigaction previous;
   onstack_copy *locked, *copy;
   if (owner->sessions > 0) {
     action_join(signal, owner, on_stack);
@@ -8309,8 +8672,8 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   }
   for (;;) {
     locked = onstack_copies_lock(true);
-    int result = onstack_sys_sigaction(signal, NULL, &found);
-    if (result == 0) result = action_meet(&found, &copy);
+    int result = onstack_sys_sigaction(signal, NULL, &previous);
+    if (result == 0) result = onstack_action_meet(&previous, &copy);
     if (result == 0 && !onstack_copies_outgrew(locked)) break;
     onstack_copies_unlock(locked);
     if (result < 0) return result;
@@ -8318,7 +8681,7 @@ int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore) {
   owner->on_stack = on_stack;
   owner->restore = restore;
   owner->returns = 0;
-  int result = action_begin(signal, owner, &found, copy);
+  int result = action_begin(signal, owner, &previous, copy);
   if (result == 0) owner->sessions = 1;
   onstack_copies_unlock(locked);
   return result;
@@ -8330,10 +8693,10 @@ static void action_follow_host(int signal, const struct onstack_kernel_sigaction
   struct onstack_kernel_sigaction to = *now;
   const struct onstack_kernel_sigaction *below = ours ? &action->below[action->current].levels[0]->action : now;
   if (onstack_own_stands_in.handler == 0 || below->handler != onstack_own_stands_in.handler) return;
-  action_set_restart(&to, action_restarts(below));
+  onstack_action_set_restart(&to, onstack_action_restarts(below));
   if (to.flags == now->flags) return;
   if (ours) action->ours = to;
-  action_exchange(signal, &to, now);
+  onstack_change_exchange(signal, &to, now);
 }
 
 void onstack_action_follow_host(int signal) {
@@ -8348,17 +8711,18 @@ void onstack_action_follow_host(int signal) {
   if (!locked) return;
   const onstack_action *action = &onstack_actions[signal];
   if (onstack_sys_sigaction(signal, NULL, &now) == 0)
-    action_follow_host(signal, &now, action_owners[signal].sessions > 0 && action_is_same(&now, &action->ours));
+    action_follow_host(signal, &now,
+                       onstack_action_owners[signal].sessions > 0 && onstack_action_is_same(&now, &action->ours));
   onstack_copies_unlock(locked);
 }
 
-static void action_look(int signal, action_owner *owner, const onstack_copy *locked) {
+static void action_look(int signal, onstack_action_owner *owner, const onstack_copy *locked) {
   struct onstack_kernel_sigaction now;
   onstack_copy *copy = NULL;
   if (onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (action_is_same(&now, &onstack_actions[signal].ours)) {
-    if (action_is_outdated(signal, owner))
-      action_reinstall_on_top(signal, owner, onstack_actions[signal].current, now);
+  if (onstack_action_is_same(&now, &onstack_actions[signal].ours)) {
+    if (onstack_action_is_outdated(signal, owner))
+      onstack_action_reinstall(signal, owner, onstack_actions[signal].current, now);
     else
       action_follow_host(signal, &now, true);
     return;
@@ -8366,15 +8730,15 @@ static void action_look(int signal, action_owner *owner, const onstack_copy *loc
   /* A Go runtime that is loaded late asks for it on our action (runtime/os_linux.go, setsigstack), and without it our
      frames would lie in the heap, below a goroutine's stack: whatever the session's option said. */
   if (now.flags & (uint64_t)SA_ONSTACK) owner->on_stack = true;
-  if (action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
+  if (onstack_action_meet(&now, &copy) < 0 || onstack_copies_outgrew(locked)) return;
   /* A copy that runs hands our ticks to us; to displace each other would never end. */
   if (copy && onstack_copy_runs(copy, signal)) return;
-  uint32_t trampoline = action_answer(signal, owner, &now, copy);
-  if (trampoline < ONSTACK_TRAMPOLINES) action_reinstall_on_top(signal, owner, trampoline, now);
+  uint32_t trampoline = onstack_action_trampoline_for(signal, owner, &now, copy);
+  if (trampoline < ONSTACK_TRAMPOLINES) onstack_action_reinstall(signal, owner, trampoline, now);
 }
 
 void onstack_action_tend(int signal) {
-  action_owner *owner = &action_owners[signal];
+  onstack_action_owner *owner = &onstack_action_owners[signal];
   if (owner->sessions == 0) return;
   onstack_copy *locked = onstack_copies_lock(false); /* else at the next look */
   if (!locked) return;
@@ -8382,157 +8746,10 @@ void onstack_action_tend(int signal) {
   onstack_copies_unlock(locked);
 }
 
-void onstack_action_calm(int signal) { action_owners[signal].returns = 0; }
-
-/*
- * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
- * where it means nothing, but for the two signals that cannot be blocked.
- */
-static onstack_kernel_sigset action_mark(const action_owner *owner) {
-  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
-}
-
-/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
-   stand-in stands for may be another handler by now. */
-static struct onstack_kernel_sigaction action_next_owner(int signal, uint32_t trampoline) {
-  const onstack_found *found = onstack_action_below(signal, trampoline, 0);
-  struct onstack_kernel_sigaction next = found->action;
-  if (!action_is_unowned(&next)) action_set_restart(&next, action_restarts(&next));
-  if (onstack_load_relaxed(&found->spent)) next.handler = action_default;
-  return next;
-}
-
-/*
- * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
- * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
- * has found the trampoline in between can be told what it stands for (action_reinstall_on_top). SIG_DFL and SIG_IGN need no trampoline: they are what
- * has to be there, by way of SIG_IGN (action_restore).
- */
-static void action_step_down(int signal, action_owner *owner, const struct onstack_kernel_sigaction *was,
-                             const struct onstack_kernel_sigaction *given) {
-  int result;
-  const uint32_t trampoline = action_answer_late(signal, owner, was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES) {
-    action_exchange(signal, was, given);
-    return;
-  }
-  const struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
-  if (!action_is_unowned(&next)) {
-    action_reinstall_on_top(signal, owner, trampoline, *given);
-    return;
-  }
-  struct onstack_kernel_sigaction ignore = next;
-  ignore.handler = action_ignore;
-  action_exchange(signal, &ignore, given);
-  if (next.handler == action_default) action_exchange(signal, &next, &ignore);
-}
-
-/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
-static bool action_give(int signal, action_owner *owner, const struct onstack_kernel_sigaction *to,
-                        const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction was;
-  if (onstack_sys_sigaction(signal, to, &was) < 0 || action_is_same(&was, now)) return true;
-  action_step_down(signal, owner, &was, to);
-  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-  onstack_dekker_store(&onstack_actions[signal].running, 0u);
-  return false;
-}
-
-/*
- * Back to the found action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
- * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
- * then: elsewhere that moment would eat another profiler's ticks.
- */
-static void action_restore(int signal, action_owner *owner, const struct onstack_kernel_sigaction *found,
-                           const struct onstack_kernel_sigaction *now) {
-  struct onstack_kernel_sigaction ignore = *found;
-  if (found->handler != action_default) {
-    action_give(signal, owner, found, now);
-    return;
-  }
-  ignore.handler = action_ignore;
-  ignore.mask = action_mark(owner);
-  if (action_give(signal, owner, &ignore, now)) action_give(signal, owner, found, &ignore);
-}
-
-/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
-static void action_hand_over_newcomer(int signal, action_owner *owner, onstack_action *theirs) {
-  const onstack_action *action = &onstack_actions[signal];
-  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
-  int result;
-  const uint32_t trampoline = action_answer_late(signal, owner, &was, &result);
-  if (trampoline >= ONSTACK_TRAMPOLINES)
-    action_exchange(signal, &was, &theirs->ours);
-  else if (action_is_unowned(&was))
-    onstack_trampolines_forget(theirs, &action->below[trampoline]);
-  else
-    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
-}
-
-/*
- * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
- * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
- * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
- */
-static bool action_hand_over(int signal, action_owner *owner, uint32_t trampoline,
-                             const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  const onstack_copy *copy = onstack_copies_running(signal);
-  if (!copy) return false;
-  onstack_action *theirs = onstack_copy_action(copy, signal);
-  struct onstack_kernel_sigaction next = theirs->ours;
-  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
-  next.mask |= ONSTACK_SIGBIT(signal);
-  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
-  next.handler = onstack_trampoline_address(copy, chosen);
-  onstack_trampoline_use(theirs, chosen);
-  theirs->ours = next;
-  const struct onstack_kernel_sigaction *was = action_change_begin(theirs, chosen, now);
-  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !action_is_same(was, now))
-    action_hand_over_newcomer(signal, owner, theirs);
-  action_change_end(theirs);
-  if (action->visited) theirs->visited = 1;
-  action_check_dispute(signal, theirs, theirs->current);
-  return true;
-}
-
-static void action_leave_to_next(int signal, action_owner *owner, uint32_t trampoline,
-                                 const struct onstack_kernel_sigaction *now) {
-  const onstack_action *action = &onstack_actions[signal];
-  struct onstack_kernel_sigaction next = action_next_owner(signal, trampoline);
-  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
-     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
-  if (action->visited && next.handler == action_default) next.handler = action_ignore;
-  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = action_ignore;
-  action_restore(signal, owner, &next, now);
-}
-
-/* The last session has ended: who is to have the action? A newer owner stays, and so does a copy that runs. An owner that
-   has put something back a moment ago is not the next owner. Where timers of ours tick on, it stays: they would kill over
-   SIG_DFL, and an owner would take them for its own; as a pass-through we know them and drop them. */
-static void action_leave(int signal, action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
-  uint32_t trampoline = action->current;
-  struct onstack_kernel_sigaction now;
-  onstack_copy *copy = NULL;
-  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  const bool mine = action_is_ours(&now);
-  if (!mine) onstack_copies_meet(now.handler, &copy);
-  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
-  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
-    trampoline = action_put_back(signal, &now, copy);
-  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
-  if (!action_hand_over(signal, owner, trampoline, &now)) action_leave_to_next(signal, owner, trampoline, &now);
-}
-
-bool onstack_action_ends_in_default(int signal) {
-  const onstack_action *action = &onstack_actions[signal];
-  return action_owners[signal].sessions == 1 && !action->visited &&
-         action_next_owner(signal, action->current).handler == action_default;
-}
+void onstack_action_calm(int signal) { onstack_action_owners[signal].returns = 0; }
 
 void onstack_action_release(int signal) {
-  action_owner *owner = &action_owners[signal];
+  onstack_action_owner *owner = &onstack_action_owners[signal];
   if (owner->sessions > 1) {
     owner->sessions--;
     return;
@@ -8542,63 +8759,74 @@ void onstack_action_release(int signal) {
   onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
   onstack_own_wait_closed(signal); /* a foreign handler, or SIG_DFL, is not to be met on a thread of ours */
   onstack_dekker_store(&onstack_actions[signal].running, 0u); /* before the look at who is on top */
-  action_leave(signal, owner);
+  onstack_action_leave(signal, owner);
   onstack_copies_unlock(locked);
 }
 
 void onstack_action_block(uint64_t *old_mask) {
   onstack_kernel_sigset set = 0;
   for (int signal = 1; signal < ONSTACK_SIGNALS; signal++)
-    if (onstack_load_relaxed(&action_owners[signal].sessions) > 0) set |= ONSTACK_SIGBIT(signal);
+    if (onstack_load_relaxed(&onstack_action_owners[signal].sessions) > 0) set |= ONSTACK_SIGBIT(signal);
   onstack_sys_sigprocmask(SIG_BLOCK, &set, old_mask);
 }
 
 void onstack_action_unblock(uint64_t old_mask) { onstack_sys_sigprocmask(SIG_SETMASK, &old_mask, NULL); }
 
-/*
- * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
- * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
- * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
- */
-static void action_after_fork(int signal, action_owner *owner) {
-  struct onstack_kernel_sigaction now;
-  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
-  if (!action_is_ours(&now) && !(now.handler == action_ignore && now.mask == action_mark(owner))) return;
-  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
-  const struct onstack_kernel_sigaction next =
-      action_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
-  onstack_sys_sigaction(signal, &next, NULL);
+/* ---- core/src/control/signal/change.c ---- */
+
+/* Who was put back may have left again meanwhile, or another one may have come: so until what a change of ours replaced is
+   what we had put there last. */
+void onstack_change_exchange(int signal, const struct onstack_kernel_sigaction *to,
+                             const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction put = *to, expected = *now, was;
+  while (onstack_sys_sigaction(signal, &put, &was) == 0 && !onstack_action_is_same(&was, &expected)) {
+    expected = put;
+    put = was;
+  }
 }
 
-/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
-static void action_finish_change(int signal, action_owner *owner) {
-  onstack_action *action = &onstack_actions[signal];
+/* Under the lock of all copies. The count tells a handler that what it has read belongs to a change that is over. */
+static void change_set_changing(onstack_action *action, uint32_t changing) {
+  const uint32_t count = (onstack_load_relaxed(&action->changing) & ~0xffu) + 0x100u;
+  onstack_publish(&action->changing, count | changing); /* pairs with action_replaced */
+}
+
+void onstack_change_end(onstack_action *action) {
   const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
-  int result;
   if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
-  if (was.handler != action->expected) {
-    action->current = trampoline;
-    const uint32_t right = action_answer_late(signal, owner, &was, &result);
-    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
-  }
-  action_change_end(action);
+  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
+  if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
+  change_set_changing(action, 0);
 }
 
-void onstack_action_after_fork(void) {
-  onstack_copies_after_fork();
-  onstack_action_forget_flights();
-  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
-    action_owners[signal].sessions = 0;
-    action_owners[signal].returns = 0;
-    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
-    onstack_dekker_store(&onstack_actions[signal].running, 0u);
-    action_finish_change(signal, &action_owners[signal]);
-    action_after_fork(signal, &action_owners[signal]);
-  }
+struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, uint32_t trampoline,
+                                                      const struct onstack_kernel_sigaction *now) {
+  onstack_change_end(action);
+  onstack_fence_publish();
+  onstack_store_relaxed(&action->expected, now->handler);
+  action->replaced[trampoline] = (onstack_found){*now, 0};
+  change_set_changing(action, trampoline + 1);
+  return &action->replaced[trampoline].action;
 }
 
 /* ---- core/src/control/signal/install.c ---- */
+/* ---- core/src/control/signal/install.h ---- */
+/* Puts a handler of ours in place of what is there, in one step. Ordinary threads, under the lock of all copies. */
+#ifndef ONSTACK_CONTROL_SIGNAL_INSTALL_H
+#define ONSTACK_CONTROL_SIGNAL_INSTALL_H
+
+/*
+ * Installs `handler` with these flags (SA_SIGINFO, SA_ONSTACK, SA_RESTART, SA_NODEFER) and every signal blocked, but with
+ * SA_NODEFER its own. `*installed` is the
+ * action as the kernel keeps it; `*was` what was there at the instant of the change, which is not `now`, the action that
+ * the caller saw, if another thread came between. Once libc has been met (the first call) the kernel writes `*was` itself.
+ * Returns 0 or -errno, and then nothing has changed.
+ */
+ONSTACK_INTERNAL int onstack_install(int signal, uint64_t handler, int flags, const struct onstack_kernel_sigaction *now,
+                                     struct onstack_kernel_sigaction *installed, struct onstack_kernel_sigaction *was);
+
+#endif
 
 #include <errno.h>
 #include <signal.h>
@@ -8655,24 +8883,16 @@ int onstack_install(int signal, uint64_t handler, int flags, const struct onstac
 }
 
 /* ---- core/src/control/signal/nesting_fit.c ---- */
+/* ---- core/src/control/signal/nesting_fit.h ---- */
+/* Whether our handler may be installed with its own signal open (handler/signal/nesting.h). Under the control lock. */
+#ifndef ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
+#define ONSTACK_CONTROL_SIGNAL_NESTING_FIT_H
 
-/* ---- core/src/control/unwind/go/go_runtime.h ---- */
-/*
- * Finds Go runtimes among the loaded objects and, in each, the functions that switch stacks (handler/unwind/code_map.h).
- * Everything is read from the object's section headers and its loaded .gopclntab, which survive stripping and PIE.
- * Ordinary threads only.
- */
-#ifndef ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
-#define ONSTACK_CONTROL_UNWIND_GO_GO_RUNTIME_H
+/* The frames of so many sessions, and those of others, fit every alternate stack, as far as is known now. */
+ONSTACK_INTERNAL bool onstack_nesting_fits(int signal, uint32_t sessions);
 
-/* Looks at objects loaded since the last call. Under the map lock. */
-ONSTACK_INTERNAL void onstack_go_runtime_refresh(void);
-
-/* True if a Go runtime is in the process, as of the last refresh. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_present(void);
-
-/* True if the program itself is Go's, and not just a library in it. Any thread. */
-ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
+/* Ours is going to be installed open: from now on each entry closes it. Before it is installed. */
+ONSTACK_INTERNAL void onstack_nesting_open(void);
 
 #endif
 
@@ -8721,6 +8941,168 @@ bool onstack_nesting_fits(int signal, uint32_t sessions) {
 }
 
 void onstack_nesting_open(void) { onstack_store_relaxed(&onstack_nesting_state.open, 1u); }
+
+/* ---- core/src/control/signal/on_top.c ---- */
+
+#include <errno.h>
+#include <signal.h>
+
+ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNALS];
+
+/*
+ * Previous actions are kept for ever, because a handler may be reading one; equal ones share an entry, so only programs
+ * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
+ */
+#define ON_TOP_PREVIOUS 128u
+static onstack_found on_top_previous[ON_TOP_PREVIOUS];
+static uint32_t on_top_previous_count;
+
+/* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
+#define ON_TOP_RETURNS 8u
+
+int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy) {
+  *copy = NULL;
+  return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
+}
+
+onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_found *kept = NULL;
+  for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
+    if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
+  if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
+    kept = &on_top_previous[on_top_previous_count++];
+    kept->action = *action;
+  }
+  if (kept) onstack_store_relaxed(&kept->spent, 0u);
+  return kept;
+}
+
+void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline) {
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  const bool unowned = onstack_action_is_unowned(below) || below->handler == onstack_own_stands_in.handler;
+  const bool undisputed = unowned && !action->visited;
+  onstack_dekker_store(&action->undisputed, (uint32_t)undisputed);
+  /* Nor on one of a copy that stands below, whose own look does not come this far. */
+  for (uint32_t i = 0; !undisputed && onstack_copy_other(&onstack_copy_self, i); i++)
+    onstack_dekker_store(&onstack_copy_action(onstack_copy_other(&onstack_copy_self, i), signal)->undisputed, 0u);
+}
+
+bool onstack_action_restarts(const struct onstack_kernel_sigaction *below) {
+  if (below->handler == onstack_own_stands_in.handler) return !onstack_dekker_load(&onstack_own_stands_in.interrupts);
+  return onstack_action_is_unowned(below) || below->flags & (uint64_t)SA_RESTART;
+}
+
+void onstack_action_set_restart(struct onstack_kernel_sigaction *action, bool restarts) {
+  action->flags = restarts ? action->flags | (uint64_t)SA_RESTART : action->flags & ~(uint64_t)SA_RESTART;
+}
+
+/* A start asks before its session is counted. */
+static bool on_top_may_be_open(int signal, const onstack_action_owner *owner) {
+  return owner->on_stack && onstack_nesting_fits(signal, owner->sessions > 0 ? owner->sessions : 1);
+}
+
+/* Installs ours by that trampoline, what lies below which is published already. *was: what was there. */
+static int on_top_install(int signal, const onstack_action_owner *owner, uint32_t trampoline,
+                          const struct onstack_kernel_sigaction *now, struct onstack_kernel_sigaction *was) {
+  onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction *below = &action->below[trampoline].levels[0]->action;
+  struct onstack_kernel_sigaction ours;
+  int flags = SA_SIGINFO | (owner->on_stack ? SA_ONSTACK : 0);
+  if (onstack_action_restarts(below)) flags |= SA_RESTART;
+  if (on_top_may_be_open(signal, owner)) {
+    flags |= SA_NODEFER;
+    onstack_nesting_open();
+  }
+  struct onstack_kernel_sigaction *replaced = onstack_change_begin(action, trampoline, now);
+  int result =
+      onstack_install(signal, onstack_trampoline_address(&onstack_copy_self, trampoline), flags, now, &ours, replaced);
+  if (result < 0) return result;
+  *was = *replaced;
+  onstack_trampoline_use(action, trampoline);
+  action->ours = ours;
+  onstack_action_check_dispute(signal, action, trampoline);
+  onstack_dekker_store(&action->running, 1u);
+  return 0;
+}
+
+/* What lies below another copy lies below us: it is never its handler that we pass signals on to. */
+static uint32_t on_top_below_copy(int signal, const onstack_copy *copy, uint64_t handler) {
+  const onstack_action *theirs = onstack_copy_action(copy, signal);
+  const onstack_below below = theirs->below[onstack_trampoline_at(copy, handler)];
+  if (theirs->visited) onstack_actions[signal].visited = 1;
+  return onstack_trampoline_choose(&onstack_actions[signal], &below);
+}
+
+uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigaction *now, const onstack_copy *copy) {
+  const uint32_t trampoline = onstack_trampoline_at(&onstack_copy_self, now->handler);
+  onstack_actions[signal].visited = 1;
+  if (copy) return on_top_below_copy(signal, copy, now->handler);
+  onstack_trampoline_put_back(&onstack_actions[signal], trampoline);
+  return trampoline;
+}
+
+/* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
+static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
+  onstack_action *action = &onstack_actions[signal];
+  onstack_found *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
+  if (!newcomer) return ONSTACK_TRAMPOLINES;
+  owner->returns++;
+  onstack_below below = {{newcomer, NULL, NULL}};
+  if (onstack_action_is_unowned(now)) {
+    onstack_trampolines_forget(action, &below);
+  } else {
+    below = onstack_below_add(&action->below[action->current], newcomer);
+    action->visited = 1;
+  }
+  return onstack_trampoline_choose(action, &below);
+}
+
+uint32_t onstack_action_trampoline_for(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now,
+                                       const onstack_copy *copy) {
+  return onstack_action_is_ours(now) || copy ? onstack_action_put_back(signal, now, copy)
+                                             : on_top_go_over(signal, owner, now);
+}
+
+uint32_t onstack_action_trampoline_for_late(int signal, onstack_action_owner *owner,
+                                            const struct onstack_kernel_sigaction *was, int *result) {
+  onstack_copy *copy;
+  *result = onstack_action_meet(was, &copy);
+  return *result < 0 ? ONSTACK_TRAMPOLINES : onstack_action_trampoline_for(signal, owner, was, copy);
+}
+
+/*
+ * On top of `now`, by that trampoline; then of whoever came at that very moment, unless it is one that we stay below.
+ * Who has found our trampoline by then has found what stands below the next one.
+ */
+static int on_top_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                            struct onstack_kernel_sigaction now) {
+  onstack_action *action = &onstack_actions[signal];
+  for (;;) {
+    struct onstack_kernel_sigaction was;
+    if (onstack_trampoline_at(&onstack_copy_self, now.handler) == trampoline)
+      trampoline = onstack_trampoline_another(action, trampoline);
+    int result = on_top_install(signal, owner, trampoline, &now, &was);
+    if (result < 0 || onstack_action_is_same(&was, &now)) return result;
+    trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (trampoline == action->current) return 0;
+    if (trampoline >= ONSTACK_TRAMPOLINES) return onstack_change_exchange(signal, &was, &action->ours), result;
+    onstack_trampoline_publish(action, action->current, &action->below[trampoline]);
+    now = action->ours;
+  }
+}
+
+int onstack_action_reinstall(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                             struct onstack_kernel_sigaction now) {
+  int result = on_top_reinstall(signal, owner, trampoline, now);
+  onstack_change_end(&onstack_actions[signal]);
+  return result;
+}
+
+bool onstack_action_is_outdated(int signal, const onstack_action_owner *owner) {
+  const uint64_t flags = onstack_actions[signal].ours.flags;
+  return (owner->on_stack && !(flags & (uint64_t)SA_ONSTACK)) ||
+         on_top_may_be_open(signal, owner) != ((flags & (uint64_t)SA_NODEFER) != 0);
+}
 
 /* ---- core/src/control/signal/registry.c ---- */
 
@@ -8804,6 +9186,197 @@ const onstack_copy *onstack_copies_running(int signal) {
   for (uint32_t i = 0; (other = onstack_copy_other(&onstack_copy_self, i)); i++)
     if (onstack_copy_runs(other, signal)) break;
   return other;
+}
+
+/* ---- core/src/control/signal/restore.c ---- */
+
+#include <signal.h>
+
+/*
+ * Marks our passing SIG_IGN, so that a child can tell it from a host's: the kernel keeps the mask of an ignored signal,
+ * where it means nothing, but for the two signals that cannot be blocked.
+ */
+static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
+  return (uint64_t)(uintptr_t)owner & ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
+}
+
+/* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
+   stand-in stands for may be another handler by now. */
+static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
+  const onstack_found *previous = onstack_action_below(signal, trampoline, 0);
+  struct onstack_kernel_sigaction next = previous->action;
+  if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
+  if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;
+  return next;
+}
+
+/*
+ * Whoever came, or left, at the very moment of the last stop, where `given` stands now. An owner stays, below a trampoline
+ * of ours that passes on: put back as it was, it could have left meanwhile, and the next one would find it installed. What
+ * has found the trampoline in between can be told what it stands for (onstack_action_reinstall). SIG_DFL
+ * and SIG_IGN need no trampoline: they are what has to be there, by way of SIG_IGN (restore_previous).
+ */
+static void restore_step_down(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *was,
+                              const struct onstack_kernel_sigaction *given) {
+  int result;
+  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES) {
+    onstack_change_exchange(signal, was, given);
+    return;
+  }
+  const struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
+  if (!onstack_action_is_unowned(&next)) {
+    onstack_action_reinstall(signal, owner, trampoline, *given);
+    return;
+  }
+  struct onstack_kernel_sigaction ignore = next;
+  ignore.handler = onstack_action_ignore;
+  onstack_change_exchange(signal, &ignore, given);
+  if (next.handler == onstack_action_default) onstack_change_exchange(signal, &next, &ignore);
+}
+
+/* At the last stop, in place of `now`, which is ours or what we have put there. True if `to` stands. */
+static bool restore_give(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *to,
+                         const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction was;
+  if (onstack_sys_sigaction(signal, to, &was) < 0 || onstack_action_is_same(&was, now)) return true;
+  restore_step_down(signal, owner, &was, to);
+  onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+  onstack_dekker_store(&onstack_actions[signal].running, 0u);
+  return false;
+}
+
+/*
+ * Back to the previous action. Where that is SIG_DFL, a pending tick would kill the process ("Profiling timer expired"):
+ * setting SIG_IGN discards what is pending for every thread (POSIX, signal concepts, 2.4.3), so it goes first. Only
+ * then: elsewhere that moment would eat another profiler's ticks.
+ */
+static void restore_previous(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *previous,
+                             const struct onstack_kernel_sigaction *now) {
+  struct onstack_kernel_sigaction ignore = *previous;
+  if (previous->handler != onstack_action_default) {
+    restore_give(signal, owner, previous, now);
+    return;
+  }
+  ignore.handler = onstack_action_ignore;
+  ignore.mask = restore_mark(owner);
+  if (restore_give(signal, owner, &ignore, now)) restore_give(signal, owner, previous, &ignore);
+}
+
+/* Who came, or left, at the very moment in which the other copy was installed lies below that, as it should have been. */
+static void restore_hand_over_newcomer(int signal, onstack_action_owner *owner, onstack_action *theirs) {
+  const onstack_action *action = &onstack_actions[signal];
+  const struct onstack_kernel_sigaction was = theirs->replaced[theirs->current].action;
+  int result;
+  const uint32_t trampoline = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+  if (trampoline >= ONSTACK_TRAMPOLINES)
+    onstack_change_exchange(signal, &was, &theirs->ours);
+  else if (onstack_action_is_unowned(&was))
+    onstack_trampolines_forget(theirs, &action->below[trampoline]);
+  else
+    onstack_trampoline_publish(theirs, theirs->current, &action->below[trampoline]);
+}
+
+/*
+ * To another copy that runs; false: there is none. Owners may have come and gone while we stood above it, and it could
+ * not see them: it is installed by a trampoline of its own that stands for what lies below us now. All that is written
+ * of another copy's is under the lock that we share, and read by its handlers as one would read it that it wrote itself.
+ */
+static bool restore_hand_over(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                              const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  const onstack_copy *copy = onstack_copies_running(signal);
+  if (!copy) return false;
+  onstack_action *theirs = onstack_copy_action(copy, signal);
+  struct onstack_kernel_sigaction next = theirs->ours;
+  next.flags &= ~(uint64_t)SA_NODEFER; /* whether its frames fit is its own to say, at its next look */
+  next.mask |= ONSTACK_SIGBIT(signal);
+  const uint32_t chosen = onstack_trampoline_choose(theirs, &action->below[trampoline]);
+  next.handler = onstack_trampoline_address(copy, chosen);
+  onstack_trampoline_use(theirs, chosen);
+  theirs->ours = next;
+  const struct onstack_kernel_sigaction *was = onstack_change_begin(theirs, chosen, now);
+  if (onstack_sys_sigaction(signal, &next, &theirs->replaced[chosen].action) == 0 && !onstack_action_is_same(was, now))
+    restore_hand_over_newcomer(signal, owner, theirs);
+  onstack_change_end(theirs);
+  if (action->visited) theirs->visited = 1;
+  onstack_action_check_dispute(signal, theirs, theirs->current);
+  return true;
+}
+
+static void restore_next(int signal, onstack_action_owner *owner, uint32_t trampoline,
+                         const struct onstack_kernel_sigaction *now) {
+  const onstack_action *action = &onstack_actions[signal];
+  struct onstack_kernel_sigaction next = restore_next_owner(signal, trampoline);
+  /* Go's timers tick on for some 10 ms after its profile, and over SIG_DFL the first of them kills. Go itself leaves
+     SIG_IGN behind for that reason (golang#19320): so do we, where such an owner has been. */
+  if (action->visited && next.handler == onstack_action_default) next.handler = onstack_action_ignore;
+  if (owner->restore == ONSTACK_RESTORE_IGNORE) next.handler = onstack_action_ignore;
+  restore_previous(signal, owner, &next, now);
+}
+
+void onstack_action_leave(int signal, onstack_action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  uint32_t trampoline = action->current;
+  struct onstack_kernel_sigaction now;
+  onstack_copy *copy = NULL;
+  if (onstack_load_relaxed(&onstack_timers_left) > 0 || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  const bool mine = onstack_action_is_ours(&now);
+  if (!mine) onstack_copies_meet(now.handler, &copy);
+  if (!mine && (!copy || onstack_copy_runs(copy, signal))) return;
+  if (copy || onstack_trampoline_at(&onstack_copy_self, now.handler) != trampoline)
+    trampoline = onstack_action_put_back(signal, &now, copy);
+  action->current = trampoline; /* for the child of a fork that begins before the next line has ended */
+  if (!restore_hand_over(signal, owner, trampoline, &now)) restore_next(signal, owner, trampoline, &now);
+}
+
+bool onstack_action_ends_in_default(int signal) {
+  const onstack_action *action = &onstack_actions[signal];
+  return onstack_action_owners[signal].sessions == 1 && !action->visited &&
+         restore_next_owner(signal, action->current).handler == onstack_action_default;
+}
+
+/*
+ * The kernel copies the actions before it copies the memory (kernel/fork.c, copy_process), so a start or stop of another
+ * thread may lie between the two: what our memory says about sessions need not fit the action that the child has. Only
+ * the action itself is asked. A child has neither timers nor pending signals, so SIG_DFL can come back at once.
+ */
+static void restore_after_fork(int signal, onstack_action_owner *owner) {
+  struct onstack_kernel_sigaction now;
+  if (!owner->used || onstack_sys_sigaction(signal, NULL, &now) < 0) return;
+  if (!onstack_action_is_ours(&now) && !(now.handler == onstack_action_ignore && now.mask == restore_mark(owner))) return;
+  const uint32_t installed = onstack_trampoline_at(&onstack_copy_self, now.handler);
+  const struct onstack_kernel_sigaction next =
+      restore_next_owner(signal, installed < ONSTACK_TRAMPOLINES ? installed : onstack_actions[signal].current);
+  onstack_sys_sigaction(signal, &next, NULL);
+}
+
+/* The parent may have been in the middle of a change: who had come just then lies below that trampoline, as it will there. */
+static void restore_finish_change(int signal, onstack_action_owner *owner) {
+  onstack_action *action = &onstack_actions[signal];
+  const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
+  int result;
+  if (trampoline >= ONSTACK_TRAMPOLINES) return;
+  const struct onstack_kernel_sigaction was = action->replaced[trampoline].action;
+  if (was.handler != action->expected) {
+    action->current = trampoline;
+    const uint32_t right = onstack_action_trampoline_for_late(signal, owner, &was, &result);
+    if (right < ONSTACK_TRAMPOLINES) onstack_trampoline_publish(action, trampoline, &action->below[right]);
+  }
+  onstack_change_end(action);
+}
+
+void onstack_action_after_fork(void) {
+  onstack_copies_after_fork();
+  onstack_action_forget_flights();
+  for (int signal = 1; signal < ONSTACK_SIGNALS; signal++) {
+    onstack_action_owners[signal].sessions = 0;
+    onstack_action_owners[signal].returns = 0;
+    onstack_dekker_store(&onstack_actions[signal].undisputed, 0u);
+    onstack_dekker_store(&onstack_actions[signal].running, 0u);
+    restore_finish_change(signal, &onstack_action_owners[signal]);
+    restore_after_fork(signal, &onstack_action_owners[signal]);
+  }
 }
 
 /* ---- core/src/control/signal/trampolines.c ---- */
@@ -9034,6 +9607,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .name = "cpu",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
+    .accept = onstack_clock_accept_rate,
     .probe = clock_cpu_probe,
     .scan_age = clock_cpu_scan_age,
     .join = clock_cpu_join,
@@ -9049,11 +9623,34 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
 /* ---- core/src/control/tick/clock_heap.c ---- */
 /* No clock at all: the program's allocations make the samples (allocator/heap.h). */
 
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+
+#define CLOCK_HEAP_INTERVAL (512u << 10)
+#define CLOCK_HEAP_OBJECTS 16384u
+#define CLOCK_HEAP_OBJECTS_MAX (1u << 20)
+
 static uint64_t clock_heap_sessions; /* that have been, in this process and its parents */
 
-static int clock_heap_probe(int32_t signal) {
-  (void)signal;
+static int clock_heap_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "frequency: the heap clock has none, leave it out";
+  if (options->frequency != 0) return ONSTACK_E_OPTIONS;
+  *fault = "heap_objects: give 1,048,576 at most";
+  if (options->heap_objects > CLOCK_HEAP_OBJECTS_MAX) return ONSTACK_E_OPTIONS;
+  *fault = NULL;
+  settings->period = options->heap_interval ? options->heap_interval : CLOCK_HEAP_INTERVAL;
+  settings->period_ns = settings->period; /* nothing ticks by it */
+  settings->weight_max = 1;
+  settings->heap_objects = options->heap_objects ? options->heap_objects : CLOCK_HEAP_OBJECTS;
   return 0;
+}
+
+/* Each sample is made with every signal blocked. */
+static int clock_heap_probe(int32_t signal) {
+  const onstack_kernel_sigset none = 0;
+  (void)signal;
+  return onstack_sys_sigprocmask(SIG_BLOCK, &none, NULL) == 0 ? 0 : ONSTACK_E_CLOCK;
 }
 
 static int clock_heap_join(onstack_slot *slot) {
@@ -9079,17 +9676,31 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
+static void clock_heap_fill(onstack_stats *stats) {
+  stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
+  stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
+  stats->heap_in_use = onstack_live_bytes();
+}
+
+static int clock_heap_text(const onstack_stats *stats, char *out, size_t capacity) {
+  return snprintf(out, capacity, "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n",
+                  stats->period_ns, stats->heap_untracked, stats->heap_reused);
+}
+
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .name = "heap",
     .number = ONSTACK_CLOCK_HEAP,
     .kind = ONSTACK_KIND_ALLOCATION,
     .silent = true,
+    .accept = clock_heap_accept,
     .probe = clock_heap_probe,
     .scan_age = onstack_clock_scan_all,
     .join = clock_heap_join,
     .start = clock_heap_start,
     .leave = clock_heap_leave,
     .read = clock_heap_read,
+    .fill = clock_heap_fill,
+    .text = clock_heap_text,
     .drop = onstack_live_drop,
     .after_fork = onstack_heap_switch_off,
 };
@@ -9131,6 +9742,30 @@ int onstack_clock_start_listed(onstack_slot *slot, int listed) {
   const bool silent =
       onstack_load_relaxed(&counters->threads_seen) == 0 && onstack_load_relaxed(&counters->threads_unarmed) > 0;
   return listed == 0 && silent ? ONSTACK_E_CLOCK : listed;
+}
+
+/* ---- core/src/control/tick/clock_rate.c ---- */
+/* What clocks of time have in common: a rate. */
+
+#define RATE_OVERRUN_NS 250000000u /* how much one sample may stand for */
+
+#define RATE_TEXT(number) RATE_TEXT_OF(number)
+#define RATE_TEXT_OF(number) #number
+
+int onstack_clock_accept_rate(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  *fault = "heap_interval: needs the heap clock";
+  if (options->heap_interval != 0) return ONSTACK_E_OPTIONS;
+  *fault = "heap_objects: needs the heap clock";
+  if (options->heap_objects != 0) return ONSTACK_E_OPTIONS;
+  *fault = "frequency: give 1 to " RATE_TEXT(ONSTACK_MAX_FREQUENCY) " Hz";
+  if (options->frequency > ONSTACK_MAX_FREQUENCY) return ONSTACK_E_FREQUENCY;
+  *fault = NULL;
+  settings->period_ns = 1000000000u / (options->frequency ? options->frequency : ONSTACK_DEFAULT_FREQUENCY);
+  settings->period = settings->period_ns;
+  settings->weight_max = (uint32_t)(RATE_OVERRUN_NS / settings->period_ns);
+  if (settings->weight_max == 0) settings->weight_max = 1;
+  settings->heap_objects = 0;
+  return 0;
 }
 
 /* ---- core/src/control/tick/clock_ticker.c ---- */
@@ -9270,6 +9905,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .name = "cpu-ticker",
     .number = ONSTACK_CLOCK_CPU,
     .kind = ONSTACK_KIND_CPU,
+    .accept = onstack_clock_accept_rate,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -9287,6 +9923,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
+    .accept = onstack_clock_accept_rate,
     .probe = ticker_probe,
     .scan_age = onstack_clock_scan_all,
     .join = ticker_join,
@@ -9351,6 +9988,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
+    .accept = onstack_clock_accept_rate,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,
     .start = onstack_clock_start_listed,
@@ -9394,23 +10032,6 @@ void onstack_own_wait_closed(int32_t signal) {
 }
 
 /* ---- core/src/control/tick/slots.c ---- */
-
-/* ---- core/src/control/unwind/code_map_update.h ---- */
-/* Keeps handler/unwind/code_map.h and the stack bounds in the thread records true. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
-#define ONSTACK_CONTROL_UNWIND_CODE_MAP_UPDATE_H
-
-/*
- * Reads the process's mappings once: rewrites the executable ranges if they have changed, and, where `slot` is not
- * NULL, gives stack bounds to the records of that slot that ask for them and checks the bounds that were given before.
- * Takes the map lock (after the control lock, if both are held). Returns 0 or -errno.
- */
-ONSTACK_INTERNAL int onstack_code_map_refresh(onstack_slot *slot);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_code_map_after_fork(void);
-
-#endif
 
 /* ---- core/src/control/unwind/modules.h ---- */
 /*
@@ -9582,6 +10203,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   if (has->bytes < bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return -errno;
+    onstack_own_memory_keeps(memory, bytes);
     *has = (slot_memory){memory, bytes};
   }
   /* The first round through the ring would take a page fault every few samples, inside the handler: several
@@ -9591,22 +10213,11 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   return 0;
 }
 
-/* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. */
-static int slot_check_host(const onstack_settings *settings) {
-  if (settings->resumed) return 0; /* the parent has looked; a fork handler does not read files */
-  onstack_code_map_refresh(NULL);
-  if (!onstack_go_runtime_is_present()) return 0;
-  if (!settings->on_stack) return ONSTACK_E_OPTIONS;
-  /* A late tick of another signal, on a thread that Go does not know, kills the process (runtime/signal_unix.go,
-     raisebadsignal: SIGPROF is the one that is exempted). */
-  return settings->signal == SIGPROF ? 0 : ONSTACK_E_SIGNAL;
-}
-
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
   slot->generation++;
-  slot->signal = settings->signal;
+  slot->signal = clock->silent ? 0 : settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
   slot->kind = clock->kind;
@@ -9638,12 +10249,14 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   const onstack_clock_ops *clock;
+  const char *fault;
   int result = slots_prepare();
   if (result < 0) return result;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
     if (onstack_observe(&slot->state) != ONSTACK_SLOT_FREE) continue;
-    if ((result = slot_check_host(settings)) < 0) return result;
+    /* The parent has looked; a fork handler does not read files. */
+    if (!settings->resumed && (result = onstack_settings_check_host(settings, &fault)) < 0) return result;
     if ((result = slot_take_memory(&slot_memories[i], settings)) < 0) return result;
     if ((result = onstack_clock_choose(settings, &clock)) < 0) return result;
     slot_fill(slot, settings, clock);
@@ -9654,39 +10267,41 @@ int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
   return ONSTACK_E_SESSIONS;
 }
 
+/* As a clock's `start` is told. In a child of fork there is one thread, which the process tick finds, or the consumer's first
+   scan. */
+static int slot_arm(onstack_slot *slot, const onstack_settings *settings) {
+  if (slot->signal == 0) return 0;
+  onstack_threads_set_quota();
+  return settings->resumed ? 1 : onstack_threads_arm_all(slot, settings);
+}
+
 int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   const onstack_clock_ops *clock = slot->clock;
   int result = clock->join ? clock->join(slot) : 0;
   if (result < 0) return result == -ENOMEM || result == ONSTACK_E_SESSIONS ? result : ONSTACK_E_CLOCK;
-  if (clock->silent) {
-    onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-    return clock->start(slot, 0);
-  }
-  result = onstack_action_acquire(settings->signal, settings->on_stack, settings->restore);
+  if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
     slot->process_clock = NULL;
     return result;
   }
-  onstack_threads_set_quota();
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
-  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. In a child of
-     fork there is one, which the process tick finds, or the consumer's first scan. */
-  result = clock->start(slot, settings->resumed ? 1 : onstack_threads_arm_all(slot, settings));
-  if (result < 0) onstack_slot_quiesce(slot, settings);
+  /* All threads first: until the slot takes part in process ticks, no handler claims a record, so none is claimed twice. */
+  result = clock->start(slot, slot_arm(slot, settings));
+  if (result < 0) onstack_slot_quiesce(slot);
   return result;
 }
 
-void onstack_slot_quiesce(onstack_slot *slot, const onstack_settings *settings) {
+void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_STOPPING);
   onstack_threads_wait_scanned(slot);
   if (slot->clock->leave) slot->clock->leave(slot);
   onstack_threads_disarm_all(slot);
   onstack_threads_wait_idle(slot);
-  if (slot->clock->silent) return;
+  if (slot->signal == 0) return;
   onstack_threads_count_missing(slot);
-  if (onstack_action_ends_in_default(settings->signal)) onstack_threads_wait_delivered(slot);
-  onstack_action_release(settings->signal);
+  if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
+  onstack_action_release(slot->signal);
   slot->process_clock = NULL;
 }
 
@@ -9867,6 +10482,7 @@ int onstack_threads_prepare(void) {
   void *memory =
       mmap(NULL, onstack_thread_region_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;
+  onstack_own_memory_keeps(memory, onstack_thread_region_bytes());
   onstack_thread_region_set(memory);
   prepared = true;
   return 0;
@@ -11279,6 +11895,7 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   code_map_scan *scan = &code_scan;
   pthread_mutex_lock(&code_map_lock);
   onstack_store_relaxed(&onstack_code.stale, 0u);
+  onstack_store_relaxed(&onstack_code.missed, 0u);
   scan->slot = slot;
   scan->count = 0;
   scan->record_count = 0;
@@ -11714,7 +12331,7 @@ ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, u
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
   onstack_go_object_list *list = data;
   (void)size;
-  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  list->loaded = onstack_loader_counts_in(info);
   if (list->count == ONSTACK_GO_OBJECTS) return 1;
   onstack_go_object *object = &list->objects[list->count];
   object->bias = info->dlpi_addr;
@@ -12278,7 +12895,7 @@ static const char *module_copy_name(module_list *list, const char *name) {
 static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
   module_list *list = data;
   (void)size;
-  list->loaded = (onstack_loader_counts){info->dlpi_adds, info->dlpi_subs};
+  list->loaded = onstack_loader_counts_in(info);
   list->length++;
   if (list->count == ONSTACK_MODULES) return 0;
   module_entry *entry = &list->entries[list->count];
@@ -12798,6 +13415,7 @@ static const onstack_rule_table *rule_pack(const rule_builder *builder) {
   size_t bytes = sizeof(onstack_rule_table) + rule_bytes + first_bytes + row_bytes;
   uint8_t *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return NULL;
+  onstack_own_memory_changes((int64_t)bytes);
   onstack_rule_table *table = (onstack_rule_table *)(void *)memory;
   onstack_rule *rules = (onstack_rule *)(void *)(memory + sizeof(*table));
   uint32_t *first_row = (uint32_t *)(void *)(memory + sizeof(*table) + rule_bytes);
@@ -12835,7 +13453,9 @@ int onstack_rule_table_derive(onstack_cfi_section *section, uint64_t base, uint6
 }
 
 void onstack_rule_table_free(const onstack_rule_table *table) {
-  if (table) munmap((void *)(uintptr_t)table, table->bytes);
+  if (!table) return;
+  onstack_own_memory_changes(-(int64_t)table->bytes);
+  munmap((void *)(uintptr_t)table, table->bytes);
 }
 
 /* ---- core/src/control/wiped_word.c ---- */
@@ -12900,7 +13520,13 @@ typedef bool (*onstack_derive)(uint64_t address);
 ONSTACK_INTERNAL void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive derive,
                                     onstack_walked *stack);
 
+/* Back into the pool, without its pages: such stacks come in the first moments, and sessions last for days. */
+ONSTACK_INTERNAL void onstack_again_release(onstack_kept *kept);
+
 #endif
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Modules without rules in one stack that are waited for. */
 #define AGAIN_MODULES 8u
@@ -12954,6 +13580,14 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
   }
+}
+
+void onstack_again_release(onstack_kept *kept) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t low = ((uintptr_t)kept->native_bytes + page - 1) & ~(page - 1);
+  const uintptr_t high = (uintptr_t)(kept->native_bytes + sizeof(kept->native_bytes)) & ~(page - 1);
+  if (low < high) madvise((void *)low, high - low, MADV_DONTNEED);
+  onstack_kept_release(kept);
 }
 
 /* ---- core/src/drain/deliver.c ---- */
@@ -13081,7 +13715,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
-  if (kept) onstack_kept_release(kept);
+  if (kept) onstack_again_release(kept);
   onstack_add_relaxed(&counters->delivered, (uint64_t)1);
   if (!taken) onstack_add_relaxed(&counters->refused, (uint64_t)1);
   return true;
@@ -13553,6 +14187,7 @@ ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
 typedef struct onstack_profile_held_object {
   uint64_t object; /* 0: the place is free */
   uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
   uint32_t weight;
   uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
 } onstack_profile_held_object;
@@ -13639,7 +14274,8 @@ typedef struct onstack_profile_view {
 } onstack_profile_view;
 
 /* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view);
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                                               onstack_profile_view *view);
 ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif
@@ -17055,6 +17691,7 @@ enum {
   pprof_profile_location = 4,
   pprof_profile_function = 5,
   pprof_profile_string_table = 6,
+  pprof_profile_drop_frames = 7,
   pprof_profile_time_nanos = 9,
   pprof_profile_duration_nanos = 10,
   pprof_profile_period_type = 11,
@@ -17126,6 +17763,23 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pr
   return error;
 }
 
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char pprof_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
+
+static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
+  uint32_t number;
+  if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
+  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_drop_frames, number);
+  return error;
+}
+
 static int pprof_write_head(onstack_pprof_writer *writer) {
   const onstack_profile_report *report = writer->report;
   const onstack_profile_columns *columns = &writer->columns;
@@ -17135,6 +17789,7 @@ static int pprof_write_head(onstack_pprof_writer *writer) {
   for (uint32_t i = 0; error == 0 && i < columns->count; i++)
     error = pprof_write_value_type(writer, pprof_profile_sample_type, &columns->items[i]);
   if (error == 0) error = pprof_write_value_type(writer, pprof_profile_period_type, &period);
+  if (error == 0) error = pprof_add_drop_frames(writer);
   if (error == 0) error = pprof_add_default_type(writer, first);
   if (error != 0) return error;
   onstack_protobuf *part = &writer->part;
@@ -17604,30 +18259,52 @@ ONSTACK_API void onstack_profile_totals(const onstack_profile *profile, onstack_
   if (value) *value = sums.value;
 }
 
+/* What was allocated after `until_ns` is not in use. With the lock held, and before stacks of other kinds are left out. */
+static void profile_leave_out_young(const onstack_profile_held *held, uint64_t until_ns, onstack_profile_view *view) {
+  for (size_t i = 0; i < held->capacity; i++) {
+    const onstack_profile_held_object *object = &held->places[i];
+    if (object->object == 0 || object->time_ns <= until_ns) continue;
+    onstack_profile_stack *stack =
+        object->stack == ONSTACK_PROFILE_HASH_NONE ? &view->overflow[ONSTACK_KIND_ALLOCATION] : &view->items[object->stack];
+    stack->held_weight -= object->weight;
+    stack->held_value -= object->value;
+  }
+}
+
+static void profile_keep_only(onstack_kind only, onstack_profile_view *view) {
+  size_t kept = 0;
+  for (size_t i = 0; i < view->count; i++)
+    if (view->items[i].kind == only) view->items[kept++] = view->items[i];
+  view->count = kept;
+}
+
 /* With the lock held. */
-static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                               onstack_profile_view *view) {
   const onstack_profile_stacks *stacks = profile->stacks;
   if (!stacks || stacks->count == 0) return 0;
   view->items = malloc(stacks->count * sizeof(*view->items));
   if (!view->items) return -ENOMEM;
-  for (size_t i = 0; i < stacks->count; i++) {
-    if (only == 0 || stacks->items[i].kind == only) view->items[view->count++] = stacks->items[i];
-  }
+  memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
+  view->count = stacks->count;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
     view->overflow[kind] = stacks->overflow[kind];
   }
+  const uint64_t now = onstack_monotonic_ns();
+  if (age_ns > 0) profile_leave_out_young(&stacks->held, now > age_ns ? now - age_ns : 0, view);
+  if (only != 0) profile_keep_only(only, view);
   view->stacks = profile->stacks;
   onstack_retain(&view->stacks->references);
   return 0;
 }
 
-int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, onstack_profile_view *view) {
+int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns, onstack_profile_view *view) {
   *view = (onstack_profile_view){.thread_names = profile->thread_names};
   pthread_mutex_lock(&profile->lock);
   onstack_profile_maps *old = profile_reread_maps(profile, true);
-  int error = profile_copy_stacks(profile, only, view);
+  int error = profile_copy_stacks(profile, only, age_ns, view);
   if (error == 0) {
     view->maps = profile->sight.maps;
     onstack_retain(&view->maps->references);
@@ -17827,7 +18504,7 @@ int onstack_profile_report_open(onstack_profile_report *report, onstack_profile 
   int error = report_read_options(given, &options, &report->symbolized);
   if (error == 0) error = onstack_profile_symbols_init(&report->symbols);
   if (error != 0) return error;
-  error = onstack_profile_view_take(profile, options.kind, &report->view);
+  error = onstack_profile_view_take(profile, options.kind, options.heap_age_ns, &report->view);
   if (error != 0) {
     onstack_profile_symbols_release(&report->symbols);
     return error;
@@ -17934,8 +18611,8 @@ int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_p
   if (sample->object == 0) return 0;
   stack->held_weight += sample->weight;
   stack->held_value += sample->value;
-  onstack_profile_held_add(&stacks->held,
-                           &(onstack_profile_held_object){sample->object, sample->value, sample->weight, item});
+  onstack_profile_held_add(
+      &stacks->held, &(onstack_profile_held_object){sample->object, sample->value, sample->time_ns, sample->weight, item});
   return 0;
 }
 
@@ -18361,9 +19038,9 @@ ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstac
 
 #define SESSION_STALE_NS 100000000u /* executable ranges after an unknown return address */
 #define SESSION_BOUNDS_NS 10000000u /* stack bounds that a record requests */
-/* a look at all mappings, when nobody asks, takes a hundredth of a processor at most: ten thousand stacks are 30 ms
-   */
+/* A look at all mappings takes a part of a processor at most, a hundredth when nobody asks: ten thousand stacks are 30 ms. */
 #define SESSION_LOOK_SHARE 100u
+#define SESSION_LOOK_ASKED_SHARE 20u /* a twentieth while code runs that is not in the map */
 
 #define SESSION_SCAN_NS 10000000u      /* for new threads */
 #define SESSION_SCAN_SHARE 20u         /* of a processor at most, a twentieth, where nothing else finds them */
@@ -18417,17 +19094,31 @@ static void session_look(onstack_session *session) {
   session->needs_rules = onstack_modules_refresh(wants_rules ? SESSION_RULES_BUDGET : 0) && wants_rules;
 }
 
+/* Time spent in waiting for a processor is none that the look takes. */
+static void session_look_at_mappings(onstack_session *session) {
+  const uint64_t before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  onstack_code_map_refresh(session->slot);
+  session->look_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+  session->refreshed_ns = onstack_monotonic_ns();
+}
+
+/* Stacks in code that was mapped a moment ago are believed as far as a map that is younger knows them. */
+static void session_look_for_code(onstack_session *session) {
+  if (!onstack_load_relaxed(&onstack_code.missed)) return;
+  if (onstack_monotonic_ns() - session->refreshed_ns < session->look_ns * SESSION_LOOK_ASKED_SHARE) return;
+  session_look_at_mappings(session);
+}
+
 /* What the handler may not do itself. Under the consumer lock. */
 static void session_tend(onstack_session *session) {
   onstack_slot *slot = session->slot;
   uint64_t now = onstack_monotonic_ns();
-  const bool silent = slot->clock->silent;
-  const bool armed = onstack_observe(&session->armed) && !silent;
-  if (armed) session_scan(session, now);
+  const bool armed = onstack_observe(&session->armed);
+  if (armed && slot->signal != 0) session_scan(session, now);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
-  if (!silent && onstack_control_try_lock()) {
-    onstack_action_tend(session->settings.signal);
-    if (due) onstack_action_calm(session->settings.signal);
+  if (slot->signal != 0 && onstack_control_try_lock()) {
+    onstack_action_tend(slot->signal);
+    if (due) onstack_action_calm(slot->signal);
     onstack_control_unlock();
   }
   if (due) {
@@ -18437,11 +19128,7 @@ static void session_tend(onstack_session *session) {
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
   const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
   due = due && now - session->refreshed_ns >= session->look_ns * SESSION_LOOK_SHARE;
-  if (!due && !stale && !requested) return;
-  now = onstack_monotonic_ns();
-  onstack_code_map_refresh(slot);
-  session->refreshed_ns = onstack_monotonic_ns();
-  session->look_ns = session->refreshed_ns - now;
+  if (due || stale || requested) session_look_at_mappings(session);
 }
 
 /* A sink may fork without atfork handlers and return in the child: that is to be seen before the next sample. */
@@ -18468,8 +19155,8 @@ static void session_ask_child(onstack_session *session) {
    the middle of a scan. */
 static void session_open_own(const onstack_session *session) {
   const onstack_settings *settings = &session->settings;
-  if (session->slot->clock->silent) return; /* nobody catches the signal */
-  if (!settings->own_threads && !settings->thread_filter) onstack_own_open(settings->signal);
+  const int32_t signal = session->slot->signal;
+  if (signal != 0 && !settings->own_threads && !settings->thread_filter) onstack_own_open(signal);
 }
 
 static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t end) {
@@ -18485,6 +19172,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   const uint64_t end = onstack_ring_filled(&session->slot->ring);
   session_look(session);
+  session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
   if (!session_is_here(session) || !onstack_observe(&session->running)) return handed;
@@ -18533,8 +19221,6 @@ uint64_t onstack_session_drain_work(void *data) {
 /* ---- core/src/session/goroutine_labels.c ---- */
 /* Finds out where goroutines keep their labels, with the host's help, and turns their reading on. */
 
-#include <string.h>
-
 #define GO_LABELS_G 1024u /* bytes of g that are searched; Go 1.26: 448 */
 
 /* The runtime whose code holds `text`; found by the first session, or here. */
@@ -18559,12 +19245,9 @@ int onstack_go_labels_find(uint64_t text, uint64_t labels) {
 }
 
 int onstack_go_labels_read(uint64_t text, uint32_t offset, char *out, uint32_t bytes) {
-  onstack_memory memory;
   onstack_go_runtime *go = go_labels_runtime(text);
   if (!go) return ONSTACK_E_UNSUPPORTED;
-  memset(&memory, 0, sizeof(memory));
-  memory.reader = onstack_reader_choose(&memory.copy_works);
-  uint32_t result = onstack_go_labels_copy_at(&memory, go, offset, (uint8_t *)out, bytes);
+  uint32_t result = onstack_go_labels_copy_at(go, offset, (uint8_t *)out, bytes);
   return (int)(result & ~ONSTACK_GO_LABELS_CUT);
 }
 
@@ -18615,11 +19298,281 @@ bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void
   return true;
 }
 
+/* ---- core/src/session/memory_map.c ---- */
+/* ---- core/src/session/memory_map.h ---- */
+/* What the process's memory is by its mappings: bytes that are resident, each in one sum. */
+#ifndef ONSTACK_SESSION_MEMORY_MAP_H
+#define ONSTACK_SESSION_MEMORY_MAP_H
+
+typedef enum onstack_memory_part {
+  ONSTACK_MEMORY_CODE,      /* of files, executable; the vDSO */
+  ONSTACK_MEMORY_FILES,     /* of files otherwise, and the zeroed data (.bss) behind a library's */
+  ONSTACK_MEMORY_SHARED,    /* shared with others, of no file on a disk: memfd, System V, /dev/zero */
+  ONSTACK_MEMORY_STACKS,    /* of threads */
+  ONSTACK_MEMORY_GENERATED, /* executable, of no file */
+  ONSTACK_MEMORY_GO,        /* the heap of Go, or of another runtime: objects and its stacks */
+  ONSTACK_MEMORY_REST,      /* heaps, and whatever else is anonymous */
+  ONSTACK_MEMORY_PARTS
+} onstack_memory_part;
+
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps cannot be read; -ENOMEM. */
+ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_THREADS 16384u             /* whose stacks are looked for */
+#define MEMORY_STACK ((uint64_t)64 << 20) /* a larger mapping with a stack pointer in it holds other things as well */
+#define MEMORY_SYSCALL_BYTES ((size_t)256)
+
+/* runtime/malloc.go, mallocinit: arenas follow each other from an address on that is far from the program's and its
+   libraries', by chance since Go 1.26 and this one before. */
+#define MEMORY_GO_FIRST ((uint64_t)0xc0 << 32)
+#define MEMORY_GO_BEFORE ((uint64_t)64 << 30) /* arenas before and behind that of an object */
+#define MEMORY_GO_BEHIND ((uint64_t)256 << 30)
+
+typedef struct memory_map {
+  uint64_t *parts;
+  onstack_memory_part part; /* of the mapping whose size comes next */
+  uint64_t go_low, go_high; /* where a runtime's heap lies; equal: nowhere */
+  uint64_t data_high;       /* where the data of a file ended, if the last mapping was such */
+  size_t count;
+  uint64_t stack_pointers[MEMORY_THREADS]; /* ascending */
+} memory_map;
+
+/* proc_pid_syscall(5): "N arguments... SP PC" of a thread that is in the kernel, "running" of one that is not. */
+static bool memory_stack_pointer(char *line, uint64_t *stack_pointer) {
+  char *last = strrchr(line, ' '), *before;
+  if (!last) return false;
+  *last = 0;
+  before = strrchr(line, ' ');
+  if (!before) return false;
+  *stack_pointer = strtoull(before + 1, NULL, 16);
+  return *stack_pointer != 0;
+}
+
+static void memory_note_thread(void *data, uint32_t tid) {
+  memory_map *map = data;
+  char text[MEMORY_SYSCALL_BYTES];
+  if (map->count == MEMORY_THREADS) return;
+  snprintf(text, sizeof(text), "/proc/self/task/%u/syscall", tid);
+  const long file = onstack_sys_call4(SYS_openat, AT_FDCWD, (long)text, O_RDONLY | O_CLOEXEC, 0);
+  if (file < 0) return;
+  const long got = onstack_sys_call3(SYS_read, file, (long)text, sizeof(text) - 1);
+  onstack_sys_call1(SYS_close, file);
+  text[got > 0 ? got : 0] = 0;
+  if (memory_stack_pointer(text, &map->stack_pointers[map->count])) map->count++;
+}
+
+static int memory_compare(const void *left, const void *right) {
+  const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+  return a < b ? -1 : a > b;
+}
+
+static bool memory_has_stack(const memory_map *map, const onstack_mapping *mapping) {
+  size_t low = 0, high = map->count;
+  if (mapping->high - mapping->low > MEMORY_STACK) return false;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (map->stack_pointers[middle] < mapping->low)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < map->count && map->stack_pointers[low] < mapping->high;
+}
+
+static bool memory_begins(const onstack_mapping *mapping, const char *with) {
+  return strncmp(mapping->path, with, strlen(with)) == 0;
+}
+
+static bool memory_is_shared(const onstack_mapping *mapping) {
+  return mapping->shared && (memory_begins(mapping, "/memfd:") || memory_begins(mapping, "/SYSV") ||
+                             memory_begins(mapping, "/dev/zero") || memory_begins(mapping, "/dev/shm/"));
+}
+
+static onstack_memory_part memory_part_of_nobody(const memory_map *map, const onstack_mapping *mapping) {
+  if (memory_begins(mapping, "[stack")) return ONSTACK_MEMORY_STACKS;
+  if (memory_begins(mapping, "[v")) return ONSTACK_MEMORY_CODE;
+  if (mapping->executable) return ONSTACK_MEMORY_GENERATED;
+  if (mapping->low >= map->go_low && mapping->low < map->go_high) return ONSTACK_MEMORY_GO;
+  if (mapping->low == map->data_high && mapping->path[0] == 0) return ONSTACK_MEMORY_FILES;
+  return memory_has_stack(map, mapping) ? ONSTACK_MEMORY_STACKS : ONSTACK_MEMORY_REST;
+}
+
+static void memory_visit(void *data, const onstack_mapping *mapping) {
+  memory_map *map = data;
+  if (memory_is_shared(mapping))
+    map->part = ONSTACK_MEMORY_SHARED;
+  else if (mapping->inode != 0)
+    map->part = mapping->executable ? ONSTACK_MEMORY_CODE : ONSTACK_MEMORY_FILES;
+  else
+    map->part = memory_part_of_nobody(map, mapping);
+  map->data_high = mapping->inode != 0 && mapping->writable ? mapping->high : 0;
+}
+
+static void memory_add(void *data, uint64_t bytes) {
+  const memory_map *map = data;
+  map->parts[map->part] += bytes;
+}
+
+int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]) {
+  memset(parts, 0, ONSTACK_MEMORY_PARTS * sizeof(*parts));
+  memory_map *map = calloc(1, sizeof(*map));
+  if (!map) return -ENOMEM;
+  map->parts = parts;
+  if (object == 0 && onstack_go_runtime_is_present()) object = MEMORY_GO_FIRST;
+  if (object != 0) {
+    map->go_low = object > MEMORY_GO_BEFORE ? object - MEMORY_GO_BEFORE : 0;
+    map->go_high = object + MEMORY_GO_BEHIND;
+  }
+  map->stack_pointers[map->count++] = (uint64_t)(uintptr_t)__builtin_frame_address(0);
+  onstack_task_list_each(memory_note_thread, map); /* without a list only fewer stacks are known */
+  qsort(map->stack_pointers, map->count, sizeof(map->stack_pointers[0]), memory_compare);
+  const int result = onstack_proc_smaps_each(memory_visit, memory_add, map);
+  free(map);
+  return result;
+}
+
+/* ---- core/src/session/memory_text.c ---- */
+/* The account of the process's memory (onstack_session_memory_text). */
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEMORY_LINE ((size_t)160)
+#define MEMORY_RUNTIME_SIZE_0_1 ((size_t)56)
+_Static_assert(sizeof(onstack_runtime_memory) == MEMORY_RUNTIME_SIZE_0_1, "grows at the end");
+
+typedef struct memory_text {
+  onstack_writer writer;
+  void *data;
+  int error;
+} memory_text;
+
+static void memory_line(memory_text *text, uint64_t bytes, const char *owner, const char *what) {
+  ONSTACK_STOP_EXCEPTIONS;
+  char line[MEMORY_LINE];
+  if (text->error != 0) return;
+  const int length = snprintf(line, sizeof(line), "onstack.memory bytes=%" PRIu64 " of=%s%s\n", bytes, owner, what);
+  if (length <= 0 || (size_t)length >= sizeof(line)) return;
+  if (text->writer(text->data, line, (size_t)length) != 0) text->error = ONSTACK_E_OUTPUT;
+}
+
+/* A part of what is left. Parts that nobody can name in full may be told larger than they are. */
+static void memory_part(memory_text *text, uint64_t *left, uint64_t bytes, const char *owner, const char *what) {
+  if (bytes > *left) bytes = *left;
+  if (bytes == 0) return;
+  memory_line(text, bytes, owner, what);
+  *left -= bytes;
+}
+
+/* What malloc says of itself. */
+typedef struct memory_malloc {
+  uint64_t in_use; /* 0: says nothing */
+  uint64_t all;    /* what it has of the kernel's */
+} memory_malloc;
+
+/* As in glibc's malloc.h since 2.33; looked up when asked for, so that the library loads with older ones. */
+typedef struct memory_mallinfo2 {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} memory_mallinfo2;
+
+#define MEMORY_FIND(place, name) *(void **)(void *)&(place) = dlsym(RTLD_DEFAULT, name)
+
+static uint64_t memory_of_jemalloc(int (*control)(const char *, void *, size_t *, void *, size_t), const char *name) {
+  size_t bytes = 0, length = sizeof(bytes);
+  return control(name, &bytes, &length, NULL, 0) == 0 && length == sizeof(bytes) ? bytes : 0;
+}
+
+static memory_malloc memory_of_malloc(void) {
+  int (*control)(const char *, void *, size_t *, void *, size_t);
+  memory_mallinfo2 (*info)(void);
+  MEMORY_FIND(control, "mallctl"); /* whoever has it replaces libc's */
+  if (control) {
+    uint64_t epoch = 1;
+    control("epoch", NULL, NULL, &epoch, sizeof(epoch)); /* the numbers of now (jemalloc(3)) */
+    return (memory_malloc){memory_of_jemalloc(control, "stats.allocated"), memory_of_jemalloc(control, "stats.resident")};
+  }
+  MEMORY_FIND(info, "mallinfo2");
+  if (!info) return (memory_malloc){0, 0};
+  const memory_mallinfo2 now = info();
+  return (memory_malloc){now.uordblks + now.hblkhd, now.arena + now.hblkhd};
+}
+
+/* Its heap is measured where it is known; otherwise it lies in the rest, and is as the runtime says. */
+static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest, const onstack_runtime_memory *runtime) {
+  const char *name = runtime->name ? runtime->name : "runtime";
+  uint64_t *left = *heap > 0 ? heap : rest;
+  const uint64_t idle = *heap > 0 ? UINT64_MAX : runtime->idle;
+  memory_part(text, left, runtime->in_use, name, ", in use");
+  memory_part(text, left, runtime->stacks, name, ", stacks");
+  memory_part(text, left, idle, name, ", free");
+}
+
+/*
+ * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
+ * itself may in part never have been.
+ */
+static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime) {
+  const memory_malloc malloc_says = memory_of_malloc();
+  const uint64_t in_use = malloc_says.in_use;
+  if (in_use > 0 && sampled > in_use) sampled = in_use; /* by chance */
+  memory_part(text, rest, onstack_own_memory_resident(), "this profiler", "");
+  memory_part(text, rest, sampled, "native, in use, in the profile", "");
+  memory_part(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
+  if (runtime) memory_part(text, rest, runtime->other, runtime->name ? runtime->name : "runtime", ", its runtime's own");
+  memory_part(text, rest, malloc_says.all > in_use ? malloc_says.all - in_use : 0, "native, free in the allocator", "");
+}
+
+static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
+                         const onstack_runtime_memory *runtime) {
+  static const struct {
+    onstack_memory_part part;
+    const char *name;
+  } names[] = {{ONSTACK_MEMORY_STACKS, "stacks of threads"},
+               {ONSTACK_MEMORY_CODE, "code"},
+               {ONSTACK_MEMORY_FILES, "files, data of libraries"},
+               {ONSTACK_MEMORY_GENERATED, "generated code"},
+               {ONSTACK_MEMORY_SHARED, "shared memory"}};
+  uint64_t all = 0, rest = parts[ONSTACK_MEMORY_REST], heap = parts[ONSTACK_MEMORY_GO];
+  for (uint32_t i = 0; i < ONSTACK_MEMORY_PARTS; i++) all += parts[i];
+  memory_line(text, all, "resident", "");
+  if (runtime) memory_write_heap(text, &heap, &rest, runtime);
+  memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
+  memory_write_rest(text, &rest, sampled, runtime);
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
+    memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
+  memory_line(text, rest, "unexplained", "");
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  uint64_t parts[ONSTACK_MEMORY_PARTS];
+  onstack_runtime_memory known;
+  onstack_stats stats = {.size = sizeof(stats)};
+  memory_text text = {writer, data, 0};
+  int result = writer ? 0 : ONSTACK_E_OPTIONS;
+  if (result == 0 && runtime) result = onstack_sized_copy(&known, sizeof(known), MEMORY_RUNTIME_SIZE_0_1, runtime);
+  if (result == 0 && session) result = onstack_session_stats(session, &stats);
+  if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
+  if (result < 0) return result;
+  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL);
+  return text.error;
+}
+
 /* ---- core/src/session/session.c ---- */
 /* The session's life: joins control (who ticks), handler (slots) and drain (where samples go). */
 
 /* ---- core/src/session/start.h ---- */
-/* A start for programs that did not ask for one: what lies in the same library may call it. */
+/* For programs that did not ask for a session: what lies in the same library may call it. */
 #ifndef ONSTACK_SESSION_START_H
 #define ONSTACK_SESSION_START_H
 
@@ -18628,6 +19581,9 @@ bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void
  * the drain thread derives them while the program runs. Stacks of the first moments are cut (PENDING) rather than missing.
  */
 ONSTACK_INTERNAL int onstack_session_start_at_once(const onstack_options *options, onstack_session **out);
+
+/* Of the samples that the session's clock makes. Any thread. */
+ONSTACK_INTERNAL onstack_kind onstack_session_kind(const onstack_session *session);
 
 #endif
 
@@ -18685,7 +19641,7 @@ static int session_tick(onstack_session *session) {
   session->drain = (onstack_drain_thread){
       .name = "onstack-drain",
       .wake = &slot->wake,
-      .unblocked_signal = session->settings.own_threads && !slot->clock->silent ? session->settings.signal : 0,
+      .unblocked_signal = session->settings.own_threads ? slot->signal : 0,
       .work = onstack_session_drain_work,
       .data = session,
   };
@@ -18701,7 +19657,7 @@ static int session_tick(onstack_session *session) {
     onstack_publish(&session->armed, 1u);
     result = session_start_clock_thread(session);
     if (result == 0) return 0;
-    onstack_slot_quiesce(slot, &session->settings);
+    onstack_slot_quiesce(slot);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);
   onstack_slot_give_back(slot);
@@ -18755,11 +19711,12 @@ static int session_init_unwinder(const onstack_unwinder *custom) {
 
 static int session_start(const onstack_options *options, bool at_once, onstack_session **out) {
   onstack_settings settings;
+  const char *fault;
   if (!out) return ONSTACK_E_OPTIONS;
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
-  int result = onstack_settings_make(options, &settings);
+  int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
   onstack_session *session = calloc(1, sizeof(*session));
@@ -18786,6 +19743,8 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
 int onstack_session_start(const onstack_options *options, onstack_session **out) {
   return session_start(options, false, out);
 }
+
+onstack_kind onstack_session_kind(const onstack_session *session) { return session->settings.clock->kind; }
 
 int onstack_session_start_at_once(const onstack_options *options, onstack_session **out) {
   return session_start(options, true, out);
@@ -18816,7 +19775,7 @@ int onstack_session_stop(onstack_session *session) {
   }
   onstack_publish(&session_followers[session->slot->index], NULL);
   session_stop_clock_thread(session);
-  onstack_slot_quiesce(session->slot, &session->settings);
+  onstack_slot_quiesce(session->slot);
   onstack_control_unlock();
   /* Without the lock: a sink may be waiting for a thread that starts or stops another session. */
   session_finish(session);
@@ -18868,7 +19827,6 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   const onstack_counters *counters = &slot->counters;
   const onstack_lost *lost = &slot->lost[slot->kind];
   const onstack_deliver_counters *delivered = &session->delivered[slot->kind];
-  const onstack_action *action = &onstack_actions[session->settings.signal];
   stats->period_ns = session->settings.period;
   stats->ticks = onstack_load_relaxed(&counters->ticks);
   stats->recorded = onstack_load_relaxed(&delivered->recorded.weight);
@@ -18888,12 +19846,8 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_armed = onstack_threads_count(slot);
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
-  if (slot->clock->silent) {
-    stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
-    stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
-  } else {
-    session_fill_action(action, stats);
-  }
+  if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
+  if (slot->clock->fill) slot->clock->fill(stats);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
@@ -19003,7 +19957,7 @@ static void text_send(statistics_text *text, int length) {
   if (text->writer(text->data, text->line, size) != 0) text->error = ONSTACK_E_OUTPUT;
 }
 
-static void text_write_counters(statistics_text *text, const onstack_stats *stats) {
+static void text_write_counters(statistics_text *text, const onstack_clock_ops *clock, const onstack_stats *stats) {
   int length = snprintf(text->line, sizeof(text->line),
                         "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
                         " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
@@ -19016,11 +19970,7 @@ static void text_write_counters(statistics_text *text, const onstack_stats *stat
                         stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No clock: in the child of a fork, whose session it is not. */
-  if (!stats->clock || strcmp(stats->clock, "heap") != 0) return;
-  length = snprintf(text->line, sizeof(text->line),
-                    "onstack.heap interval=%" PRIu64 " untracked=%" PRIu64 " reused=%" PRIu64 "\n", stats->period_ns,
-                    stats->heap_untracked, stats->heap_reused);
-  text_send(text, length);
+  if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
 }
 
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
@@ -19081,7 +20031,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (error < 0) return error;
   stats.ticks += before;
   stats.unattributed += before;
-  text_write_counters(text, &stats);
+  text_write_counters(text, session->settings.clock, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;
@@ -19105,114 +20055,156 @@ int onstack_session_stats_text(onstack_session *session, onstack_writer writer, 
 }
 
 /* ---- core/src/session/thread_labels.c ---- */
-/* The application's side of thread labels: makes a new set, puts it in the old one's place, and frees that. */
+/*
+ * The application's side of a thread's labels: sets come into the places of its entry and go out of them.
+ *
+ * What the thread itself knows of its entry is in thread-local storage, so that a swap is a few loads and stores. An entry is
+ * given back when the thread ends, and is another thread's then: from there on the thread knows that it has none.
+ */
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A thread's labels end with it. The value of the key says only that there are some. */
+#define LABELS_ENDED 1u /* the generation of a thread that is at its end; 0: of one that has had no labels */
+
+/* Entries are those of this process: what a thread knows of an older generation was its parent's. */
+static uint32_t labels_generation = LABELS_ENDED + 1;
+
+/* Initial-exec, as in allocator/heap.c: no call of the loader, which may allocate. */
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+  onstack_label_entry *entry;
+  uint32_t generation;
+} labels_mine;
+
+/* The value of the key says only that there is an entry to be given back. */
 static pthread_key_t labels_key;
 static pthread_once_t labels_once = PTHREAD_ONCE_INIT;
 static int labels_ready; /* 0, or -errno */
 
-static void labels_put(onstack_label_entry *entry, onstack_label_set *set) {
-  onstack_label_set *old = (onstack_label_set *)(uintptr_t)entry->set;
-  if (set)
-    onstack_publish(&entry->set, (const onstack_label_set *)set); /* pairs with the observe in onstack_labels_copy */
-  else
-    onstack_labels_release(entry);
-  free(old);
+static inline bool labels_known(void) {
+  return __builtin_expect(labels_mine.generation == onstack_load_relaxed(&labels_generation), 1);
+}
+
+/* The store and what stands behind it: see handler/labels/labels.h. */
+static const onstack_labels *labels_exchange(onstack_label_entry *entry, uint32_t place, const onstack_labels *set) {
+  const onstack_labels *old = onstack_load_relaxed(&entry->sets[place]);
+  onstack_publish(&entry->sets[place], set); /* pairs with the observe in onstack_labels_copy */
+  onstack_fence_signal();
+  return old;
+}
+
+static void labels_give_back(onstack_label_entry *entry) {
+  const onstack_labels *own = entry->sets[ONSTACK_LABELS_OWN];
+  onstack_label_entry_release(entry);
+  onstack_labels_release(own);
 }
 
 static void labels_forget(void *unused) {
-  onstack_label_entry *entry = onstack_labels_find((uint32_t)onstack_sys_gettid());
+  onstack_label_entry *entry = labels_known() ? labels_mine.entry : NULL; /* none: its parent's */
   (void)unused;
-  if (entry) labels_put(entry, NULL);
+  labels_mine.entry = NULL;
+  labels_mine.generation = LABELS_ENDED;
+  if (entry) labels_give_back(entry);
+}
+
+/*
+ * On the only thread of a child of fork, or on the first one of another child that asks. The forking thread is the one that
+ * knows an entry, and goes on with it under its new id. Where another one asks, it may be at a swap at this moment: then
+ * nobody gets the parent's entries.
+ */
+static void labels_after_fork(void) {
+  const bool mine = labels_known();
+  const onstack_label_entry kept = mine ? *labels_mine.entry : (onstack_label_entry){{NULL}};
+  onstack_label_entries_after_fork(mine);
+  labels_generation = labels_generation == UINT32_MAX ? LABELS_ENDED + 1 : labels_generation + 1;
+  labels_mine.entry = mine ? onstack_label_entry_claim((uint32_t)onstack_sys_gettid()) : NULL;
+  if (!labels_mine.entry) return;
+  *labels_mine.entry = kept;
+  labels_mine.generation = labels_generation;
 }
 
 static void labels_prepare(void) {
   labels_ready = -pthread_key_create(&labels_key, labels_forget);
   if (labels_ready < 0) return;
   onstack_pin_self(); /* the key's destructor is in this object */
-  /* For the labels in children. The lock is not ours only in a signal handler, where this must not be called. */
+  onstack_fork_set_labels(labels_after_fork);
+  /* The lock is not ours only in a signal handler, where this must not be called. */
   if (!onstack_control_lock()) return;
   labels_ready = onstack_fork_prepare();
   onstack_control_unlock();
 }
 
-static int labels_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-static bool labels_key_is_good(const char *key) {
-  if (!key || !labels_letter(key[0]) || strcmp(key, "thread") == 0 || strcmp(key, "thread_id") == 0) return false;
-  for (const char *c = key; *c; c++)
-    if (!labels_letter(*c) && !(*c >= '0' && *c <= '9')) return false;
-  return true;
-}
-
-static size_t labels_append(char *text, size_t used, const char *string) {
-  size_t bytes = strlen(string) + 1;
-  memcpy(text + used, string, bytes);
-  return used + bytes;
-}
-
-/* The old pairs but the one of `key`, to `text`, which has room for all of them. Returns the bytes. */
-static size_t labels_without(const onstack_label_set *old, const char *key, char *text) {
-  size_t used = 0;
-  for (size_t at = 0; old && at < old->bytes;) {
-    const char *name = old->text + at, *value = name + strlen(name) + 1;
-    if (strcmp(name, key) != 0) used = labels_append(text, labels_append(text, used, name), value);
-    at = (size_t)(value + strlen(value) + 1 - old->text);
+/* The calling thread's entry, which is made where there is none. Errors: -ENOMEM, CONTEXT. */
+static __attribute__((noinline)) int labels_enter(void) {
+  onstack_fork_repair();
+  if (labels_known()) return 0; /* its parent's, repaired */
+  if (labels_mine.generation == LABELS_ENDED) return ONSTACK_E_CONTEXT;
+  pthread_once(&labels_once, labels_prepare);
+  if (labels_ready < 0) return labels_ready;
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+  onstack_label_entry *entry = onstack_label_entry_find(tid);
+  if (entry) labels_give_back(entry); /* of a thread that ended without its destructors */
+  entry = onstack_label_entry_claim(tid);
+  if (!entry) return -ENOMEM;
+  if (pthread_setspecific(labels_key, &labels_key) != 0) {
+    onstack_label_entry_release(entry);
+    return -ENOMEM;
   }
-  return used;
-}
-
-/* NULL: no memory, or (*too_long) more than a sample may carry. */
-static onstack_label_set *labels_make(const onstack_label_set *old, const char *key, const char *value, bool *too_long) {
-  size_t added = value ? strnlen(key, ONSTACK_MAX_LABEL_BYTES) + strnlen(value, ONSTACK_MAX_LABEL_BYTES) + 2 : 0;
-  *too_long = added > ONSTACK_MAX_LABEL_BYTES;
-  onstack_label_set *set = *too_long ? NULL : malloc(sizeof(*set) + (old ? old->bytes : 0) + added);
-  if (!set) return NULL;
-  size_t used = labels_without(old, key, set->text);
-  *too_long = used + added > ONSTACK_MAX_LABEL_BYTES;
-  if (*too_long) {
-    free(set);
-    return NULL;
-  }
-  if (value) used = labels_append(set->text, labels_append(set->text, used, key), value);
-  set->bytes = (uint32_t)used;
-  return set;
-}
-
-static int labels_replace(onstack_label_entry *entry, const char *key, const char *value) {
-  bool too_long;
-  onstack_label_set *set = labels_make(entry->set, key, value, &too_long);
-  if (!set) return too_long ? ONSTACK_E_OPTIONS : -ENOMEM;
-  if (set->bytes == 0) {
-    free(set);
-    set = NULL;
-  }
-  labels_put(entry, set);
+  labels_mine.entry = entry;
+  labels_mine.generation = labels_generation;
   return 0;
 }
 
-int onstack_thread_label_set(const char *key, const char *value) {
-  if (!labels_key_is_good(key)) return ONSTACK_E_OPTIONS;
-  onstack_fork_repair();
-  pthread_once(&labels_once, labels_prepare);
-  if (labels_ready < 0) return labels_ready;
-  uint32_t tid = (uint32_t)onstack_sys_gettid();
-  onstack_label_entry *entry = onstack_labels_find(tid);
-  if (!entry && !value) return 0;
-  if (entry) return labels_replace(entry, key, value);
-  if (pthread_setspecific(labels_key, &labels_key) != 0 || !(entry = onstack_labels_claim(tid))) return -ENOMEM;
-  int result = labels_replace(entry, key, value);
-  if (result < 0) onstack_labels_release(entry);
+int onstack_thread_labels_swap(uint32_t place, const onstack_labels *labels, const onstack_labels **before) {
+  if (before) *before = NULL;
+  if (place >= ONSTACK_LABELS_PLACES) return ONSTACK_E_OPTIONS;
+  if (!labels_known()) {
+    const int result = labels ? labels_enter() : 0;
+    if (result < 0 || !labels) return result;
+  }
+  const onstack_labels *old = labels_exchange(labels_mine.entry, place, labels);
+  if (before) *before = old;
+  return 0;
+}
+
+/* With `set`, NULL: none, in place of the thread's own labels. */
+static void labels_put(const onstack_labels *set) {
+  onstack_labels_release(labels_exchange(labels_mine.entry, ONSTACK_LABELS_OWN, set));
+}
+
+static int labels_add(const onstack_labels *own, const char *key, const char *value) {
+  onstack_labels *one, *set;
+  int result = onstack_labels_new(&(onstack_label){key, value}, 1, &one);
+  if (result < 0) return result;
+  if (!own) {
+    labels_put(one);
+    return 0;
+  }
+  result = onstack_labels_merge(one, own, &set);
+  onstack_labels_release(one);
+  if (result == 0 && set->cut) {
+    onstack_labels_release(set);
+    return ONSTACK_E_OPTIONS;
+  }
+  if (result == 0) labels_put(set);
   return result;
 }
 
-void onstack_thread_labels_clear(void) { labels_forget(NULL); }
+int onstack_thread_label_set(const char *key, const char *value) {
+  onstack_labels *rest;
+  int result = labels_known() ? 0 : labels_enter();
+  if (result < 0) return result;
+  const onstack_labels *own = labels_mine.entry->sets[ONSTACK_LABELS_OWN];
+  if (value) return labels_add(own, key, value);
+  result = onstack_label_set_without(own, key, &rest);
+  if (result == 0) labels_put(rest);
+  return result;
+}
+
+void onstack_thread_labels_clear(void) {
+  if (labels_known()) labels_put(NULL);
+}
 
 /* ---- core/src/session/traceback.c ---- */
 /*

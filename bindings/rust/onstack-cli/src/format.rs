@@ -2,7 +2,7 @@
 //! The forms in which a profile is written, and whose profile it is where a form says that.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use onstack::Profile;

@@ -205,7 +205,7 @@ impl Refusal {
         let status = match error {
             onstack::Error::Sessions => StatusCode::SERVICE_UNAVAILABLE,
             onstack::Error::Unsupported => StatusCode::NOT_IMPLEMENTED,
-            onstack::Error::Frequency | onstack::Error::Options => StatusCode::BAD_REQUEST,
+            onstack::Error::Frequency | onstack::Error::Options(_) => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, format!("onstack: {error}"))

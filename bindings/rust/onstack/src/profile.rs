@@ -141,7 +141,7 @@ impl Profile {
     /// [`Error::Options`] for an attribute without a key.
     pub fn to_otlp_bytes(&self, resource: &[(&str, &str)]) -> Result<Vec<u8>> {
         if resource.iter().any(|(key, _)| key.is_empty()) {
-            return Err(Error::Options);
+            return Err(Error::Options("resource: an attribute has no key".into()));
         }
         Ok(otlp::encode(&self.message, resource))
     }
