@@ -5,6 +5,8 @@ package onstack
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -37,7 +39,56 @@ var (
 )
 
 // Error returns a sentence that says what the reason means and what can be done.
-func (e Error) Error() string { return errorText(e) }
+func (e Error) Error() string {
+	if e == ErrUnsupported {
+		return unsupportedText
+	}
+	if text, ok := errorTexts[e]; ok {
+		return text
+	}
+	return "error " + strconv.Itoa(int(e)) + " of the profiler's core"
+}
+
+var errorTexts = map[Error]string{
+	ErrFrequency: "give 1 to 10,000 Hz",
+	ErrOptions:   "an option has a value that it cannot have",
+	ErrUnwinder:  `there is no such unwinder: give "rules", "frame_pointer" or "pc_only"`,
+	ErrSignal:    "this signal cannot be used: a Go process is sampled by SIGPROF, leave it at that",
+	ErrSessions:  "all 8 sessions of the process are running: stop a profile first",
+	ErrStopped:   "the profile has been stopped already",
+	ErrOutput:    "the profile could not be written: the writer refused the bytes",
+	ErrVersion:   "the package and its C code do not fit together: build it anew (go clean -cache)",
+	ErrContext:   "called where it would wait for itself: call it from another goroutine",
+	ErrClock: "nothing can tick here: timer_create(2) is refused, and a signal that the process sends itself carries no value; " +
+		"allow timers in the seccomp filter, or raise RLIMIT_SIGPENDING; for the wall clock /proc must show this PID namespace",
+	ErrKinds: "the profile holds several kinds of samples, and folded stacks have one number: write pprof",
+}
+
+// optionOf has this package's name of an option of the core, which says what is wrong with it (onstack_options_fault).
+var optionOf = map[string]string{
+	"frequency":     "WithRate",
+	"max_depth":     "WithMaxDepth",
+	"buffer_bytes":  "WithBufferSize",
+	"signal":        "WithSignal",
+	"unwinder":      "WithUnwinder",
+	"clock":         "WithClock",
+	"heap_interval": "WithHeapInterval",
+}
+
+// optionError names the option that a start refused, if one is the reason.
+func optionError(code int, fault string) error {
+	option, what, found := strings.Cut(fault, ": ")
+	if !found {
+		return coreError("start", code)
+	}
+	if name, known := optionOf[option]; known {
+		option = name
+	}
+	if Error(code) != ErrOptions { // the reason says what to give
+		return fmt.Errorf("onstack: %s: %w", option, Error(code))
+	}
+	return fmt.Errorf("onstack: %s: %s: %w", option, what, Error(code))
+}
 
 // Is lets ErrUnsupported match errors.ErrUnsupported too.
 func (e Error) Is(target error) bool { return e == ErrUnsupported && target == errors.ErrUnsupported }

@@ -28,24 +28,25 @@ func TestRefusals(t *testing.T) {
 	cases := map[string]struct {
 		option onstack.Option
 		want   error
+		named  string // the option in the text
 	}{
-		"rate 0":            {onstack.WithRate(0), onstack.ErrFrequency},
-		"rate below 0":      {onstack.WithRate(-1), onstack.ErrFrequency},
-		"rate too high":     {onstack.WithRate(10001), onstack.ErrFrequency},
-		"rate beyond int32": {onstack.WithRate(1<<32 + 99), onstack.ErrFrequency},
-		"depth 0":           {onstack.WithMaxDepth(0), onstack.ErrOptions},
-		"depth too large":   {onstack.WithMaxDepth(1025), onstack.ErrOptions},
-		"buffer too large":  {onstack.WithBufferSize(1 << 30), onstack.ErrOptions},
-		"no stacks":         {onstack.WithMaxStacks(0), onstack.ErrOptions},
-		"nil option":        {nil, onstack.ErrOptions},
-		"unwinder":          {onstack.WithUnwinder("no-such"), onstack.ErrUnwinder},
-		"unwinder empty":    {onstack.WithUnwinder(""), onstack.ErrUnwinder},
-		"unwinder with NUL": {onstack.WithUnwinder("pc_only\x00"), onstack.ErrUnwinder},
-		"clock":             {onstack.WithClock(9), onstack.ErrOptions},
-		"SIGKILL":           {onstack.WithSignal(syscall.SIGKILL), onstack.ErrSignal},
-		"SIGTERM":           {onstack.WithSignal(syscall.SIGTERM), onstack.ErrSignal},
-		"SIGUSR2 in Go":     {onstack.WithSignal(syscall.SIGUSR2), onstack.ErrSignal},
-		"signal 99":         {onstack.WithSignal(99), onstack.ErrSignal},
+		"rate 0":            {onstack.WithRate(0), onstack.ErrFrequency, "WithRate"},
+		"rate below 0":      {onstack.WithRate(-1), onstack.ErrFrequency, "WithRate"},
+		"rate too high":     {onstack.WithRate(10001), onstack.ErrFrequency, "WithRate"},
+		"rate beyond int32": {onstack.WithRate(1<<32 + 99), onstack.ErrFrequency, "WithRate"},
+		"depth 0":           {onstack.WithMaxDepth(0), onstack.ErrOptions, "WithMaxDepth"},
+		"depth too large":   {onstack.WithMaxDepth(1025), onstack.ErrOptions, "WithMaxDepth"},
+		"buffer too large":  {onstack.WithBufferSize(1 << 30), onstack.ErrOptions, "WithBufferSize"},
+		"no stacks":         {onstack.WithMaxStacks(0), onstack.ErrOptions, "WithMaxStacks"},
+		"nil option":        {nil, onstack.ErrOptions, "nil"},
+		"unwinder":          {onstack.WithUnwinder("no-such"), onstack.ErrUnwinder, "WithUnwinder"},
+		"unwinder empty":    {onstack.WithUnwinder(""), onstack.ErrUnwinder, "WithUnwinder"},
+		"unwinder with NUL": {onstack.WithUnwinder("pc_only\x00"), onstack.ErrUnwinder, "WithUnwinder"},
+		"clock":             {onstack.WithClock(9), onstack.ErrOptions, "WithClock"},
+		"SIGKILL":           {onstack.WithSignal(syscall.SIGKILL), onstack.ErrSignal, "WithSignal"},
+		"SIGTERM":           {onstack.WithSignal(syscall.SIGTERM), onstack.ErrSignal, "WithSignal"},
+		"SIGUSR2 in Go":     {onstack.WithSignal(syscall.SIGUSR2), onstack.ErrSignal, "WithSignal"},
+		"signal 99":         {onstack.WithSignal(99), onstack.ErrSignal, "WithSignal"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +57,10 @@ func TestRefusals(t *testing.T) {
 			if !errors.Is(err, c.want) || p != nil {
 				t.Fatalf("%v, want %v", err, c.want)
 			}
-			if !strings.HasPrefix(err.Error(), "onstack: ") || len(err.Error()) < 30 {
-				t.Errorf("the text says too little: %q", err)
+			text := err.Error()
+			if !strings.HasPrefix(text, "onstack: ") || len(text) < 30 || !strings.Contains(text, c.named) ||
+				strings.Contains(text, "onstack_") || strings.Contains(text, "onstack.h") {
+				t.Errorf("the text says too little, or speaks of C: %q", err)
 			}
 		})
 	}

@@ -117,5 +117,4 @@ func (p *Profile) Stats() Stats {
 	return p.session.stats()
 }
 
-// errorText is safe before any profile exists: the core's texts are constants.
-func errorText(e Error) string { return C.GoString(C.onstack_strerror(C.int(e))) }
+const unsupportedText = "not available on this processor: it needs x86-64 or arm64"

@@ -88,8 +88,8 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	}
 	s := &session{quit: make(chan struct{}), done: make(chan struct{}), started: time.Now(), labels: labels,
 		heap: c.clock == ClockHeap}
-	if err := coreError("start", int(C.onstack_session_start(&options, &s.handle))); err != nil {
-		return nil, err
+	if code := int(C.onstack_session_start(&options, &s.handle)); code < 0 {
+		return nil, optionError(code, C.GoString(C.onstack_options_fault(&options)))
 	}
 	go s.drain()
 	return s, nil

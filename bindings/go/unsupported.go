@@ -7,7 +7,6 @@ package onstack
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 )
 
@@ -61,9 +60,4 @@ func memory() ([]byte, error) { return nil, fmt.Errorf("onstack: memory: %w", Er
 // advice has nothing to go by: no modules are known here.
 func advice(string) string { return "" }
 
-func errorText(e Error) string {
-	if e == ErrUnsupported {
-		return "not available here: it needs Linux, cgo (CGO_ENABLED=1) and a C compiler at build time"
-	}
-	return "error " + strconv.Itoa(int(e)) + " of the profiler's core"
-}
+const unsupportedText = "not available here: it needs Linux, cgo (CGO_ENABLED=1) and a C compiler at build time"
