@@ -582,6 +582,74 @@ const char *onstack_labels_text(const onstack_labels *labels, uint32_t *bytes) {
   return labels->text;
 }
 
+/* ---- core/src/base/loaded_symbols.c ---- */
+/* ---- core/src/base/loaded_symbols.h ---- */
+/* The dynamic symbols of an object that lies in memory, as the loader or the kernel has put it there: trusted as that is. */
+#ifndef ONSTACK_BASE_LOADED_SYMBOLS_H
+#define ONSTACK_BASE_LOADED_SYMBOLS_H
+
+#ifdef __linux__
+#include <elf.h>
+
+typedef struct onstack_loaded_symbols {
+  const Elf64_Sym *symbols;
+  const char *strings;
+  uint64_t count;
+} onstack_loaded_symbols;
+
+/* `bias`: what was added to its virtual addresses. False: it has none. As long as the object is there. */
+ONSTACK_INTERNAL bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint64_t bias, onstack_loaded_symbols *symbols);
+
+/* A symbol of this name and type (STT_*; STT_NOTYPE: any) that the object defines; NULL: it has none. */
+ONSTACK_INTERNAL const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name,
+                                                              uint8_t type);
+#endif
+
+#endif
+
+#ifdef __linux__
+#include <string.h>
+
+/* Symbols of a DT_GNU_HASH table: the highest index that a chain reaches, plus one (the table has no count). */
+static uint64_t loaded_gnu_hash_count(const uint32_t *table) {
+  uint32_t bucket_count = table[0], offset = table[1], bloom_count = table[2];
+  const uint32_t *buckets = table + 4 + (size_t)bloom_count * 2;
+  const uint32_t *chains = buckets + bucket_count;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < bucket_count; i++)
+    if (buckets[i] > last) last = buckets[i];
+  if (last < offset) return 0;
+  while (!(chains[last - offset] & 1)) last++;
+  return (uint64_t)last + 1;
+}
+
+/* glibc has added the bias to what it needs itself; musl and the kernel have not. */
+static const void *loaded_target(uint64_t address, uint64_t bias) {
+  return (const void *)(uintptr_t)(address < bias ? bias + address : address);
+}
+
+bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
+  *symbols = (onstack_loaded_symbols){NULL, NULL, 0};
+  for (; dynamic->d_tag != DT_NULL; dynamic++) {
+    const void *target = loaded_target(dynamic->d_un.d_ptr, bias);
+    if (dynamic->d_tag == DT_SYMTAB) symbols->symbols = target;
+    if (dynamic->d_tag == DT_STRTAB) symbols->strings = target;
+    if (dynamic->d_tag == DT_HASH) symbols->count = ((const uint32_t *)target)[1];
+    if (dynamic->d_tag == DT_GNU_HASH && symbols->count == 0) symbols->count = loaded_gnu_hash_count(target);
+  }
+  return symbols->symbols && symbols->strings;
+}
+
+const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type) {
+  for (uint64_t i = 0; i < symbols->count; i++) {
+    const Elf64_Sym *symbol = &symbols->symbols[i];
+    if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) continue;
+    if (strcmp(symbols->strings + symbol->st_name, name) == 0) return symbol;
+  }
+  return NULL;
+}
+#endif
+
 /* ---- core/src/base/loader.c ---- */
 /* ---- core/src/base/loader.h ---- */
 /*
@@ -2057,6 +2125,328 @@ ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t b
   return used | cut;
 }
 
+/* ---- core/src/handler/labels/span.c ---- */
+/* ---- core/src/handler/labels/span.h ---- */
+/*
+ * The span that an OpenTelemetry library has published for the calling thread (OTEP 4947): a thread-local pointer
+ * otel_thread_ctx_v1 to a record, in an object of the host's. Read in the handler.
+ *
+ * Why that is safe: the thread itself, and nobody else, writes pointer and record, in the order that a handler on it needs, as
+ * the paper demands of it; and it stands still in our handler. Nothing is taken on trust all the same: the way to the pointer
+ * leads through the loader's table of thread-local blocks (DTV), which a raw thread does not have and which the thread may
+ * be exchanging at this moment. So all is read by the kernel's copy. What it finds there in the worst case has no
+ * valid record behind it.
+ */
+#ifndef ONSTACK_HANDLER_LABELS_SPAN_H
+#define ONSTACK_HANDLER_LABELS_SPAN_H
+
+/* Where the pointer is: in one word, since handlers read it while an ordinary thread sets it. 0: nowhere. */
+typedef uint64_t onstack_span_place;
+
+#define ONSTACK_SPAN_OFFSET_BITS 40
+#define ONSTACK_SPAN_MODULE_BITS 20
+
+/* How a libc lays out the DTV; by number in the highest bits of a place, from 1 on. */
+typedef struct onstack_span_layout {
+  int32_t dtv;    /* where a thread has its pointer to it, from the thread pointer on */
+  int32_t count;  /* where it has the number of its entries, in bytes from it */
+  uint32_t entry; /* the bytes of one; entry N begins N times as many from it on, with the address of the block */
+} onstack_span_layout;
+#define ONSTACK_SPAN_LAYOUTS 2u
+
+ONSTACK_INTERNAL_DATA onstack_span_place onstack_span_of_threads;
+
+/* "trace_id", 32 digits, "span_id", 16 digits, each with its NUL. */
+#define ONSTACK_SPAN_BYTES 67u
+
+/* Writes them; 0: the thread is in no span, or has nothing to say so. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
+
+/* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
+
+#endif
+
+/* ---- core/src/handler/arch.h ---- */
+/*
+ * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
+ * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
+ * Each file defines
+ *
+ *   onstack_registers_from(out, context)    ucontext -> neutral registers
+ *   onstack_registers_pc(context)           the interrupted PC alone
+ *   onstack_registers_free_below(context)   the interrupted stack is free below this address
+ *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
+ *                                           begin again by itself (signal(7))
+ *   onstack_registers_first_context(context)
+ *                                           of code that is at the first instruction of a signal handler: the context that
+ *                                           it was given, if it lies where the kernel puts it; NULL: it does not
+ *   onstack_arch_thread_pointer()
+ *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
+ *                                           onstack_handler_entry. In .irp, with \number
+ *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
+ *                                           on the stack that ends at sp
+ *
+ * No other file knows the ucontext's layout.
+ */
+#ifndef ONSTACK_HANDLER_ARCH_H
+#define ONSTACK_HANDLER_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/arch_x86_64.h ---- */
+/* handler/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
+#define ONSTACK_HANDLER_ARCH_X86_64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
+  out->lr = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+}
+
+/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value = 0;
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
+#define ONSTACK_ARCH_DTV_GLIBC 8
+#define ONSTACK_ARCH_DTV_MUSL 8
+
+#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
+  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
+  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
+  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/arch_aarch64.h ---- */
+/* handler/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_ARCH_AARCH64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = context->uc_mcontext.pc;
+  out->sp = context->uc_mcontext.sp;
+  out->fp = context->uc_mcontext.regs[29];
+  out->lr = context->uc_mcontext.regs[30];
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return context->uc_mcontext.pc;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return context->uc_mcontext.sp;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+}
+
+/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = context->uc_mcontext.regs[2];
+  const uint64_t place = context->uc_mcontext.sp + 128;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value;
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
+#define ONSTACK_ARCH_DTV_GLIBC 0
+#define ONSTACK_ARCH_DTV_MUSL (-8)
+
+/* bti c first */
+#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
+  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
+  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
+  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+
+#endif
+
+#endif
+
+#endif
+
+/* ---- core/src/handler/unwind/memory.h ---- */
+/*
+ * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
+ *
+ *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
+ *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
+ *           by `pipe` where that is refused.
+ *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
+ *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
+ *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
+ *           by frame pointers, and housekeeping checks them again every second.
+ *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
+ *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
+ *           choice: some two microseconds, and descriptors in the host's table.
+ *   none    refuses everything: walks end at the interrupted PC.
+ *
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
+#define ONSTACK_HANDLER_UNWIND_MEMORY_H
+
+struct onstack_memory;
+
+typedef struct onstack_reader {
+  const char *name;
+  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
+  bool (*self_test)(const void *good, const void *bad);
+  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
+  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
+} onstack_reader;
+
+/* One walk's view of memory; lives on the signal stack. */
+typedef struct onstack_memory {
+  const onstack_reader *reader;
+  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
+  bool asked;             /* bounds were asked for: wake housekeeping */
+  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
+  bool copy_works;
+  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
+  uint64_t high;
+  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
+  uint64_t page_high;
+  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
+  uint64_t other_high;
+  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
+} onstack_memory;
+
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
+ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
+
+/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
+ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* Two words by process_vm_readv. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
+
+/*
+ * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
+ * Returns how many were copied before the first that could not be read. Signal-safe.
+ */
+#define ONSTACK_COPY_MANY 12u
+ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
+
+/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_span_place onstack_span_of_threads;
+
+#define SPAN_TRACE_ID 16u
+#define SPAN_ID 8u
+#define SPAN_VALID 24u
+#define SPAN_RECORD 28u /* up to attributes of its own, which are left alone */
+
+/* glibc (csu/libc-tls.c, dl-dtv.h): a count before the first entry, pairs. musl (src/internal/pthread_impl.h): the count is
+   entry 0. */
+static const onstack_span_layout span_layouts[ONSTACK_SPAN_LAYOUTS] = {
+    {ONSTACK_ARCH_DTV_GLIBC, -16, 16},
+    {ONSTACK_ARCH_DTV_MUSL, 0, 8},
+};
+
+ONSTACK_HANDLER uint64_t onstack_span_pointer(onstack_span_place place) {
+  const uint64_t offset = place & (((uint64_t)1 << ONSTACK_SPAN_OFFSET_BITS) - 1);
+  const uint64_t module = place >> ONSTACK_SPAN_OFFSET_BITS & (((uint64_t)1 << ONSTACK_SPAN_MODULE_BITS) - 1);
+  const onstack_span_layout *layout = &span_layouts[(place >> (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS)) - 1];
+  uint64_t address = onstack_arch_thread_pointer() + (uint64_t)(int64_t)layout->dtv, words[2];
+  if (onstack_memory_copy_many(&address, 1, words) != 1) return 0;
+  const uint64_t addresses[] = {words[0] + (uint64_t)(int64_t)layout->count, words[0] + module * layout->entry};
+  if (onstack_memory_copy_many(addresses, 2, words) != 2 || module > words[0]) return 0;
+  /* The loader makes some blocks only when they are used first, and marks them by all ones until then. */
+  return words[1] == 0 || words[1] == UINT64_MAX ? 0 : words[1] + offset;
+}
+
+static ONSTACK_HANDLER bool span_read(uint64_t pointer, uint8_t *record) {
+  uint64_t address;
+  if (onstack_memory_copy_many(&pointer, 1, &address) != 1 || address == 0) return false;
+  struct onstack_vector local = {(uint64_t)(uintptr_t)record, SPAN_RECORD}, remote = {address, SPAN_RECORD};
+  if (onstack_sys_process_vm_readv(&local, 1, &remote, 1) != SPAN_RECORD || record[SPAN_VALID] != 1) return false;
+  uint8_t trace = 0, span = 0;
+  for (uint32_t i = 0; i < SPAN_TRACE_ID; i++) trace |= record[i];
+  for (uint32_t i = 0; i < SPAN_ID; i++) span |= record[SPAN_TRACE_ID + i];
+  return trace != 0 && span != 0;
+}
+
+static ONSTACK_HANDLER char *span_put_text(char *out, const char *text) {
+  do *(volatile char *)out++ = *text; /* volatile: no call of memcpy */
+  while (*text++);
+  return out;
+}
+
+static ONSTACK_HANDLER char *span_put_id(char *out, const uint8_t *id, uint32_t bytes) {
+  for (uint32_t i = 0; i < 2 * bytes; i++) {
+    const uint8_t digit = i % 2 == 0 ? id[i / 2] >> 4 : id[i / 2] & 15;
+    *out++ = (char)(digit < 10 ? '0' + digit : 'a' + digit - 10);
+  }
+  *out++ = 0;
+  return out;
+}
+
+ONSTACK_HANDLER_APART uint32_t onstack_span_copy(char *out) {
+  const onstack_span_place place = onstack_load_relaxed(&onstack_span_of_threads); /* all that it says is in the word */
+  uint8_t record[SPAN_RECORD];
+  if (place == 0) return 0;
+  const uint64_t pointer = onstack_span_pointer(place);
+  if (pointer == 0 || !span_read(pointer, record)) return 0;
+  out = span_put_id(span_put_text(out, "trace_id"), record, SPAN_TRACE_ID);
+  span_put_id(span_put_text(out, "span_id"), record + SPAN_TRACE_ID, SPAN_ID);
+  return ONSTACK_SPAN_BYTES;
+}
+
 /* ---- core/src/handler/signal/forward.c ---- */
 /* ---- core/src/handler/signal/forward.h ---- */
 /* How a foreign signal is passed on to what lies underneath (owners.h). */
@@ -2147,145 +2537,6 @@ ONSTACK_INTERNAL void onstack_action_call(const struct onstack_kernel_sigaction 
 /* A signal that is no tick of ours, and came in by that trampoline: another copy's tick, or passed to what lies below the
    trampoline, under the mask that its owner asked for. Signal-safe as far as the owner's handler is. */
 ONSTACK_INTERNAL void onstack_action_forward(int signal, siginfo_t *info, void *context, uint32_t trampoline);
-
-#endif
-
-/* ---- core/src/handler/arch.h ---- */
-/*
- * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
- * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
- * Each file defines
- *
- *   onstack_registers_from(out, context)    ucontext -> neutral registers
- *   onstack_registers_pc(context)           the interrupted PC alone
- *   onstack_registers_free_below(context)   the interrupted stack is free below this address
- *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
- *                                           begin again by itself (signal(7))
- *   onstack_registers_first_context(context)
- *                                           of code that is at the first instruction of a signal handler: the context that
- *                                           it was given, if it lies where the kernel puts it; NULL: it does not
- *   onstack_arch_thread_pointer()
- *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
- *                                           onstack_handler_entry. In .irp, with \number
- *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
- *                                           on the stack that ends at sp
- *
- * No other file knows the ucontext's layout.
- */
-#ifndef ONSTACK_HANDLER_ARCH_H
-#define ONSTACK_HANDLER_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/src/handler/arch_x86_64.h ---- */
-/* handler/arch.h for x86_64. */
-#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
-#define ONSTACK_HANDLER_ARCH_X86_64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->lr = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-}
-
-/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
-}
-
-/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
-  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value = 0;
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-  return value;
-}
-
-#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
-  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
-  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
-  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/handler/arch_aarch64.h ---- */
-/* handler/arch.h for aarch64. */
-#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
-#define ONSTACK_HANDLER_ARCH_AARCH64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = context->uc_mcontext.pc;
-  out->sp = context->uc_mcontext.sp;
-  out->fp = context->uc_mcontext.regs[29];
-  out->lr = context->uc_mcontext.regs[30];
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return context->uc_mcontext.pc;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return context->uc_mcontext.sp;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
-}
-
-/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = context->uc_mcontext.regs[2];
-  const uint64_t place = context->uc_mcontext.sp + 128;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value;
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-  return value;
-}
-
-/* bti c first */
-#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
-  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
-  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
-  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
-
-#endif
-
-#endif
 
 #endif
 
@@ -2788,76 +3039,6 @@ ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
 
 /* The words of a kept stack at an address of then; false: they were not kept. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_kept_read(const onstack_kept *kept, uint64_t address, uint64_t words[2]);
-
-#endif
-
-/* ---- core/src/handler/unwind/memory.h ---- */
-/*
- * The memory reader seam: how a walker reads words of the interrupted stack without ever faulting.
- *
- *   probe   a load, but only inside the mapping that the stack pointer of the walked stack lies in (bounds from the
- *           kernel, kept in the thread's record) and only on a page that was just probed; everything else by `copy`, or
- *           by `pipe` where that is refused.
- *           Why a load is safe there: the thread whose stack it is stands still in our handler, so nobody unmaps its
- *           stack; a wild frame pointer that leads into another mapping, which another thread may unmap at any
- *           instant, is outside the bounds and never dereferenced. Bounds are asked for by stack pointers only, never
- *           by frame pointers, and housekeeping checks them again every second.
- *   copy    process_vm_readv on ourselves: the kernel copies, or says EFAULT. No race, about ten times the cost.
- *   pipe    write(2) into a pipe of our own and read(2) back, where process_vm_readv is refused (memory_pipe.c). The last
- *           choice: some two microseconds, and descriptors in the host's table.
- *   none    refuses everything: walks end at the interrupted PC.
- *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
- */
-#ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
-#define ONSTACK_HANDLER_UNWIND_MEMORY_H
-
-struct onstack_memory;
-
-typedef struct onstack_reader {
-  const char *name;
-  /* True if it reads `good` (a readable word) and refuses `bad` (PROT_NONE). Start only. */
-  bool (*self_test)(const void *good, const void *bad);
-  /* Reads two neighbouring words at an aligned, plausible address. Signal-safe. */
-  bool (*read_pair)(struct onstack_memory *memory, uint64_t address, uint64_t words[2]);
-} onstack_reader;
-
-/* One walk's view of memory; lives on the signal stack. */
-typedef struct onstack_memory {
-  const onstack_reader *reader;
-  onstack_thread *thread; /* asked for bounds that are missing; NULL: nobody is */
-  bool asked;             /* bounds were asked for: wake housekeeping */
-  bool elsewhere;         /* not the calling thread's stack: its thread pointer leads to another goroutine */
-  bool copy_works;
-  uint64_t low; /* the mapping of the stack that is being walked; low == high: not known */
-  uint64_t high;
-  uint64_t page_low; /* what has been proven readable by this walk; low == high: nothing */
-  uint64_t page_high;
-  uint64_t other_low; /* the same on the stack that was walked before: calls across languages go there and back */
-  uint64_t other_high;
-  onstack_stack_range ranges[ONSTACK_THREAD_RANGES];
-} onstack_memory;
-
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_probe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_copy;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_pipe;
-ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
-
-/* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
-ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
-
-/* Two words by process_vm_readv. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
-
-/*
- * Copies ONSTACK_COPY_MANY words or fewer from scattered addresses by one process_vm_readv; a word may be at any address.
- * Returns how many were copied before the first that could not be read. Signal-safe.
- */
-#define ONSTACK_COPY_MANY 12u
-ONSTACK_INTERNAL uint32_t onstack_memory_copy_many(const uint64_t *addresses, uint32_t count, uint64_t *words);
-
-/* Two words by the walk's reader, after the checks that every reader needs (plausible, 8-byte aligned). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t words[2]);
 
 #endif
 
@@ -4086,6 +4267,18 @@ static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, o
   entry->label_bytes = (uint16_t)(bytes + (result & ~ONSTACK_LABELS_CUT));
 }
 
+/* Behind the labels, so that those that the application has given stand. */
+static ONSTACK_HANDLER_APART void record_copy_span(const onstack_slot *slot, onstack_ring_entry *entry) {
+  char labels[ONSTACK_SPAN_BYTES], *out = (char *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
+  const uint32_t bytes = onstack_span_copy(labels);
+  if (bytes > slot->ring.label_room - entry->label_bytes) {
+    entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+    return;
+  }
+  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = labels[i];
+  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes);
+}
+
 /* An entry with all but the stack; NULL: the ring is full, which is counted. */
 static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot, onstack_kind kind, uint32_t tid,
                                                               uint32_t weight, uint64_t value, uint64_t *position) {
@@ -4112,7 +4305,10 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   entry->frame_count = (uint16_t)result.frame_count;
   entry->truncation = (uint8_t)result.truncation;
   onstack_ring_settle(&slot->ring, entry);
-  if (slot->ring.label_room > 0 && !event->elsewhere) record_copy_labels(slot, entry);
+  if (slot->ring.label_room > 0 && !event->elsewhere) {
+    record_copy_labels(slot, entry);
+    record_copy_span(slot, entry);
+  }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
   onstack_ring_publish(&slot->ring, entry, position);
@@ -10765,38 +10961,7 @@ bool onstack_threads_in_handler(int32_t tid) {
  * on the signal stack. The kernel maps the image before main and never changes it, so it is trusted.
  */
 
-#include <elf.h>
-#include <string.h>
 #include <sys/auxv.h>
-
-typedef struct vdso_image {
-  const Elf64_Sym *symbols;
-  const char *strings;
-  uint64_t symbol_count;
-} vdso_image;
-
-/* Symbols of a DT_GNU_HASH table: the highest index that a chain reaches, plus one (the table has no count). */
-static uint64_t vdso_gnu_hash_count(const uint32_t *table) {
-  uint32_t bucket_count = table[0], offset = table[1], bloom_count = table[2];
-  const uint32_t *buckets = table + 4 + (size_t)bloom_count * 2;
-  const uint32_t *chains = buckets + bucket_count;
-  uint32_t last = 0;
-  for (uint32_t i = 0; i < bucket_count; i++)
-    if (buckets[i] > last) last = buckets[i];
-  if (last < offset) return 0;
-  while (!(chains[last - offset] & 1)) last++;
-  return (uint64_t)last + 1;
-}
-
-static void vdso_read_dynamic(const Elf64_Dyn *dynamic, uint64_t bias, vdso_image *image) {
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
-    const void *target = (const void *)(uintptr_t)(bias + dynamic->d_un.d_ptr);
-    if (dynamic->d_tag == DT_SYMTAB) image->symbols = target;
-    if (dynamic->d_tag == DT_STRTAB) image->strings = target;
-    if (dynamic->d_tag == DT_HASH) image->symbol_count = ((const uint32_t *)target)[1];
-    if (dynamic->d_tag == DT_GNU_HASH && image->symbol_count == 0) image->symbol_count = vdso_gnu_hash_count(target);
-  }
-}
 
 onstack_vdso_clock_gettime onstack_vdso_find(void) {
   const uint8_t *base = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
@@ -10806,7 +10971,7 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   const Elf64_Dyn *dynamic = NULL;
   uint64_t bias = 0;
   bool loaded = false;
-  vdso_image image = {NULL, NULL, 0};
+  onstack_loaded_symbols image;
   for (uint32_t i = 0; i < header->e_phnum; i++) {
     if (segments[i].p_type == PT_LOAD && !loaded) {
       bias = (uint64_t)(uintptr_t)base + segments[i].p_offset - segments[i].p_vaddr;
@@ -10816,14 +10981,9 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
     }
   }
   if (!loaded || !dynamic) return NULL;
-  vdso_read_dynamic(dynamic, bias, &image);
-  if (!image.symbols || !image.strings) return NULL;
-  for (uint64_t i = 0; i < image.symbol_count; i++) {
-    const Elf64_Sym *symbol = &image.symbols[i];
-    if (symbol->st_shndx != SHN_UNDEF && strcmp(image.strings + symbol->st_name, ONSTACK_VDSO_CLOCK_GETTIME) == 0)
-      return (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value);
-  }
-  return NULL;
+  if (!onstack_loaded_symbols_read(dynamic, bias, &image)) return NULL;
+  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE);
+  return symbol ? (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value) : NULL;
 }
 
 /* ---- core/src/control/unwind/cfi.c ---- */
@@ -17776,7 +17936,7 @@ static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
   uint32_t number;
   if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
-  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_drop_frames, number);
+  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_drop_frames, number);
   return error;
 }
 
@@ -19805,6 +19965,59 @@ int onstack_session_poll(onstack_session *session, uint32_t max_samples) {
   uint32_t handed = onstack_observe(&session->running) ? onstack_session_consume(session, max_samples) : 0;
   pthread_mutex_unlock(&session->consumer_lock);
   return (int)handed;
+}
+
+/* ---- core/src/session/spans.c ---- */
+/* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
+
+/* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
+   statically may lack it. */
+typedef struct spans_index {
+  uint64_t module, offset;
+} spans_index;
+void *__tls_get_addr(spans_index *index) __attribute__((weak));
+
+static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  spans_index *found = data;
+  const Elf64_Dyn *dynamic = NULL;
+  onstack_loaded_symbols symbols;
+  (void)size;
+  if (info->dlpi_tls_modid == 0) return 0;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  }
+  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
+  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
+  if (!symbol) return 0;
+  *found = (spans_index){info->dlpi_tls_modid, symbol->st_value};
+  return 1;
+}
+
+/* The layout is not promised by any libc: the one is taken that leads to the true address. */
+static onstack_span_place spans_place(spans_index *index) {
+  if (!__tls_get_addr || index->module >> ONSTACK_SPAN_MODULE_BITS != 0 || index->offset >> ONSTACK_SPAN_OFFSET_BITS != 0)
+    return 0;
+  const uint64_t address = (uint64_t)(uintptr_t)__tls_get_addr(index);
+  for (uint64_t layout = 1; layout <= ONSTACK_SPAN_LAYOUTS; layout++) {
+    const onstack_span_place place = layout << (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS) |
+                                     index->module << ONSTACK_SPAN_OFFSET_BITS | index->offset;
+    if (onstack_span_pointer(place) == address) return place;
+  }
+  return 0;
+}
+
+int onstack_thread_spans_use(onstack_switch use) {
+  spans_index index = {0, 0};
+  if (use == ONSTACK_OFF) {
+    onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
+    return 0;
+  }
+  if (use != ONSTACK_ON) return ONSTACK_E_OPTIONS;
+  onstack_loader_each(spans_visit, &index);
+  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
+  onstack_store_relaxed(&onstack_span_of_threads, place);
+  return place == 0 ? ONSTACK_E_UNSUPPORTED : 0;
 }
 
 /* ---- core/src/session/statistics.c ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The experimental part of the header, where it has nothing to offer: no frames, no names, no labels. */
+/* The experimental part of the header, where it has nothing to offer: no frames, no names, no labels, no spans. */
 #include "onstack/onstack.h"
 
 int onstack_traceback_prepare(void) { return ONSTACK_E_UNSUPPORTED; }
@@ -42,3 +42,5 @@ int onstack_go_labels_use(uint64_t text, uint32_t offset) {
   (void)text, (void)offset;
   return ONSTACK_E_UNSUPPORTED;
 }
+
+int onstack_thread_spans_use(onstack_switch use) { return use == ONSTACK_OFF ? 0 : ONSTACK_E_UNSUPPORTED; }

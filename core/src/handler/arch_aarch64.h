@@ -43,6 +43,10 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
   return value;
 }
 
+/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
+#define ONSTACK_ARCH_DTV_GLIBC 0
+#define ONSTACK_ARCH_DTV_MUSL (-8)
+
 /* bti c first */
 #define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
 

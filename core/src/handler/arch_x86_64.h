@@ -47,6 +47,10 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
   return value;
 }
 
+/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
+#define ONSTACK_ARCH_DTV_GLIBC 8
+#define ONSTACK_ARCH_DTV_MUSL 8
+
 #define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
 
 #define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \

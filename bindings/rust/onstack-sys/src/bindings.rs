@@ -544,6 +544,9 @@ extern "C" {
     ) -> ::core::ffi::c_int;
 }
 extern "C" {
+    pub fn onstack_thread_spans_use(use_: onstack_switch) -> ::core::ffi::c_int;
+}
+extern "C" {
     pub fn onstack_traceback_prepare() -> ::core::ffi::c_int;
 }
 extern "C" {

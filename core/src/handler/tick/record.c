@@ -3,6 +3,7 @@
 
 #include "handler/labels/go_labels.h"
 #include "handler/labels/labels.h"
+#include "handler/labels/span.h"
 #include "handler/unwind/code_map.h"
 #include "handler/arch.h"
 #include "handler/unwind/rules/rules.h"
@@ -87,6 +88,18 @@ static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, o
   entry->label_bytes = (uint16_t)(bytes + (result & ~ONSTACK_LABELS_CUT));
 }
 
+/* Behind the labels, so that those that the application has given stand. */
+static ONSTACK_HANDLER_APART void record_copy_span(const onstack_slot *slot, onstack_ring_entry *entry) {
+  char labels[ONSTACK_SPAN_BYTES], *out = (char *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
+  const uint32_t bytes = onstack_span_copy(labels);
+  if (bytes > slot->ring.label_room - entry->label_bytes) {
+    entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
+    return;
+  }
+  for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = labels[i];
+  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes);
+}
+
 /* An entry with all but the stack; NULL: the ring is full, which is counted. */
 static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot, onstack_kind kind, uint32_t tid,
                                                               uint32_t weight, uint64_t value, uint64_t *position) {
@@ -113,7 +126,10 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   entry->frame_count = (uint16_t)result.frame_count;
   entry->truncation = (uint8_t)result.truncation;
   onstack_ring_settle(&slot->ring, entry);
-  if (slot->ring.label_room > 0 && !event->elsewhere) record_copy_labels(slot, entry);
+  if (slot->ring.label_room > 0 && !event->elsewhere) {
+    record_copy_labels(slot, entry);
+    record_copy_span(slot, entry);
+  }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
   onstack_ring_publish(&slot->ring, entry, position);

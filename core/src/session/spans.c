@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Finds where an OpenTelemetry library publishes the spans of threads, and turns their reading on. */
+#include "base/loaded_symbols.h"
+#include "base/loader.h"
+#include "handler/labels/span.h"
+#include "onstack/onstack.h"
+
+/* As compilers call it: the address in the calling thread, whose block is made if there is none yet. Programs that are linked
+   statically may lack it. */
+typedef struct spans_index {
+  uint64_t module, offset;
+} spans_index;
+void *__tls_get_addr(spans_index *index) __attribute__((weak));
+
+static int spans_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  spans_index *found = data;
+  const Elf64_Dyn *dynamic = NULL;
+  onstack_loaded_symbols symbols;
+  (void)size;
+  if (info->dlpi_tls_modid == 0) return 0;
+  for (uint32_t i = 0; i < info->dlpi_phnum; i++) {
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  }
+  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &symbols)) return 0;
+  const Elf64_Sym *symbol = onstack_loaded_symbols_find(&symbols, "otel_thread_ctx_v1", STT_TLS);
+  if (!symbol) return 0;
+  *found = (spans_index){info->dlpi_tls_modid, symbol->st_value};
+  return 1;
+}
+
+/* The layout is not promised by any libc: the one is taken that leads to the true address. */
+static onstack_span_place spans_place(spans_index *index) {
+  if (!__tls_get_addr || index->module >> ONSTACK_SPAN_MODULE_BITS != 0 || index->offset >> ONSTACK_SPAN_OFFSET_BITS != 0)
+    return 0;
+  const uint64_t address = (uint64_t)(uintptr_t)__tls_get_addr(index);
+  for (uint64_t layout = 1; layout <= ONSTACK_SPAN_LAYOUTS; layout++) {
+    const onstack_span_place place = layout << (ONSTACK_SPAN_OFFSET_BITS + ONSTACK_SPAN_MODULE_BITS) |
+                                     index->module << ONSTACK_SPAN_OFFSET_BITS | index->offset;
+    if (onstack_span_pointer(place) == address) return place;
+  }
+  return 0;
+}
+
+int onstack_thread_spans_use(onstack_switch use) {
+  spans_index index = {0, 0};
+  if (use == ONSTACK_OFF) {
+    onstack_store_relaxed(&onstack_span_of_threads, (onstack_span_place)0);
+    return 0;
+  }
+  if (use != ONSTACK_ON) return ONSTACK_E_OPTIONS;
+  onstack_loader_each(spans_visit, &index);
+  const onstack_span_place place = index.module == 0 ? 0 : spans_place(&index);
+  onstack_store_relaxed(&onstack_span_of_threads, place);
+  return place == 0 ? ONSTACK_E_UNSUPPORTED : 0;
+}
