@@ -40,7 +40,8 @@ msrv() {
     rustup toolchain install --profile minimal "$oldest" >/dev/null 2>&1 || {
       echo "SKIPPED: rust $oldest cannot be had: the oldest compiler was NOT tried"; skipped=1; return; }
   fi
-  CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +"$oldest" check --quiet --locked --workspace --features "$usual,onstack/zstd"
+  CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +"$oldest" check --quiet --locked --workspace \
+    --features "$usual,onstack/zstd,onstack-http/axum,onstack-http/hyper"
   fresh
 }
 
