@@ -3,7 +3,7 @@
 
 use clap::Args;
 use onstack::Profile;
-use regex::Regex;
+use regex_lite::Regex;
 
 /// Which samples are shown: those that all of these keep.
 #[derive(Args)]

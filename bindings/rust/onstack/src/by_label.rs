@@ -149,7 +149,7 @@ mod tests {
         let strings = ["", "cpu", "count", "request", "a", "b", "bytes"];
         let label = |str, num, num_unit| vec![Label { key: 3, str, num, num_unit }];
         let labels = [label(4, 0, 0), label(5, 0, 0), vec![], label(0, 7, 6)];
-        let sample = |(index, label)| Sample { value: vec![1_i64 << index], label, ..Sample::default() };
+        let sample = |(index, label)| Sample { value: vec![1i64 << index], label, ..Sample::default() };
         Profile {
             message: ProfileMessage {
                 sample_type: vec![ValueType { r#type: 1, unit: 2 }],

@@ -163,11 +163,11 @@ impl Merge {
     }
 }
 
-/// A line `word key=value ... path=PATH` of counters, or any other remark.
+/// A line of counters, `word key=value ...` with ` path=...` or ` of=...` at its end, or any other remark.
 struct Comment {
     word: String,
     values: Vec<(String, String)>,
-    path: String,
+    subject: String,
 }
 
 /// What is so for each process, and no sum.
@@ -176,15 +176,17 @@ const ALIKE: [&str; 3] = ["period_ns", "interval", "running"];
 impl Comment {
     fn new(text: &str) -> Self {
         let counts = text.starts_with("onstack.");
-        let (text, path) = text.split_once(" path=").filter(|_| counts).unwrap_or((text, ""));
+        // What the numbers are of goes to the end of the line.
+        let subject = [" path=", " of="].iter().filter_map(|key| text.find(key)).min().filter(|_| counts);
+        let (text, subject) = text.split_at(subject.unwrap_or(text.len()));
         let (word, rest) = text.split_once(' ').filter(|_| counts).unwrap_or((text, ""));
         let pairs = rest.split_whitespace().map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let values = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        Self { word: word.to_owned(), values, path: path.to_owned() }
+        Self { word: word.to_owned(), values, subject: subject.to_owned() }
     }
 
     fn is_of_the_same(&self, other: &Self) -> bool {
-        (&self.word, &self.path) == (&other.word, &other.path)
+        (&self.word, &self.subject) == (&other.word, &other.subject)
     }
 
     fn add(&mut self, other: &Self) {
@@ -203,8 +205,7 @@ impl Comment {
 
     fn text(&self) -> String {
         let values = self.values.iter().map(|(key, value)| format!(" {key}={value}"));
-        let path = if self.path.is_empty() { String::new() } else { format!(" path={}", self.path) };
-        format!("{}{}{path}", self.word, values.collect::<String>())
+        format!("{}{}{}", self.word, values.collect::<String>(), self.subject)
     }
 }
 
@@ -278,6 +279,28 @@ mod tests {
         assert_eq!((merged.message.time_nanos, merged.message.duration_nanos), (0x5000, 0x400a));
         // What was merged is a profile like others.
         assert_eq!(Profile::read(&merged.to_bytes()[..]).unwrap().message, merged.message);
+    }
+
+    #[test]
+    fn counters_of_the_same_add_up() {
+        let mut merge = Merge::default();
+        for line in [
+            "onstack.module lost=2 path=/a of=b",
+            "onstack.memory bytes=3 of=a b",
+            "onstack.module lost=5 path=/c",
+            "text x=1",
+        ] {
+            merge.comment(line);
+            merge.comment(line);
+        }
+        let texts: Vec<String> = merge.comments.iter().map(Comment::text).collect();
+        let sums = [
+            "onstack.module lost=4 path=/a of=b",
+            "onstack.memory bytes=6 of=a b",
+            "onstack.module lost=10 path=/c",
+            "text x=1",
+        ];
+        assert_eq!(texts, sums);
     }
 
     #[test]
