@@ -66,7 +66,7 @@ in_root() {
   rm -rf "$root/home/builder/deb"
   cp -r "$place" "$root/home/builder/deb"
   chroot "$root" chown -R builder: /home/builder/deb
-  inside 3000 "nice -n 19 runuser -u builder -- bash -euc 'cd ~/deb/onstack-$version && $commands' >/home/builder/deb/build.log 2>&1 || {
+  inside 5400 "nice -n 19 runuser -u builder -- bash -euc 'cd ~/deb/onstack-$version && $commands' >/home/builder/deb/build.log 2>&1 || {
     tail -40 /home/builder/deb/build.log; exit 1; }"
   cp "$root"/home/builder/deb/*.{deb,dsc,changes,buildinfo,tar.*} "$root/home/builder/deb/build.log" "$place/"
   inside 600 "nice -n 19 runuser -u builder -- bash -euc 'cd ~/deb && lintian --fail-on error --tag-display-limit 0 onstack_*.changes'"

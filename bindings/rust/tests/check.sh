@@ -52,8 +52,8 @@ fresh() {
   dir=$(mktemp -d)
   mkdir "$dir/src"
   : >"$dir/src/lib.rs"
-  printf '[package]\nname = "fresh"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\nonstack = { path = "%s", features = ["flamegraph", "prost-codec", "perfmaps", "zstd"] }\n' \
-    "$PWD/onstack" >"$dir/Cargo.toml"
+  printf '[package]\nname = "fresh"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n[dependencies]\nonstack = { path = "%s", features = ["flamegraph", "prost-codec", "perfmaps", "zstd"] }\nonstack-http = { path = "%s", features = ["axum", "push"] }\n' \
+    "$PWD/onstack" "$PWD/onstack-http" >"$dir/Cargo.toml"
   if (cd "$dir" && cargo +"$oldest" generate-lockfile --quiet 2>/dev/null); then
     (cd "$dir" && CARGO_TARGET_DIR=$CARGO_TARGET_DIR/msrv run cargo +"$oldest" check --quiet; [ $failed = 0 ]) || failed=1
   else
