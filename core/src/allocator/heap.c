@@ -27,7 +27,8 @@ typedef struct heap_thread {
   uint64_t left;          /* bytes before the one that is sampled next */
   uint64_t random;        /* 0: not seeded */
   uint32_t number;        /* of the session that `left` belongs to */
-  uint32_t known;         /* of the session that `record` belongs to */
+  uint32_t known;         /* of the session that `record` and `tid` belong to */
+  uint32_t tid;           /* a child of fork has another; it has another session, too */
   onstack_thread *record; /* its stacks' bounds; NULL: none could be had */
 } heap_thread;
 
@@ -84,7 +85,8 @@ static void heap_name(uint64_t name[2]) {
  * not ask the kernel for each frame. Inside a visit. One that is there already was that of a thread with this id, which has
  * ended: housekeeping corrects it within a second.
  */
-static onstack_thread *heap_meet(onstack_slot *slot, uint32_t number, uint32_t tid) {
+static void heap_meet(onstack_slot *slot, uint32_t number) {
+  const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t name[2];
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
@@ -93,23 +95,22 @@ static onstack_thread *heap_meet(onstack_slot *slot, uint32_t number, uint32_t t
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
   }
   heap_own.record = record;
+  heap_own.tid = tid;
   heap_own.known = number;
-  return record;
 }
 
-static void heap_record(onstack_slot *slot, onstack_thread *record, const onstack_registers *registers, uint64_t address,
-                        size_t size) {
-  const uint32_t tid = (uint32_t)onstack_sys_gettid();
+/* Every signal is blocked: nobody else on this thread writes heap_own. */
+static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
+  onstack_thread *record = heap_own.record;
   const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
   uint64_t name[2];
-  if (!record) record = heap_meet(slot, heap.last, tid);
   if (record)
     onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
   else
     heap_name(name);
   const uint32_t place = onstack_live_claim(address);
   const onstack_event event = {.thread = record,
-                               .tid = tid,
+                               .tid = heap_own.tid,
                                .kind = ONSTACK_KIND_ALLOCATION,
                                .value = weight.bytes,
                                .weight = weight.objects,
@@ -119,7 +120,7 @@ static void heap_record(onstack_slot *slot, onstack_thread *record, const onstac
   onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight.objects);
   const uint64_t recorded = onstack_record(slot, &event);
   if (place == ONSTACK_LIVE_NONE) return;
-  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)tid};
+  const onstack_live_note note = {recorded - 1, weight.bytes, weight.objects, (int32_t)heap_own.tid};
   if (recorded != 0)
     onstack_live_begin(place, &note);
   else
@@ -136,11 +137,12 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   onstack_source_visit visit;
   if (!address || number == 0) return;
   onstack_slot *slot = heap.slot;
-  onstack_thread *record = heap_own.known == number ? heap_own.record : NULL;
+  const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
-  if (!slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, record)) return;
-  heap_record(slot, record, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!met && !slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!onstack_source_enter(&visit, slot, heap.generation, met ? heap_own.record : NULL)) return;
+  if (!met) heap_meet(slot, number);
+  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 

@@ -82,7 +82,7 @@ bool onstack_live_end(uint64_t address) {
 uint32_t onstack_live_claim(uint64_t address) {
   const uint32_t home = live_home(address);
   /* Given out again: whoever freed it did not say so. */
-  if (onstack_live_end(address)) onstack_add_relaxed(&onstack_live.reused, (uint64_t)1);
+  if (onstack_live_may_have(address) && onstack_live_end(address)) onstack_add_relaxed(&onstack_live.reused, (uint64_t)1);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++) {
     uint8_t expected = LIVE_FREE;
     if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
