@@ -7497,7 +7497,7 @@ static inline uint32_t onstack_live_filter_mask(void) {
 /* As onstack.h says of onstack_heap_state, for allocators. */
 static inline uint8_t *onstack_live_filter(uint64_t address) {
   const uint32_t mask = onstack_live_filter_mask();
-  return &onstack_live.filter[(address >> 6 ^ address >> 12) & mask];
+  return &onstack_load_relaxed(&onstack_live.filter)[(address >> 6 ^ address >> 12) & mask];
 }
 
 /* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
@@ -7541,9 +7541,9 @@ typedef struct heap_thread {
 static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
 
 void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
-  heap.slot = slot;
-  heap.interval = interval;
-  heap.generation = slot->generation;
+  onstack_store_relaxed(&heap.slot, slot);
+  onstack_store_relaxed(&heap.interval, interval);
+  onstack_store_relaxed(&heap.generation, slot->generation);
   /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
   onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
   onstack_publish(&heap_state.mask, onstack_live_filter_mask());
@@ -7565,8 +7565,9 @@ static uint64_t *heap_random(void) {
 }
 
 uint64_t onstack_heap_distance(void) {
-  if (onstack_observe(&heap_state.number) == 0 || heap.interval == 1) return 0;
-  return onstack_draw_distance(heap_random(), heap.interval);
+  if (onstack_observe(&heap_state.number) == 0) return 0;
+  const uint32_t interval = onstack_load_relaxed(&heap.interval);
+  return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
 }
 
 /* The countdown of a block's bytes. */
@@ -7579,6 +7580,18 @@ static bool heap_is_due(uint32_t number, size_t size) {
   const bool due = bytes > heap_own.left;
   heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
   return due;
+}
+
+/*
+ * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which has
+ * begun since, shows by the number.
+ */
+static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
+  onstack_slot *slot = onstack_load_relaxed(&heap.slot);
+  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation), record)) return false;
+  if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
+  onstack_source_leave(visit);
+  return false;
 }
 
 static void heap_name(uint64_t name[2]) {
@@ -7608,7 +7621,7 @@ static void heap_meet(onstack_slot *slot, uint32_t number) {
 /* Every signal is blocked: nobody else on this thread writes heap_own. */
 static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
   onstack_thread *record = heap_own.record;
-  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
+  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
   uint64_t name[2];
   if (record)
     onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
@@ -7642,13 +7655,12 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
   if (!address || number == 0) return;
-  onstack_slot *slot = heap.slot;
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
-  if (!met && !slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, met ? heap_own.record : NULL)) return;
-  if (!met) heap_meet(slot, number);
-  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!heap_enter(&visit, number, met ? heap_own.record : NULL)) return;
+  if (!met) heap_meet(visit.slot, number);
+  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
@@ -7657,16 +7669,18 @@ void onstack_heap_allocated(const void *address, size_t size) {
   if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
 }
 
-static __attribute__((noinline)) void heap_end(uint64_t address) {
+static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
   onstack_source_visit visit;
-  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
+  if (!heap_enter(&visit, number, NULL)) return;
   onstack_live_end(address);
   onstack_source_leave(&visit);
 }
 
 void onstack_heap_freed(const void *address) {
-  if (__builtin_expect(onstack_observe(&heap_state.number) == 0, 1) || !address) return;
-  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (__builtin_expect(number == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0))
+    heap_end(number, (uint64_t)(uintptr_t)address);
 }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) {
@@ -7677,7 +7691,6 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 /* ---- core/src/allocator/live.c ---- */
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define LIVE_FREE 0u
@@ -7688,6 +7701,10 @@ void onstack_heap_moved(const void *from, const void *to, size_t size) {
 #define LIVE_FILTER_FULL UINT8_MAX
 #define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + ONSTACK_LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
+typedef uint64_t __attribute__((may_alias)) live_word;
+
+/* A start may move the table on while a thread that is late looks at the marks: both are whole, and mapped. */
+#define LIVE(part) onstack_load_relaxed(&onstack_live.part)
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
 
@@ -7708,11 +7725,16 @@ int onstack_live_make(uint32_t objects) {
     places = live->mask + (size_t)1;
     madvise(live->memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
   }
-  live->addresses = live->memory;
-  live->notes = (onstack_live_note *)(void *)(live->addresses + places);
-  live->states = (uint8_t *)(live->notes + places);
-  live->filter = live->states + places;
-  live->freed = live->reused = live->untracked = 0;
+  uint64_t *addresses = live->memory;
+  onstack_live_note *notes = (onstack_live_note *)(void *)(addresses + places);
+  uint8_t *states = (uint8_t *)(notes + places);
+  onstack_store_relaxed(&live->addresses, addresses);
+  onstack_store_relaxed(&live->notes, notes);
+  onstack_store_relaxed(&live->states, states);
+  onstack_store_relaxed(&live->filter, states + places);
+  onstack_store_relaxed(&live->freed, (uint64_t)0);
+  onstack_store_relaxed(&live->reused, (uint64_t)0);
+  onstack_store_relaxed(&live->untracked, (uint64_t)0);
   onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
 }
@@ -7736,8 +7758,7 @@ static void live_filter_add(uint64_t address, uint8_t difference) {
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
-    if (onstack_load_relaxed(&onstack_live.addresses[place]) == address &&
-        onstack_observe(&onstack_live.states[place]) == LIVE_LIVE)
+    if (onstack_load_relaxed(&LIVE(addresses)[place]) == address && onstack_observe(&LIVE(states)[place]) == LIVE_LIVE)
       return place;
   return ONSTACK_LIVE_NONE;
 }
@@ -7745,7 +7766,7 @@ static uint32_t live_find(uint64_t address) {
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;
-  if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  if (place == ONSTACK_LIVE_NONE || !onstack_cas(&LIVE(states)[place], &expected, (uint8_t)LIVE_FREED)) return false;
   live_filter_add(address, UINT8_MAX); /* less one: whoever gets the address next frees it without a search */
   onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
   return true;
@@ -7757,9 +7778,9 @@ uint32_t onstack_live_claim(uint64_t address) {
   if (onstack_live_may_have(address) && onstack_live_end(address)) onstack_add_relaxed(&onstack_live.reused, (uint64_t)1);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++) {
     uint8_t expected = LIVE_FREE;
-    if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
-    if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
-    onstack_store_relaxed(&onstack_live.addresses[place], address);
+    if (onstack_load_relaxed(&LIVE(states)[place]) != LIVE_FREE) continue;
+    if (!onstack_cas(&LIVE(states)[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
+    onstack_store_relaxed(&LIVE(addresses)[place], address);
     live_filter_add(address, 1);
     return place;
   }
@@ -7768,30 +7789,29 @@ uint32_t onstack_live_claim(uint64_t address) {
 }
 
 void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
-  onstack_live.notes[place] = *note;
-  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_LIVE);
+  onstack_live_note *kept = &LIVE(notes)[place];
+  kept->position = note->position;
+  kept->objects = note->objects;
+  kept->tid = note->tid;
+  onstack_store_relaxed(&kept->bytes, note->bytes); /* onstack_live_bytes may look at a place that has come again */
+  onstack_publish(&LIVE(states)[place], (uint8_t)LIVE_LIVE);
 }
 
 void onstack_live_release(uint32_t place) {
-  if (onstack_load_relaxed(&onstack_live.states[place]) == LIVE_CLAIMED)
-    live_filter_add(onstack_live.addresses[place], UINT8_MAX);
-  onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
-  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
+  if (onstack_load_relaxed(&LIVE(states)[place]) == LIVE_CLAIMED) live_filter_add(LIVE(addresses)[place], UINT8_MAX);
+  onstack_store_relaxed(&LIVE(addresses)[place], (uint64_t)0);
+  onstack_publish(&LIVE(states)[place], (uint8_t)LIVE_FREE);
 }
 
 /* The next place from `from` on that is not free, or the number of places. What changes meanwhile is seen the next time. */
 static uint32_t live_next_taken(uint32_t from) {
-  const uint32_t places = onstack_live.mask + 1;
+  const uint32_t places = LIVE(mask) + 1;
   while (from < places) {
-    uint64_t eight = 0;
-    if (from % LIVE_WORD == 0) {
-      memcpy(&eight, &onstack_live.states[from], sizeof(eight));
-      if (eight == 0) {
-        from += LIVE_WORD;
-        continue;
-      }
+    if (from % LIVE_WORD == 0 && onstack_load_relaxed((const live_word *)(const void *)&LIVE(states)[from]) == 0) {
+      from += LIVE_WORD;
+      continue;
     }
-    if (onstack_load_relaxed(&onstack_live.states[from]) != LIVE_FREE) break;
+    if (onstack_load_relaxed(&LIVE(states)[from]) != LIVE_FREE) break;
     from++;
   }
   return from;
@@ -7800,15 +7820,14 @@ static uint32_t live_next_taken(uint32_t from) {
 uint64_t onstack_live_bytes(void) {
   uint64_t bytes = 0;
   if (!onstack_live.memory) return 0;
-  for (uint32_t place = live_next_taken(0); place <= onstack_live.mask; place = live_next_taken(place + 1))
-    if (onstack_observe(&onstack_live.states[place]) == LIVE_LIVE) bytes += onstack_live.notes[place].bytes;
+  for (uint32_t place = live_next_taken(0); place <= LIVE(mask); place = live_next_taken(place + 1))
+    if (onstack_observe(&LIVE(states)[place]) == LIVE_LIVE) bytes += onstack_load_relaxed(&LIVE(notes)[place].bytes);
   return bytes;
 }
 
 uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
-  for (uint32_t place = live_next_taken(from); place <= onstack_live.mask; place = live_next_taken(place + 1))
-    if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
-      return place;
+  for (uint32_t place = live_next_taken(from); place <= LIVE(mask); place = live_next_taken(place + 1))
+    if (onstack_observe(&LIVE(states)[place]) == LIVE_FREED && LIVE(notes)[place].position < position) return place;
   return ONSTACK_LIVE_NONE;
 }
 
@@ -9853,9 +9872,11 @@ static int clock_heap_probe(int32_t signal) {
 
 static int clock_heap_join(onstack_slot *slot) {
   if (onstack_heap_is_on()) return ONSTACK_E_SESSIONS;
-  /* Several sessions may share one profile: numbers of objects come once in a process. */
-  slot->object_base = ++clock_heap_sessions << 40;
-  return onstack_live_make(slot->objects);
+  const int result = onstack_live_make(slot->objects);
+  if (result < 0) return result;
+  /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
+  onstack_store_relaxed(&slot->object_base, ++clock_heap_sessions << 40);
+  return 0;
 }
 
 static int clock_heap_start(onstack_slot *slot, int listed) {
@@ -9865,7 +9886,7 @@ static int clock_heap_start(onstack_slot *slot, int listed) {
 }
 
 static void clock_heap_leave(onstack_slot *slot) {
-  if (slot->object_base != 0) onstack_heap_switch_off();
+  if (onstack_load_relaxed(&slot->object_base) != 0) onstack_heap_switch_off();
 }
 
 static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
@@ -13787,8 +13808,9 @@ ONSTACK_INTERNAL uint32_t onstack_deliver(onstack_slot *slot, const onstack_deli
 
 /* The number under which an end comes; 0: none will. */
 static uint64_t deliver_object(const onstack_slot *slot, const onstack_ring_entry *entry) {
-  if (slot->object_base == 0 || (entry->flags & ONSTACK_SAMPLE_UNTRACKED)) return 0;
-  return slot->object_base + onstack_ring_position(&slot->ring, entry) + 1;
+  const uint64_t base = onstack_load_relaxed(&slot->object_base);
+  if (base == 0 || (entry->flags & ONSTACK_SAMPLE_UNTRACKED)) return 0;
+  return base + onstack_ring_position(&slot->ring, entry) + 1;
 }
 
 static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, const onstack_walked *stack,
@@ -19327,7 +19349,8 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
   const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
-  if (session_is_here(session) && session->slot->object_base != 0) onstack_heap_ends_deliver(session, to.sink, to.data);
+  if (session_is_here(session) && onstack_load_relaxed(&session->slot->object_base) != 0)
+    onstack_heap_ends_deliver(session, to.sink, to.data);
   return handed;
 }
 
@@ -19438,7 +19461,7 @@ static int heap_end_tell(onstack_session *session, uint32_t place, onstack_sink 
                                  .thread_name = "",
                                  .frames = no_frames,
                                  .flags = ONSTACK_SAMPLE_FREED,
-                                 .object = slot->object_base + note->position + 1};
+                                 .object = onstack_load_relaxed(&slot->object_base) + note->position + 1};
   return sink(data, &sample);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * For TSan, which does not run Criterion: everything that several ordinary threads may do with sessions and profiles at
- * once. Four threads start, look, poll, label and stop; their sinks share a profile that a fifth takes and writes.
+ * once. Four threads start, look, poll, label and stop; their sinks share a profile that a fifth takes and writes. Another has
+ * heap sessions, while all of them and two more tell of blocks, which others free.
  * Usage: races [seconds, default 10]. Exit status 66 where TSan found a race, 1 where a call failed.
  */
 #include "onstack/onstack.h"
@@ -69,6 +70,59 @@ static void *run_sessions(void *number) {
   return NULL;
 }
 
+/* ---- blocks ---- */
+
+#define RACES_BOXES 32
+
+static void *boxes[RACES_BOXES];
+
+/* Stands for an allocator: an address is given out again when its block has ended. */
+static void allocate_and_free(unsigned *seed) {
+  static uintptr_t next = 1 << 20;
+  void **box = &boxes[rand_r(seed) % RACES_BOXES];
+  void *block = __atomic_exchange_n(box, NULL, __ATOMIC_ACQ_REL);
+  if (block)
+    onstack_heap_freed(block);
+  else
+    block = (void *)__atomic_fetch_add(&next, 64, __ATOMIC_RELAXED);
+  onstack_heap_allocated(block, 1 + (size_t)rand_r(seed) % 500);
+  void *other = __atomic_exchange_n(box, block, __ATOMIC_ACQ_REL);
+  if (other) onstack_heap_freed(other);
+}
+
+static void *run_blocks(void *number) {
+  unsigned seed = 100 + (unsigned)(uintptr_t)number;
+  while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) allocate_and_free(&seed);
+  return NULL;
+}
+
+static uint64_t allocations;
+
+static void *run_heap(void *number) {
+  unsigned seed = 200 + (unsigned)(uintptr_t)number;
+  while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+    onstack_options options;
+    onstack_session *session;
+    onstack_stats stats = {.size = sizeof(stats)};
+    onstack_options_init(&options, sizeof(options));
+    options.clock = ONSTACK_CLOCK_HEAP;
+    options.heap_interval = rand_r(&seed) % 2 ? 1 : 5000;
+    options.heap_objects = rand_r(&seed) % 2 ? 64 : 100000;
+    options.sink = onstack_profile_sink;
+    options.sink_data = shared;
+    const int result = onstack_session_start(&options, &session);
+    expect(result, "heap: start");
+    if (result != 0) continue;
+    for (int i = 0; i < 300; i++) allocate_and_free(&seed);
+    expect(onstack_session_stats(session, &stats), "heap: stats");
+    expect(onstack_session_stop(session), "heap: stop");
+    expect(onstack_session_stats(session, &stats), "heap: stats");
+    allocations += stats.ticks;
+    expect(onstack_session_free(session), "heap: free");
+  }
+  return NULL;
+}
+
 static int count(void *data, const void *bytes, size_t length) {
   (void)bytes;
   *(size_t *)data += length;
@@ -84,23 +138,28 @@ static void take_and_write(void) {
   onstack_profile_totals(mine, ONSTACK_KIND_CPU, NULL, &ticks, NULL);
   taken += ticks;
   expect(onstack_profile_write_pprof(mine, NULL, count, &bytes), "pprof");
-  expect(onstack_profile_write_folded(shared, NULL, count, &bytes), "folded");
+  const onstack_write_options folded = {.size = sizeof(folded), .kind = ONSTACK_KIND_CPU};
+  expect(onstack_profile_write_folded(shared, &folded, count, &bytes), "folded");
   onstack_profile_free(mine);
   writes++;
 }
 
 int main(int argc, char **argv) {
-  pthread_t threads[RACES_THREADS];
+  pthread_t threads[RACES_THREADS], heap, blocks[2];
   double end = now(CLOCK_MONOTONIC) + (argc > 1 ? atof(argv[1]) : 10);
   expect(onstack_profile_new(NULL, &shared), "profile");
   for (uintptr_t i = 0; i < RACES_THREADS; i++) pthread_create(&threads[i], NULL, run_sessions, (void *)(i + 1));
+  pthread_create(&heap, NULL, run_heap, NULL);
+  for (uintptr_t i = 0; i < 2; i++) pthread_create(&blocks[i], NULL, run_blocks, (void *)i);
   while (now(CLOCK_MONOTONIC) < end) take_and_write();
   __atomic_store_n(&over, 1, __ATOMIC_RELAXED);
   for (int i = 0; i < RACES_THREADS; i++) pthread_join(threads[i], NULL);
+  pthread_join(heap, NULL);
+  for (int i = 0; i < 2; i++) pthread_join(blocks[i], NULL);
   take_and_write();
   onstack_profile_free(shared);
-  if (taken != recorded || recorded == 0) failed = 1;
-  printf("races: %s: %d sessions, %d profiles written, %lu of %lu ticks taken\n", failed ? "FAILED" : "ok", sessions, writes,
-         (unsigned long)taken, (unsigned long)recorded);
+  if (taken != recorded || recorded == 0 || allocations == 0) failed = 1;
+  printf("races: %s: %d sessions, %d profiles written, %lu of %lu ticks taken, %lu allocations\n", failed ? "FAILED" : "ok",
+         sessions, writes, (unsigned long)taken, (unsigned long)recorded, (unsigned long)allocations);
   return failed;
 }

@@ -35,9 +35,9 @@ typedef struct heap_thread {
 static __thread __attribute__((tls_model("initial-exec"))) heap_thread heap_own;
 
 void onstack_heap_switch_on(onstack_slot *slot, uint32_t interval) {
-  heap.slot = slot;
-  heap.interval = interval;
-  heap.generation = slot->generation;
+  onstack_store_relaxed(&heap.slot, slot);
+  onstack_store_relaxed(&heap.interval, interval);
+  onstack_store_relaxed(&heap.generation, slot->generation);
   /* A thread that is late reads the one with the other: there are never fewer marks than the mask says. */
   onstack_publish(&heap_state.marks, (const uint8_t *)onstack_live.filter);
   onstack_publish(&heap_state.mask, onstack_live_filter_mask());
@@ -59,8 +59,9 @@ static uint64_t *heap_random(void) {
 }
 
 uint64_t onstack_heap_distance(void) {
-  if (onstack_observe(&heap_state.number) == 0 || heap.interval == 1) return 0;
-  return onstack_draw_distance(heap_random(), heap.interval);
+  if (onstack_observe(&heap_state.number) == 0) return 0;
+  const uint32_t interval = onstack_load_relaxed(&heap.interval);
+  return interval > 1 ? onstack_draw_distance(heap_random(), interval) : 0;
 }
 
 /* The countdown of a block's bytes. */
@@ -73,6 +74,18 @@ static bool heap_is_due(uint32_t number, size_t size) {
   const bool due = bytes > heap_own.left;
   heap_own.left = due ? onstack_heap_distance() : heap_own.left - bytes;
   return due;
+}
+
+/*
+ * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which has
+ * begun since, shows by the number.
+ */
+static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
+  onstack_slot *slot = onstack_load_relaxed(&heap.slot);
+  if (!onstack_source_enter(visit, slot, onstack_load_relaxed(&heap.generation), record)) return false;
+  if (onstack_observe(&heap_state.number) == number && onstack_load_relaxed(&heap.slot) == slot) return true;
+  onstack_source_leave(visit);
+  return false;
 }
 
 static void heap_name(uint64_t name[2]) {
@@ -102,7 +115,7 @@ static void heap_meet(onstack_slot *slot, uint32_t number) {
 /* Every signal is blocked: nobody else on this thread writes heap_own. */
 static void heap_record(onstack_slot *slot, const onstack_registers *registers, uint64_t address, size_t size) {
   onstack_thread *record = heap_own.record;
-  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, heap.interval);
+  const onstack_draw_weight weight = onstack_draw_weight_of(heap_random(), size, onstack_load_relaxed(&heap.interval));
   uint64_t name[2];
   if (record)
     onstack_add_relaxed(&record->timer.ticks, 1u); /* housekeeping looks at the names of those that have samples */
@@ -136,13 +149,12 @@ __attribute__((noinline)) void onstack_heap_take(const void *address, size_t siz
   const uint32_t number = onstack_observe(&heap_state.number);
   onstack_source_visit visit;
   if (!address || number == 0) return;
-  onstack_slot *slot = heap.slot;
   const bool met = heap_own.known == number;
   /* What our own threads allocate is no business of the host's. */
-  if (!met && !slot->own_threads && onstack_own_is(onstack_sys_gettid())) return;
-  if (!onstack_source_enter(&visit, slot, heap.generation, met ? heap_own.record : NULL)) return;
-  if (!met) heap_meet(slot, number);
-  heap_record(slot, &registers, (uint64_t)(uintptr_t)address, size);
+  if (!met && !onstack_load_relaxed(&heap.slot)->own_threads && onstack_own_is(onstack_sys_gettid())) return;
+  if (!heap_enter(&visit, number, met ? heap_own.record : NULL)) return;
+  if (!met) heap_meet(visit.slot, number);
+  heap_record(visit.slot, &registers, (uint64_t)(uintptr_t)address, size);
   onstack_source_leave(&visit);
 }
 
@@ -151,16 +163,18 @@ void onstack_heap_allocated(const void *address, size_t size) {
   if (__builtin_expect(number != 0, 0) && heap_is_due(number, size)) onstack_heap_take(address, size);
 }
 
-static __attribute__((noinline)) void heap_end(uint64_t address) {
+static __attribute__((noinline)) void heap_end(uint32_t number, uint64_t address) {
   onstack_source_visit visit;
-  if (!onstack_source_enter(&visit, heap.slot, heap.generation, NULL)) return;
+  if (!heap_enter(&visit, number, NULL)) return;
   onstack_live_end(address);
   onstack_source_leave(&visit);
 }
 
 void onstack_heap_freed(const void *address) {
-  if (__builtin_expect(onstack_observe(&heap_state.number) == 0, 1) || !address) return;
-  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0)) heap_end((uint64_t)(uintptr_t)address);
+  const uint32_t number = onstack_observe(&heap_state.number);
+  if (__builtin_expect(number == 0, 1) || !address) return;
+  if (__builtin_expect(onstack_live_may_have((uint64_t)(uintptr_t)address), 0))
+    heap_end(number, (uint64_t)(uintptr_t)address);
 }
 
 void onstack_heap_moved(const void *from, const void *to, size_t size) {

@@ -5,7 +5,6 @@
 #include "base/own_memory.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define LIVE_FREE 0u
@@ -16,6 +15,10 @@
 #define LIVE_FILTER_FULL UINT8_MAX
 #define LIVE_PLACE_BYTES (sizeof(uint64_t) + sizeof(onstack_live_note) + sizeof(uint8_t) + ONSTACK_LIVE_FILTER)
 #define LIVE_WORD (sizeof(uint64_t)) /* states that are looked at together */
+typedef uint64_t __attribute__((may_alias)) live_word;
+
+/* A start may move the table on while a thread that is late looks at the marks: both are whole, and mapped. */
+#define LIVE(part) onstack_load_relaxed(&onstack_live.part)
 
 ONSTACK_INTERNAL_DEFINE onstack_live_table onstack_live;
 
@@ -36,11 +39,16 @@ int onstack_live_make(uint32_t objects) {
     places = live->mask + (size_t)1;
     madvise(live->memory, live->bytes, MADV_DONTNEED); /* in the child of a fork it has the parent's */
   }
-  live->addresses = live->memory;
-  live->notes = (onstack_live_note *)(void *)(live->addresses + places);
-  live->states = (uint8_t *)(live->notes + places);
-  live->filter = live->states + places;
-  live->freed = live->reused = live->untracked = 0;
+  uint64_t *addresses = live->memory;
+  onstack_live_note *notes = (onstack_live_note *)(void *)(addresses + places);
+  uint8_t *states = (uint8_t *)(notes + places);
+  onstack_store_relaxed(&live->addresses, addresses);
+  onstack_store_relaxed(&live->notes, notes);
+  onstack_store_relaxed(&live->states, states);
+  onstack_store_relaxed(&live->filter, states + places);
+  onstack_store_relaxed(&live->freed, (uint64_t)0);
+  onstack_store_relaxed(&live->reused, (uint64_t)0);
+  onstack_store_relaxed(&live->untracked, (uint64_t)0);
   onstack_publish(&live->mask, (uint32_t)places - 1);
   return 0;
 }
@@ -64,8 +72,7 @@ static void live_filter_add(uint64_t address, uint8_t difference) {
 static uint32_t live_find(uint64_t address) {
   const uint32_t home = live_home(address);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++)
-    if (onstack_load_relaxed(&onstack_live.addresses[place]) == address &&
-        onstack_observe(&onstack_live.states[place]) == LIVE_LIVE)
+    if (onstack_load_relaxed(&LIVE(addresses)[place]) == address && onstack_observe(&LIVE(states)[place]) == LIVE_LIVE)
       return place;
   return ONSTACK_LIVE_NONE;
 }
@@ -73,7 +80,7 @@ static uint32_t live_find(uint64_t address) {
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;
-  if (place == ONSTACK_LIVE_NONE || !onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_FREED)) return false;
+  if (place == ONSTACK_LIVE_NONE || !onstack_cas(&LIVE(states)[place], &expected, (uint8_t)LIVE_FREED)) return false;
   live_filter_add(address, UINT8_MAX); /* less one: whoever gets the address next frees it without a search */
   onstack_add_relaxed(&onstack_live.freed, (uint64_t)1);
   return true;
@@ -85,9 +92,9 @@ uint32_t onstack_live_claim(uint64_t address) {
   if (onstack_live_may_have(address) && onstack_live_end(address)) onstack_add_relaxed(&onstack_live.reused, (uint64_t)1);
   for (uint32_t place = home; place < home + ONSTACK_LIVE_WINDOW; place++) {
     uint8_t expected = LIVE_FREE;
-    if (onstack_load_relaxed(&onstack_live.states[place]) != LIVE_FREE) continue;
-    if (!onstack_cas(&onstack_live.states[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
-    onstack_store_relaxed(&onstack_live.addresses[place], address);
+    if (onstack_load_relaxed(&LIVE(states)[place]) != LIVE_FREE) continue;
+    if (!onstack_cas(&LIVE(states)[place], &expected, (uint8_t)LIVE_CLAIMED)) continue;
+    onstack_store_relaxed(&LIVE(addresses)[place], address);
     live_filter_add(address, 1);
     return place;
   }
@@ -96,30 +103,29 @@ uint32_t onstack_live_claim(uint64_t address) {
 }
 
 void onstack_live_begin(uint32_t place, const onstack_live_note *note) {
-  onstack_live.notes[place] = *note;
-  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_LIVE);
+  onstack_live_note *kept = &LIVE(notes)[place];
+  kept->position = note->position;
+  kept->objects = note->objects;
+  kept->tid = note->tid;
+  onstack_store_relaxed(&kept->bytes, note->bytes); /* onstack_live_bytes may look at a place that has come again */
+  onstack_publish(&LIVE(states)[place], (uint8_t)LIVE_LIVE);
 }
 
 void onstack_live_release(uint32_t place) {
-  if (onstack_load_relaxed(&onstack_live.states[place]) == LIVE_CLAIMED)
-    live_filter_add(onstack_live.addresses[place], UINT8_MAX);
-  onstack_store_relaxed(&onstack_live.addresses[place], (uint64_t)0);
-  onstack_publish(&onstack_live.states[place], (uint8_t)LIVE_FREE);
+  if (onstack_load_relaxed(&LIVE(states)[place]) == LIVE_CLAIMED) live_filter_add(LIVE(addresses)[place], UINT8_MAX);
+  onstack_store_relaxed(&LIVE(addresses)[place], (uint64_t)0);
+  onstack_publish(&LIVE(states)[place], (uint8_t)LIVE_FREE);
 }
 
 /* The next place from `from` on that is not free, or the number of places. What changes meanwhile is seen the next time. */
 static uint32_t live_next_taken(uint32_t from) {
-  const uint32_t places = onstack_live.mask + 1;
+  const uint32_t places = LIVE(mask) + 1;
   while (from < places) {
-    uint64_t eight = 0;
-    if (from % LIVE_WORD == 0) {
-      memcpy(&eight, &onstack_live.states[from], sizeof(eight));
-      if (eight == 0) {
-        from += LIVE_WORD;
-        continue;
-      }
+    if (from % LIVE_WORD == 0 && onstack_load_relaxed((const live_word *)(const void *)&LIVE(states)[from]) == 0) {
+      from += LIVE_WORD;
+      continue;
     }
-    if (onstack_load_relaxed(&onstack_live.states[from]) != LIVE_FREE) break;
+    if (onstack_load_relaxed(&LIVE(states)[from]) != LIVE_FREE) break;
     from++;
   }
   return from;
@@ -128,14 +134,13 @@ static uint32_t live_next_taken(uint32_t from) {
 uint64_t onstack_live_bytes(void) {
   uint64_t bytes = 0;
   if (!onstack_live.memory) return 0;
-  for (uint32_t place = live_next_taken(0); place <= onstack_live.mask; place = live_next_taken(place + 1))
-    if (onstack_observe(&onstack_live.states[place]) == LIVE_LIVE) bytes += onstack_live.notes[place].bytes;
+  for (uint32_t place = live_next_taken(0); place <= LIVE(mask); place = live_next_taken(place + 1))
+    if (onstack_observe(&LIVE(states)[place]) == LIVE_LIVE) bytes += onstack_load_relaxed(&LIVE(notes)[place].bytes);
   return bytes;
 }
 
 uint32_t onstack_live_next_freed(uint32_t from, uint64_t position) {
-  for (uint32_t place = live_next_taken(from); place <= onstack_live.mask; place = live_next_taken(place + 1))
-    if (onstack_observe(&onstack_live.states[place]) == LIVE_FREED && onstack_live.notes[place].position < position)
-      return place;
+  for (uint32_t place = live_next_taken(from); place <= LIVE(mask); place = live_next_taken(place + 1))
+    if (onstack_observe(&LIVE(states)[place]) == LIVE_FREED && LIVE(notes)[place].position < position) return place;
   return ONSTACK_LIVE_NONE;
 }

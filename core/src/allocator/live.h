@@ -66,7 +66,7 @@ static inline uint32_t onstack_live_filter_mask(void) {
 /* As onstack.h says of onstack_heap_state, for allocators. */
 static inline uint8_t *onstack_live_filter(uint64_t address) {
   const uint32_t mask = onstack_live_filter_mask();
-  return &onstack_live.filter[(address >> 6 ^ address >> 12) & mask];
+  return &onstack_load_relaxed(&onstack_live.filter)[(address >> 6 ^ address >> 12) & mask];
 }
 
 /* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the

@@ -10,8 +10,9 @@
 
 /* The number under which an end comes; 0: none will. */
 static uint64_t deliver_object(const onstack_slot *slot, const onstack_ring_entry *entry) {
-  if (slot->object_base == 0 || (entry->flags & ONSTACK_SAMPLE_UNTRACKED)) return 0;
-  return slot->object_base + onstack_ring_position(&slot->ring, entry) + 1;
+  const uint64_t base = onstack_load_relaxed(&slot->object_base);
+  if (base == 0 || (entry->flags & ONSTACK_SAMPLE_UNTRACKED)) return 0;
+  return base + onstack_ring_position(&slot->ring, entry) + 1;
 }
 
 static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, const onstack_walked *stack,

@@ -143,7 +143,8 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
   const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
   const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
-  if (session_is_here(session) && session->slot->object_base != 0) onstack_heap_ends_deliver(session, to.sink, to.data);
+  if (session_is_here(session) && onstack_load_relaxed(&session->slot->object_base) != 0)
+    onstack_heap_ends_deliver(session, to.sink, to.data);
   return handed;
 }
 

@@ -21,7 +21,7 @@ static int heap_end_tell(onstack_session *session, uint32_t place, onstack_sink 
                                  .thread_name = "",
                                  .frames = no_frames,
                                  .flags = ONSTACK_SAMPLE_FREED,
-                                 .object = slot->object_base + note->position + 1};
+                                 .object = onstack_load_relaxed(&slot->object_base) + note->position + 1};
   return sink(data, &sample);
 }
 

@@ -38,9 +38,11 @@ static int clock_heap_probe(int32_t signal) {
 
 static int clock_heap_join(onstack_slot *slot) {
   if (onstack_heap_is_on()) return ONSTACK_E_SESSIONS;
-  /* Several sessions may share one profile: numbers of objects come once in a process. */
-  slot->object_base = ++clock_heap_sessions << 40;
-  return onstack_live_make(slot->objects);
+  const int result = onstack_live_make(slot->objects);
+  if (result < 0) return result;
+  /* Several sessions may share one profile: numbers of objects come once in a process. The consumer looks at this already. */
+  onstack_store_relaxed(&slot->object_base, ++clock_heap_sessions << 40);
+  return 0;
 }
 
 static int clock_heap_start(onstack_slot *slot, int listed) {
@@ -50,7 +52,7 @@ static int clock_heap_start(onstack_slot *slot, int listed) {
 }
 
 static void clock_heap_leave(onstack_slot *slot) {
-  if (slot->object_base != 0) onstack_heap_switch_off();
+  if (onstack_load_relaxed(&slot->object_base) != 0) onstack_heap_switch_off();
 }
 
 static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
