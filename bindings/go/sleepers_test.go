@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/pprof/profile"
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 	"github.com/onstack-profiler/onstack/bindings/go/internal/testburn"
 )
 
@@ -62,7 +62,7 @@ func burnOnTwo() {
 // that our handler was interrupted. (Go calls native code without symbols runtime._ExternalCode.)
 func checkNoHandler(t *testing.T, written []byte) {
 	t.Helper()
-	parsed, err := profile.ParseData(written)
+	parsed, err := pprofcheck.Parse(written)
 	if err != nil {
 		t.Fatal(err)
 	}

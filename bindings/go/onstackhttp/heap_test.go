@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/pprof/profile"
+	"github.com/onstack-profiler/onstack/bindings/go/internal/pprofcheck"
 )
 
 var heapKept [][]byte
@@ -22,7 +23,7 @@ func heapAsk(t *testing.T, url string) *profile.Profile {
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s %s", url, response.Status, body)
 	}
-	parsed, err := profile.Parse(strings.NewReader(body))
+	parsed, err := pprofcheck.Parse([]byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}

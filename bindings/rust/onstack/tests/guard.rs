@@ -2,6 +2,7 @@
 //! Profiles of known work.
 
 mod common;
+mod pprof;
 
 use std::thread;
 use std::time::Duration;
@@ -16,6 +17,13 @@ fn cum(top: &Top, name: &str) -> f64 {
     top.entries.iter().filter(|entry| entry.name.ends_with(name)).map(|entry| entry.cum as f64).sum()
 }
 
+/// What its writer makes of it, by google/pprof and profile servers.
+fn assert_sound(report: &Report) {
+    let mut file = Vec::new();
+    report.write_pprof(&mut file).unwrap();
+    assert_eq!(pprof::check(&file).and_then(Result::err), None);
+}
+
 fn folded(report: &Report) -> String {
     let mut bytes = Vec::new();
     report.folded(&mut bytes).unwrap();
@@ -28,7 +36,9 @@ fn shares_are_those_of_the_work() {
     let guard = ProfilerGuard::new(199).unwrap();
     let (heavy, light) = burn(3 * WORK);
     guard.stop().unwrap();
-    let top = guard.report().build().unwrap().top();
+    let report = guard.report().build().unwrap();
+    assert_sound(&report);
+    let top = report.top();
 
     let total = (heavy + light).as_secs_f64();
     let truth = heavy.as_secs_f64() / total;
@@ -103,6 +113,7 @@ fn a_report_outlives_its_guard_and_goes_through_pprof() {
     drop(guard);
     let mut file = Vec::new();
     report.write_pprof(&mut file).unwrap();
+    assert_eq!(pprof::check(&file).and_then(Result::err), None);
     let back = Profile::read(&file[..]).unwrap();
     assert_eq!(back.top(), report.top());
     let mut lines = Vec::new();
@@ -191,6 +202,7 @@ fn the_accounting_balances() {
     let guard = ProfilerGuardBuilder::default().frequency(500).max_depth(4).build().unwrap();
     burn(WORK / 2);
     guard.stop().unwrap();
+    assert_sound(&guard.report().build().unwrap()); // of cut stacks
     let s = guard.stats().unwrap();
     let dropped = s.dropped_ring_full + s.dropped_no_stack + s.dropped_unwinder + s.dropped_stopping;
     assert_eq!(s.ticks, s.recorded + s.unattributed + dropped, "{s:?}");

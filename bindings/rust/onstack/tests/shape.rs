@@ -2,6 +2,7 @@
 //! The shape that users of pprof-rs know, and what is new beside it.
 
 mod common;
+mod pprof;
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,6 +11,11 @@ use common::{alone, burn};
 use onstack::{Error, Options, Profile, ProfilerGuard, ProfilerGuardBuilder, Sample, Samples, Session, Sink};
 
 const WORK: Duration = Duration::from_millis(600);
+
+/// What the writers make of it, by google/pprof and profile servers.
+fn assert_sound(profile: &Profile) {
+    assert_eq!(pprof::check(&profile.to_bytes()).and_then(Result::err), None);
+}
 
 fn ticks(report: &onstack::Report) -> isize {
     report.data.values().sum()
@@ -54,6 +60,8 @@ fn the_post_processor_changes_and_merges_stacks() {
     let report = guard.report().frames_post_processor(change).build().unwrap();
     assert_eq!(ticks(&report), ticks(&whole));
     assert!(report.data.len() < whole.data.len());
+    assert_sound(&whole.profile());
+    assert_sound(&report.profile());
     let mut folded = Vec::new();
     report.folded(&mut folded).unwrap();
     let folded = String::from_utf8(folded).unwrap();
@@ -70,6 +78,7 @@ fn what_the_program_changes_is_what_is_written() {
     let before = report.profile();
     report.data = report.data.into_iter().map(|(frames, ticks)| (frames, 3 * ticks)).collect();
     assert_eq!(report.top().total, 3 * before.top().total);
+    assert_sound(&report.profile());
     // Besides, what a report writes is what the guard writes by itself.
     assert_eq!(before.top(), guard.profile().unwrap().top());
     assert_eq!(before.summary(), guard.profile().unwrap().summary());
@@ -89,6 +98,7 @@ fn unresolved_profiles_have_addresses_mappings_and_no_names() {
     report.write_pprof(&mut file).unwrap();
     let back = Profile::read(&file[..]).unwrap().summary();
     assert_eq!((back.named, back.total), (0, report.profile().top().total));
+    assert_eq!(pprof::check(&file).and_then(Result::err), None);
     assert!(back.total > 0 && back.files.iter().any(|(file, _)| file.starts_with("shape-")), "{back}");
 }
 
@@ -139,6 +149,7 @@ fn labels_and_threads_are_as_asked() {
     // By way of the report as well: it rebuilds its message.
     for profile in [guard.profile().unwrap(), guard.report().build().unwrap().profile()] {
         assert!(profile.summary().threads.is_empty(), "{}", profile.summary());
+        assert_sound(&profile);
         let text = String::from_utf8_lossy(&profile.to_bytes()).into_owned();
         for part in ["service", "checkout", "zone", "a;b"] {
             assert!(text.contains(part), "{part}");
