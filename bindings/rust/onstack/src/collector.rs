@@ -12,7 +12,7 @@ use onstack_sys as sys;
 
 use crate::aggregate::{Aggregate, Threads};
 use crate::error::Result;
-use crate::{modules, process};
+use crate::{module_file, modules, process};
 
 /// Samples from some moment on.
 #[derive(Clone)]
@@ -59,6 +59,7 @@ impl Current {
 impl Collector {
     /// `blocklist`: parts of names of files; samples whose leaf lies in one of them are left out.
     pub(crate) fn new(threads: Threads, blocklist: &[String]) -> Result<Arc<Self>> {
+        module_file::note();
         let blocked = if blocklist.is_empty() { Vec::new() } else { modules::code_of(blocklist) };
         let current = AtomicPtr::new(Current::new(threads)?);
         Ok(Arc::new(Self { threads, current, blocked, blocked_ticks: AtomicU64::new(0) }))
