@@ -375,6 +375,16 @@ mod tests {
         assert!(profile.message.location.capacity() < 100 && profile.message.mapping.capacity() < 100);
     }
 
+    /// An empty string says something, by its place.
+    #[test]
+    fn strings_without_a_letter_end_somewhere() {
+        let mut bytes = Vec::new();
+        message().encode(&mut bytes);
+        (0..8 << 20).for_each(|_| bytes.extend([0x32, 0]));
+        let refused = Profile::read(&bytes[..]).unwrap_err().to_string();
+        assert!(refused.contains("eight million"), "{refused}");
+    }
+
     #[test]
     fn a_writer_that_fails_is_reported() {
         struct Full;

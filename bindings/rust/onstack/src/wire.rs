@@ -99,6 +99,13 @@ pub(crate) trait Field {
 /// Of one kind in one message. A profile of ours has at most a million stacks.
 const MOST_MESSAGES: usize = 8 << 20;
 
+fn has_room<T>(list: &[T]) -> Result<(), Damage> {
+    if list.len() >= MOST_MESSAGES {
+        return Err("it has more than eight million entries of one kind");
+    }
+    Ok(())
+}
+
 const WRONG_KIND: Damage = "a field has another kind than pprof gives it";
 
 /// A number of the wire as a value, and back.
@@ -188,6 +195,7 @@ impl Field for Vec<String> {
     }
     fn merge(&mut self, value: Value<'_>) -> Result<(), Damage> {
         let Value::Bytes(bytes) = value else { return Err(WRONG_KIND) };
+        has_room(self)?;
         // Names of other people's making: one that is no text does not cost the profile.
         self.push(String::from_utf8_lossy(bytes).into_owned());
         Ok(())
@@ -205,9 +213,7 @@ impl<M: Message> Field for Vec<M> {
     }
     fn merge(&mut self, value: Value<'_>) -> Result<(), Damage> {
         let Value::Bytes(bytes) = value else { return Err(WRONG_KIND) };
-        if self.len() >= MOST_MESSAGES {
-            return Err("it has more than eight million entries of one kind");
-        }
+        has_room(self)?;
         let message = M::decode(bytes)?;
         // One of nothing but zeros and fields of later versions is written without a field.
         if !M::EMPTY_SAYS_NOTHING || message != M::default() {
