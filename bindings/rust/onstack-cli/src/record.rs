@@ -214,13 +214,18 @@ fn finish_all(
 
 /// What a person should know at once about the profile: that it is empty, or which library cut many of its stacks.
 fn advise(summary: &Summary, heap: bool) {
-    if summary.total == 0 && !heap {
+    let count = |name: &str| summary.counters.get(name).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    let lost = ["ticks", "blocked", "dropped_no_stack"].map(count).into_iter().max().unwrap_or(0);
+    if summary.total == 0 && !heap && lost > 0 {
+        // The preload has said why, where it is worth a line.
+        eprintln!("onstack: no samples: {lost} ticks could not be recorded; `onstack stat` shows the counters");
+    } else if summary.total == 0 && !heap {
         eprintln!(
             "onstack: no samples: the program used less CPU time than lies between two ticks, or left it to children, \
              which --children records"
         );
     }
-    let samples = summary.counters.get("samples").and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+    let samples = count("samples");
     // A few cut stacks change no picture.
     for module in summary.losses.iter().filter(|module| module.lost * 50 >= samples.max(1)) {
         eprintln!("onstack: {} of {samples} stacks were cut in {module}", module.lost);

@@ -29,6 +29,7 @@ fn library() -> Option<PathBuf> {
 fn burner() -> PathBuf {
     const SOURCE: &str = r#"
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -45,6 +46,11 @@ static void *work(void *from) {
 }
 int main(int count, char **words) {
   const char *how = count > 1 ? words[1] : "return";
+  if (!strcmp(how, "blocks")) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+  }
   if (!strcmp(how, "thread")) {
     pthread_t thread;
     pthread_create(&thread, NULL, work, NULL);
@@ -118,6 +124,19 @@ fn a_program_that_does_nothing_has_an_empty_profile_and_the_text_says_why() {
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("no samples"), "{said}");
     assert_eq!(read(&output).summary().total, 0);
+}
+
+#[test]
+fn a_program_that_blocks_the_signal_is_not_said_to_have_done_nothing() {
+    let Some(library) = library() else { return };
+    let output = place("blocks.pb.gz");
+    let ended = record(&library, &output, &[burner().to_str().unwrap(), "blocks"]);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let summary = read(&output).summary();
+    assert_eq!(summary.total, 0, "{summary}");
+    assert_ne!(summary.counters["blocked"], "0", "{summary}");
+    assert!(said.contains("no samples") && said.contains("block"), "{said}");
+    assert!(!said.contains("less CPU time"), "{said}");
 }
 
 #[test]
