@@ -29,23 +29,11 @@ try() { # name, command...
   echo "not ok $name ($log)"
 }
 
-# musl's headers and library of arm64, unpacked below build/, behind Debian's cross compiler for glibc: what musl-gcc is to
-# the compiler of this machine.
-make_arm64_musl() {
-  local musl=$out/arm64/root specs=$out/aarch64-musl.specs
-  command -v aarch64-linux-gnu-gcc >/dev/null || return
-  [ "${ONSTACK_NO_INSTALL:-}" != 1 ] || [ -e "$musl/usr/lib/aarch64-linux-musl/musl-gcc.specs" ] || return
-  ci/arm64-apt.sh "$out/arm64" unpack musl musl-dev >"$out/arm64.log" 2>&1 || return
-  sed "s#/usr/#$musl/usr/#g" "$musl/usr/lib/aarch64-linux-musl/musl-gcc.specs" >"$specs"
-  printf '#!/bin/sh\nexec aarch64-linux-gnu-gcc "$@" -specs "%s"\n' "$specs" >"$out/aarch64-musl-gcc"
-  chmod +x "$out/aarch64-musl-gcc"
-}
-
 find_compiler() { # platform
   case $1 in
   *-gnu) compiler=${1%-gnu}-linux-gnu-gcc ;;
   "$(uname -m)-musl") compiler=musl-gcc ;;
-  aarch64-musl) make_arm64_musl && compiler=$out/aarch64-musl-gcc || compiler= ;;
+  aarch64-musl) compiler=$(ci/arm64-musl.sh "$out" || true) ;;
   *) compiler= ;;
   esac
   [ -n "$compiler" ] && command -v "$compiler" >/dev/null

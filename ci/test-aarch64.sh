@@ -4,14 +4,14 @@
 # (it delivers timers under ids that timer_create did not return), and then with ticks in a virtual machine with Debian's
 # arm64 kernel. Prints one line a check and "N passed, N failed" at the end. Installs what it needs and says the command
 # first; with ONSTACK_NO_INSTALL=1 it only says, and skips what cannot run.
-# Usage: ci/test-aarch64.sh [user] [core] [fuzz] [go] [vm]   (default: all; go is a program for vm)
-#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core, the kept inputs of fuzz)
+# Usage: ci/test-aarch64.sh [user] [core] [musl] [fuzz] [go] [vm]   (default: all; go is a program for vm)
+#        ci/test-aarch64.sh quick                         (what `make test` runs: user, core, musl, the kept inputs of fuzz)
 #        ci/test-aarch64.sh record                        (for tests/aarch64/fixtures/record.sh: the recorders, in the vm)
 set -uo pipefail
 cd "$(dirname "$0")/.."
-parts=" ${*:-user core fuzz go vm} "
+parts=" ${*:-user core musl fuzz go vm} "
 mutations=4000 # of each fuzz target's kept inputs
-if [ "$parts" = " quick " ]; then parts=" user core fuzz " mutations=0; fi
+if [ "$parts" = " quick " ]; then parts=" user core musl fuzz " mutations=0; fi
 build=${BUILD:-build}/aarch64
 prefix=/usr/aarch64-linux-gnu # where Debian's cross libraries lie
 limit=900                     # seconds for the virtual machine
@@ -130,22 +130,48 @@ core_not="code_source/leads_on_where_frame_pointers_end go_library/opens_that_fa
   profile_maps/offsets_become_virtual_addresses_whatever_happens_to_the_mapping symbol_index/names_outlive_their_file
   arm64/go_and_its_changes_of_stacks"
 
-run_core() {
-  command -v qemu-aarch64 >/dev/null 2>&1 || return
-  local name programs=() status
-  for name in $core_tests; do programs+=("$build/tests/core/test_$name"); done
-  if ! make --no-print-directory -s -j2 -f tests/core/Makefile BUILD="$build" CC=$cross CRITERION=tests/aarch64/criterion/run.c \
-    CFLAGS="-O2 -g -Wall -Wextra -Wno-sign-compare -I tests/aarch64" "${programs[@]}" >"$build/core.log" 2>&1; then
+run_core_tests() { # directory, compiler, flags, how to run it, tests, those that are left out
+  local out=$1 name programs=() status runner
+  read -ra runner <<<"$4"
+  for name in $5; do programs+=("$out/tests/core/test_$name"); done
+  if ! make --no-print-directory -s -j2 -f tests/core/Makefile BUILD="$out" CC="$2" CRITERION=tests/aarch64/criterion/run.c \
+    CFLAGS="-O2 -g -Wall -Wextra -Wno-sign-compare -I tests/aarch64 $3" "${programs[@]}" >"$build/core.log" 2>&1; then
     cat "$build/core.log"
-    echo "not ok core: does not build for arm64 (above)" | tee -a "$log"
+    echo "not ok ${out##*/}: the core's tests do not build (above)" | tee -a "$log"
     return
   fi
   for name in "${programs[@]}"; do
     # shellcheck disable=SC2086
-    timeout -k 5 120 qemu-aarch64 -L $prefix "$name" $core_not 2>&1 | tee -a "$log"
+    timeout -k 5 120 "${runner[@]}" "$name" $6 2>&1 | tee -a "$log"
     status=${PIPESTATUS[0]}
     [ "$status" -le 1 ] || echo "not ok ${name##*/}: exit status $status" | tee -a "$log"
   done
+}
+
+run_core() {
+  command -v qemu-aarch64 >/dev/null 2>&1 || return
+  run_core_tests "$build" $cross "" "qemu-aarch64 -L $prefix" "$core_tests" "$core_not"
+}
+
+# Static programs with musl: the same tests, but those that look for a library.
+musl_tests="action options profile_aggregate profile_kinds profile_pprof profile_symbols profile_threads reader_pipe ring sized
+  thread_table"
+musl_not="profile_pprof/the_program_is_the_first_mapping_and_has_its_build_id profile_symbols/libc_by_its_dynamic_symbols
+  profile_symbols/a_gap_of_libc_is_module_and_offset"
+
+run_musl() {
+  command -v qemu-aarch64 >/dev/null 2>&1 || return
+  local platforms=${BUILD:-build}/platforms compiler out
+  out=$platforms/aarch64-musl # as ci/check-platforms.sh has it
+  compiler=$(ci/arm64-musl.sh "$platforms") || { skip "musl: its packages of arm64 are not here"; return; }
+  if ! make --no-print-directory -s -j2 -f core/Makefile BUILD="$out" CC="$compiler" lib >"$build/musl.log" 2>&1; then
+    cat "$build/musl.log"
+    echo "not ok musl: the core does not build (above)" | tee -a "$log"
+    return
+  fi
+  echo "== static, with musl"
+  # The kernel's own headers are among glibc's.
+  run_core_tests "$out" "$compiler" "-static -idirafter $prefix/include" qemu-aarch64 "$musl_tests" "$musl_not"
 }
 
 # The fuzz targets as this architecture compiles them: the kept inputs and mutations of them, without sanitizers.
@@ -219,6 +245,7 @@ if build_library && { ! wants user || build_user; } && { ! wants vm || build_vm;
   wants go && build_go
   wants user && run_user
   wants core && run_core
+  wants musl && run_musl
   wants fuzz && run_fuzz
   { wants vm || wants record; } && run_vm
 else
