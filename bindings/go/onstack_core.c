@@ -17960,7 +17960,7 @@ static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
   uint32_t number;
   if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
   int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
-  if (error == 0) onstack_pprof_add_number(&writer->part, pprof_profile_drop_frames, number);
+  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_drop_frames, number);
   return error;
 }
 

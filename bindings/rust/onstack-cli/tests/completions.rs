@@ -94,8 +94,11 @@ fn the_manual_has_every_command() {
     let help = Command::new(env!("CARGO_BIN_EXE_onstack")).arg("help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (_, commands) = help.split_once("Commands:\n").unwrap();
-    let commands: Vec<&str> =
-        commands.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next()).collect();
+    let commands: Vec<&str> = commands
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
     assert!(commands.len() > 5, "{help}");
     let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/onstack.1")).unwrap();
     let lacking = commands.iter().filter(|command| !manual.contains(&format!("\n.It Cm {command}\n")));
