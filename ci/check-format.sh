@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# C, Rust and Go formatting, and shell syntax. `make fmt` mends the first three. C goes by clang-format 14: other versions
+# C, Rust and Go formatting, and shell syntax. `make fmt` repairs the first three. C goes by clang-format 14: other versions
 # lay some lines out differently.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -168,9 +168,9 @@ for system in linux/amd64 darwin/arm64 windows/amd64 freebsd/amd64; do
   fi
 done
 if "$dir/nocgo-linux" | grep -q '^true onstack: start: not available here: it needs Linux, cgo'; then
-  echo "ok    CGO_ENABLED=0 answers ErrUnsupported"
+  echo "ok    CGO_ENABLED=0 returns ErrUnsupported"
 else
-  failed+=("CGO_ENABLED=0 answer")
+  failed+=("CGO_ENABLED=0 result")
 fi
 
 cd "$root/bindings/go"

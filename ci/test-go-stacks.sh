@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Stacks through Go: builds Go and mixed programs in many forms (pure, over C and C++ without frame pointers, callbacks,
-# PIE, c-archive, c-shared, wasmtime, older toolchains, race), samples them with the default unwinder and judges every
+# PIE, c-archive, c-shared, wasmtime, older toolchains, race), samples them with the default unwinder and checks every
 # stack by the programs' own code. Arguments go to `go test` (-run TestStacks/pure). About four minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -14,7 +14,7 @@ quick) part=quick suites="c truth go stacks matrix coexist preload rust fuzz abi
 rest) part=rest suites="c preload truth go rust stacks matrix coexist install fork readme faults otlp" ;;
 *) part=whole suites=${*:-$all_suites} ;;
 esac
-# These judge no times: one after another they run beside the others, and what they said is printed when it is their turn.
+# These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
 [ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp"
 before_beside=c # the suite behind which they begin
@@ -150,7 +150,7 @@ run_demo_memory() {
   ! sed '/^== what the profile of both heaps says/,$d' "$log" | grep ' cache_put$'
 }
 
-# Stacks through Go in many kinds of programs, judged by the programs' own code.
+# Stacks through Go in many kinds of programs, checked by the programs' own code.
 run_stacks() {
   local few='TestStacks/(pure_Go|C_without|Go_and_C|wazero)'
   # shellcheck disable=SC2046

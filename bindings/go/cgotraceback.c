@@ -61,7 +61,7 @@ static void context_give(uint32_t number) {
  * Called by _cgo_wait_runtime_init_done (runtime/cgo/gcc_libinit.c), called by the stub of the exported Go function:
  * the stub's frame is the first that stays during the callback.
  */
-#define CONTEXT_CLIMB 1
+#define CONTEXT_SKIP 1
 
 void onstackgo_context(struct onstackgo_context_argument *argument) {
   if (argument->context >= CONTEXT_FIRST) {
@@ -71,7 +71,7 @@ void onstackgo_context(struct onstackgo_context_argument *argument) {
   if (argument->context == CONTEXT_EMPTY) return;
   argument->context = CONTEXT_EMPTY;
   onstack_registers registers;
-  if (onstack_traceback_caller(CONTEXT_CLIMB + 1, &registers) < 0) return;
+  if (onstack_traceback_caller(CONTEXT_SKIP + 1, &registers) < 0) return;
   uint32_t number = context_take();
   if (number >= CONTEXT_COUNT) return;
   context_places[number].pc = registers.pc;

@@ -45,7 +45,7 @@
 // # What it needs
 //
 // Linux, cgo and a C compiler: the core is C and is compiled with the package. Elsewhere, and with CGO_ENABLED=0,
-// the package builds and Start answers ErrUnsupported. Native code needs no frame pointers: its unwind tables are read.
+// the package builds and Start returns ErrUnsupported. Native code needs no frame pointers: its unwind tables are read.
 // A stack that cannot be followed to its root is cut there and counted in Stats.Truncated, never guessed.
 //
 // While nothing is being profiled there is no signal, timer, thread or goroutine of this package.

@@ -31,10 +31,10 @@ const (
 )
 
 var (
-	// ErrActive is StartCPUProfile's answer while its last profile is still being taken.
+	// ErrActive is returned by StartCPUProfile while its last profile is still being taken.
 	ErrActive = errors.New("onstack: a CPU profile is being taken already: call StopCPUProfile first, " +
 		"or use Start for several at once")
-	// ErrClosed is the answer of a Profile after Close.
+	// ErrClosed is returned by a Profile after Close.
 	ErrClosed = errors.New("onstack: the profile has been closed: write it before Close")
 )
 

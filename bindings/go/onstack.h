@@ -17,7 +17,7 @@
  * Each declaration names its context:
  *   any thread      may be called from every ordinary thread, at any time, but not from a signal handler;
  *   start/stop      takes the control lock; not from a signal handler, a sink or an unwinder
- *                   (from a sink or an unwinder it answers ONSTACK_E_CONTEXT instead of deadlocking);
+ *                   (from a sink or an unwinder it returns ONSTACK_E_CONTEXT instead of deadlocking);
  *   signal-safe     may be called from a signal handler.
  *
  * Results: 0 or a count on success, a negative number on failure. A failed system call is -errno;
@@ -230,9 +230,9 @@ typedef uint8_t onstack_clock;
  */
 #define ONSTACK_CLOCK_HEAP 3
 
-/* What stop leaves behind when the found action was SIG_DFL or a handler and ours is still installed. */
+/* What stop leaves behind when the previous action was SIG_DFL or a handler and ours is still installed. */
 typedef uint8_t onstack_restore;
-#define ONSTACK_RESTORE_EXACT 1  /* the action that start found: handler, flags, mask (default) */
+#define ONSTACK_RESTORE_EXACT 1  /* the previous action, which start met: handler, flags, mask (default) */
 #define ONSTACK_RESTORE_IGNORE 2 /* SIG_IGN, as older profilers leave it */
 
 /* What happens in a child of fork(). */
@@ -276,7 +276,7 @@ typedef struct onstack_options {
   void *(*fork_sink_data)(void *sink_data);
   /* With ONSTACK_CLOCK_WALL: non-zero for threads that are to be sampled. Asked once a thread, in start and later in
      housekeeping, where it must not wait long; the name is what the thread has then. As in a sink, starts, stops and polls
-     answer ONSTACK_E_CONTEXT. NULL: all threads */
+     return ONSTACK_E_CONTEXT. NULL: all threads */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data; /* handed to thread_filter */
   uint32_t
@@ -335,7 +335,7 @@ ONSTACK_API int onstack_session_free(onstack_session *session);
 ONSTACK_API int onstack_session_poll(onstack_session *session, uint32_t max_samples);
 
 /*
- * Statistics. All counters are of this session and since its start. The books:
+ * Statistics. All counters are of this session and since its start. The accounting:
  *   ticks == recorded + unattributed + dropped_ring_full + dropped_no_stack + dropped_unwinder + dropped_stopping
  * in ticks (a sample with 3 overruns counts 4), exact once the session is stopped.
  */
@@ -360,9 +360,9 @@ typedef struct onstack_stats {
   uint64_t threads_armed;     /* of these, alive now as far as known */
   uint64_t threads_unarmed;   /* attempts that found no timer (limits): those threads are sampled by the process tick */
   uint64_t process_ticks;     /* expiries of the process-wide timer that finds new threads; in `ticks` is what of the
-                                 process's CPU time was owed when they hit a thread without a timer */
+                                 process's CPU time was unaccounted for when they hit a thread without a timer */
   /* Of the signal action that this session shares with others, since it was installed: */
-  uint64_t forwarded;       /* foreign signals handed to the action that was found */
+  uint64_t forwarded;       /* foreign signals handed to the previous action */
   uint64_t forwarded_timer; /* of these, with si_code SI_TIMER (somebody else's POSIX timer) */
   uint64_t swallowed;       /* foreign signals that met SIG_DFL or SIG_IGN underneath */
   uint64_t late;            /* ticks of sessions that were over already */
@@ -405,7 +405,7 @@ typedef struct onstack_module_stats {
 /*
  * Calls `visit` for each module that samples of this session were in, the ones that lost most first, until it returns
  * non-zero, which is then returned. Counts samples that have been handed to the sink; they stay after stop.
- * Context: any thread; from a sink of the same session it answers CONTEXT. Errors: OPTIONS, CONTEXT, -ENOMEM.
+ * Context: any thread; from a sink of the same session it returns CONTEXT. Errors: OPTIONS, CONTEXT, -ENOMEM.
  */
 ONSTACK_API int onstack_session_modules(onstack_session *session,
                                         int (*visit)(void *data, const onstack_module_stats *module), void *data);
@@ -418,7 +418,7 @@ ONSTACK_API int onstack_session_modules(onstack_session *session,
  * Keys may be added, none is taken away. `path` comes last and goes to the end of the line; in it each byte of a control
  * character, of U+2028 and U+2029, of a backslash and of what is not UTF-8 is \ooo, in octal.
  * Where memory is short, and in a sink of the same session, modules have no lines.
- * Context: any thread. Errors: OPTIONS, OUTPUT (the writer's answer is not 0), -ENOMEM.
+ * Context: any thread. Errors: OPTIONS, OUTPUT (the writer returned non-zero), -ENOMEM.
  */
 ONSTACK_API int onstack_session_stats_text(onstack_session *session,
                                            int (*writer)(void *data, const void *bytes, size_t length), void *data);
@@ -635,7 +635,7 @@ typedef struct onstack_symbol_line {
   int64_t start_line; /* of the function; 0: unknown */
 } onstack_symbol_line;
 
-typedef struct onstack_symbol_table onstack_symbol_table; /* the answer that a symbolizer fills */
+typedef struct onstack_symbol_table onstack_symbol_table; /* what a symbolizer fills */
 
 /*
  * Adds a function for addresses[index]: the innermost inlined one first, the function that holds the code last.
@@ -644,7 +644,7 @@ typedef struct onstack_symbol_table onstack_symbol_table; /* the answer that a s
 ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, const onstack_symbol_line *line);
 
 /*
- * A symbolizer: answers a batch of addresses by onstack_symbol_add; an address without an answer is left to the ELF
+ * A symbolizer: names a batch of addresses by onstack_symbol_add; an address without a name is left to the ELF
  * symbols that the library reads itself. It is not asked for code that another file has come into the place of. The
  * addresses are look-up addresses: inside the instruction meant (a caller's return address minus 1). Non-zero ends the
  * write with that code.
@@ -777,10 +777,10 @@ ONSTACK_API int onstack_traceback_is_stale(void);
 ONSTACK_API void onstack_traceback_interrupted(const void *ucontext, onstack_registers *out);
 
 /*
- * The registers of the caller, or of `climb` frames above the caller (0: the caller itself). The frame meant must still
+ * The registers of the caller, or of `skip` frames above the caller (0: the caller itself). The frame meant must still
  * be there when they are used. Context: signal-safe. Errors: UNSUPPORTED (a frame on the way has no simple rule).
  */
-ONSTACK_API int onstack_traceback_caller(uint32_t climb, onstack_registers *out);
+ONSTACK_API int onstack_traceback_caller(uint32_t skip, onstack_registers *out);
 
 /*
  * Walks from these registers through native frames, innermost first, to the root or to the first Go function, which is

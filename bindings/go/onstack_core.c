@@ -1182,7 +1182,7 @@ int onstack_regular_file_open(const char *path, uint64_t *size) {
 /*
  * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
  * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
- * is answered, it becomes zero.
+ * is filled in, it becomes zero.
  */
 #ifndef ONSTACK_BASE_SIZED_H
 #define ONSTACK_BASE_SIZED_H
@@ -1198,7 +1198,7 @@ ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, 
 ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
 
 /* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_sized_answer(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
 
 /* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
 ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
@@ -1231,7 +1231,7 @@ int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, cons
   return 0;
 }
 
-int onstack_sized_answer(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
+int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
   const uint32_t size = sized_read(given, least_bytes);
   if (size == 0) return ONSTACK_E_OPTIONS;
   const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;
@@ -2330,7 +2330,7 @@ static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t on
  *           choice: some two microseconds, and descriptors in the host's table.
  *   none    refuses everything: walks end at the interrupted PC.
  *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
  */
 #ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
 #define ONSTACK_HANDLER_UNWIND_MEMORY_H
@@ -2466,12 +2466,12 @@ ONSTACK_HANDLER_APART uint32_t onstack_span_copy(char *out) {
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
-/* An action that was found. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
    fit together. */
-typedef struct onstack_found {
+typedef struct onstack_previous {
   struct onstack_kernel_sigaction action;
   uint32_t spent; /* SA_RESETHAND: it has had its one signal */
-} onstack_found;
+} onstack_previous;
 
 /*
  * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
@@ -2481,11 +2481,11 @@ typedef struct onstack_found {
  */
 #define ONSTACK_TRAMPOLINES 16u
 
-/* The newest first: what was found there, and who was known before it; a signal that comes in again by the same
+/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
    trampoline while it is under way goes to the next. NULL: no more. */
 #define ONSTACK_ACTION_LEVELS 3u
 typedef struct onstack_below {
-  onstack_found *levels[ONSTACK_ACTION_LEVELS];
+  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
 } onstack_below;
 
 /* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
@@ -2509,7 +2509,7 @@ typedef struct onstack_action {
   uint32_t changing;
   uint64_t expected; /* the handler that the look had found */
   /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
-  onstack_found replaced[ONSTACK_TRAMPOLINES];
+  onstack_previous replaced[ONSTACK_TRAMPOLINES];
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];
@@ -2522,7 +2522,7 @@ static inline ONSTACK_HANDLER uint32_t onstack_action_changes(uint32_t changing)
 #include <signal.h>
 
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
-ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
 
 /* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_forget_flights(void);
@@ -2584,7 +2584,7 @@ typedef struct onstack_copy {
   uint32_t bytes;
   uint32_t action_bytes;
   onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
   bool (*take)(int signal, siginfo_t *info, void *context);
   /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
   void (*trampoline)(int signal, siginfo_t *info, void *context);
@@ -2708,7 +2708,7 @@ void onstack_action_forget_flights(void) {
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
 
 typedef struct action_delivery {
-  const struct onstack_kernel_sigaction *found;
+  const struct onstack_kernel_sigaction *previous;
   siginfo_t *info;
   void *context;
   int signal;
@@ -2720,9 +2720,9 @@ typedef struct action_delivery {
  * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
  */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER void
-action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
-  onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
-  if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
+action_deliver(const struct onstack_kernel_sigaction *previous, int signal, siginfo_t *info, void *context) {
+  onstack_kernel_sigset wanted = action_interrupted_mask(context) | previous->mask;
+  if (!(previous->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
   const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
   bool narrower = (wanted & everything) != everything;
@@ -2730,7 +2730,7 @@ action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
   /* A handler without SA_SIGINFO does not look at the other two: so nothing hangs on flags and handler being of one moment
      where the kernel is writing them. */
-  ((action_info)(uintptr_t)found->handler)(signal, info, context);
+  ((action_info)(uintptr_t)previous->handler)(signal, info, context);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
@@ -2755,7 +2755,7 @@ static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(cons
     rest.ss_flags = SS_DISABLE;
     onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
   }
-  action_deliver(to->found, to->signal, to->info, to->context);
+  action_deliver(to->previous, to->signal, to->info, to->context);
   if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
 }
 
@@ -2767,9 +2767,9 @@ __asm__(".pushsection .text\n"
             "action_deliver_here") ".cfi_endproc\n.size onstack_action_switch_stack, . - "
                                    "onstack_action_switch_stack\n.popsection\n");
 
-static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found, int signal,
-                                                    siginfo_t *info, void *context) {
-  const action_delivery to = {found, info, context, signal};
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *previous,
+                                                    int signal, siginfo_t *info, void *context) {
+  const action_delivery to = {previous, info, context, signal};
   /* A newer owner that chains to us may have left open every signal but its own. */
   const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
   onstack_kernel_sigset entered = 0;
@@ -2782,10 +2782,10 @@ static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct
  * Without SA_ONSTACK the kernel would have called the owner on the interrupted stack, and it may need more than an
  * alternate stack has: one with room for 128 frames overflows the 8 KiB of a Rust thread. 0: it runs where we are.
  */
-static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *found, const ucontext_t *context,
+static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *previous, const ucontext_t *context,
                                                  uint64_t frame) {
   uint64_t sp = onstack_registers_free_below(context);
-  if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
+  if (previous->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
 }
 
@@ -2798,16 +2798,17 @@ ONSTACK_HANDLER_APART void onstack_action_call(const struct onstack_kernel_sigac
     action_deliver(owner, signal, info, context);
 }
 
-static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
+static ONSTACK_HANDLER bool action_takes_signals(onstack_previous *previous) {
   uint32_t fresh = 0;
-  if (!found || found->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
-      found->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
+  if (!previous || previous->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
+      previous->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
     return false;
   /* SA_RESETHAND: the first signal takes the handler, the rest meet SIG_DFL, which we swallow. */
-  return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
+  return !(previous->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&previous->spent, &fresh, 1u);
 }
 
-static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *action, uint32_t trampoline, uint32_t level) {
+static ONSTACK_HANDLER onstack_previous *action_published(const onstack_action *action, uint32_t trampoline,
+                                                          uint32_t level) {
   return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
 }
 
@@ -2817,10 +2818,10 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
  * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
  * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
-static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level,
-                                                            uint32_t changing) {
+static ONSTACK_HANDLER_APART onstack_previous *action_replaced(int signal, uint32_t trampoline, uint32_t level,
+                                                               uint32_t changing) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_found *replaced = &action->replaced[trampoline];
+  onstack_previous *replaced = &action->replaced[trampoline];
   const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
   if (onstack_load_relaxed(&action->changing) != changing || was == expected)
@@ -2832,11 +2833,11 @@ static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t
   }
   if (level == 0) return replaced;
   /* Set right already, and published, it is a level of its own there. */
-  const onstack_found *newest = action_published(action, trampoline, 0);
+  const onstack_previous *newest = action_published(action, trampoline, 0);
   return action_published(action, trampoline, newest && newest->action.handler == was ? level : level - 1);
 }
 
-ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
+ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
   const onstack_action *action = &onstack_actions[signal];
   const uint32_t changing = onstack_observe(&action->changing);
   if (onstack_action_changes(changing) == trampoline) return action_replaced(signal, trampoline, level, changing);
@@ -2851,20 +2852,20 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   bool first;
   uint32_t place = action_find_flight(context, frame);
   uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_found *found = onstack_action_below(signal, trampoline, level);
-  bool takes = action_takes_signals(found);
+  onstack_previous *previous = onstack_action_below(signal, trampoline, level);
+  bool takes = action_takes_signals(previous);
   /* Counted once for each signal. */
   if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
   if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
-  uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
+  uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (stack)
-    action_deliver_on(stack, &found->action, signal, info, context);
+    action_deliver_on(stack, &previous->action, signal, info, context);
   else if (takes)
-    action_deliver(&found->action, signal, info, context);
+    action_deliver(&previous->action, signal, info, context);
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
   action_leave_flight(place, trampoline, level);
-  return found || first;
+  return previous || first;
 }
 
 /* Another copy's tick? */
@@ -3025,7 +3026,7 @@ typedef struct onstack_kept {
   uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
   uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
-  uint8_t found[ONSTACK_MAX_DEPTH];
+  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
 } onstack_kept;
 
 _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
@@ -3080,7 +3081,7 @@ typedef struct onstack_ring_entry {
   uint8_t truncation;
   uint8_t flags;     /* ONSTACK_SAMPLE_* */
   uint8_t kept;      /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
-  uint64_t frames[]; /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
+  uint64_t frames[]; /* then one byte a frame, by what it was unwound (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {
@@ -3104,15 +3105,15 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
    Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
-static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
-                                                                                 onstack_ring_entry *entry) {
+static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
+                                                                                      onstack_ring_entry *entry) {
   (void)ring;
   return (uint8_t *)(entry->frames + entry->capacity);
 }
 
 static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
                                                                                onstack_ring_entry *entry) {
-  return (char *)onstack_ring_found(ring, entry) + entry->capacity;
+  return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
 }
 
 /* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
@@ -3120,7 +3121,7 @@ static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(c
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
 
 /* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
-ONSTACK_INTERNAL void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry);
+ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
 
 /* Hands a filled entry to the consumer. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position);
@@ -3167,7 +3168,7 @@ typedef struct onstack_walk {
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
   uint8_t *
-      found; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+      unwound_by; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -3384,7 +3385,7 @@ ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
 
-/* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
+/* A handler that stands below ours in place of the host's (the preload's): the default disposition, while the host has none. */
 typedef struct onstack_own_stand_in {
   uint64_t handler;    /* 0: there is none */
   uint32_t has_host;   /* what it stands for is a handler (dekker, as `undisputed`) */
@@ -4149,7 +4150,7 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count);
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
 
 #endif
 
@@ -4178,10 +4179,10 @@ onstack_walk_run(const onstack_unwinder_ops *unwinder, const onstack_walk *walk)
 }
 
 /* Cuts a stack behind the last frame that can be believed (handler/unwind/call_site_check.h). Signal-safe. */
-static inline __attribute__((unused)) ONSTACK_HANDLER void onstack_walk_check(bool copy_works, const uint64_t *frames,
-                                                                              uint8_t *found, onstack_walk_result *result) {
+static inline __attribute__((unused)) ONSTACK_HANDLER void
+onstack_walk_check(bool copy_works, const uint64_t *frames, uint8_t *unwound_by, onstack_walk_result *result) {
   if (!copy_works) return;
-  const uint32_t believed = onstack_call_sites_check(frames, found, result->frame_count);
+  const uint32_t believed = onstack_call_sites_check(frames, unwound_by, result->frame_count);
   if (believed == result->frame_count) return;
   *result = (onstack_walk_result){believed, ONSTACK_TRUNCATED_BAD_RETURN};
 }
@@ -4241,7 +4242,7 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
                              slot->custom,
                              entry->frames,
                              slot->ring.depth,
-                             onstack_ring_found(&slot->ring, entry)};
+                             onstack_ring_unwound_by(&slot->ring, entry)};
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
   if (result.truncation == ONSTACK_TRUNCATED_PENDING)
     entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers, event->elsewhere);
@@ -4304,7 +4305,7 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   const onstack_walk_result result = record_walk(slot, event, entry);
   entry->frame_count = (uint16_t)result.frame_count;
   entry->truncation = (uint8_t)result.truncation;
-  onstack_ring_settle(&slot->ring, entry);
+  onstack_ring_trim(&slot->ring, entry);
   if (slot->ring.label_room > 0 && !event->elsewhere) {
     record_copy_labels(slot, entry);
     record_copy_span(slot, entry);
@@ -4433,10 +4434,10 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
   return entry;
 }
 
-ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
-  const volatile uint8_t *from = onstack_ring_found(ring, entry);
+ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry) {
+  const volatile uint8_t *from = onstack_ring_unwound_by(ring, entry);
   entry->capacity = (uint16_t)entry->frame_count;
-  volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
+  volatile uint8_t *to = onstack_ring_unwound_by(ring, entry); /* not behind `from`: bytes may be moved in order */
   if (to == from) return;
   for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
 }
@@ -4892,12 +4893,12 @@ typedef struct call_site_batch {
 } call_site_batch;
 
 /* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *found,
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
                                                   uint32_t count, uint32_t next, uint64_t seal) {
   batch->count = 0;
   for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
-    if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
-    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
     if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
     batch->frames[batch->count] = next;
@@ -4912,25 +4913,25 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
 }
 
 /* The frames before the first that is not code by today's map. */
-static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *found, uint32_t count) {
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
   onstack_code_range last = {0, 0};
   for (uint32_t next = 1; next < count; next++) {
-    if (!(found[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
     if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
   }
   return count;
 }
 
-ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   call_site_batch batch;
   uint32_t next = 1;
-  count = call_sites_listed(frames, found, count);
+  count = call_sites_listed(frames, unwound_by, count);
   while (next < count) {
-    next = call_site_collect(&batch, frames, found, count, next, seal);
+    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
       uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
       for (uint32_t end = i + got; i < end; i++) {
@@ -5477,7 +5478,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy
  * - Each pipe has one user at a time, who takes it by a single try: nobody waits for a lock that the interrupted code,
  *   or a thread that never runs again, may hold. Where all are taken the word counts as unreadable.
  * - What went in is taken out again before the pipe is given back: 16 bytes are written as a whole or, where the second
- *   page is missing, in part. A pipe that answers anything else is not used again.
+ *   page is missing, in part. A pipe that returns anything else is not used again.
  * - Non-blocking, close-on-exec, and closed in the child of a fork.
  */
 /* ---- core/src/handler/unwind/memory_pipe.h ---- */
@@ -5660,8 +5661,8 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_pipe = {"pipe", pipe
 
 /* ---- core/src/handler/unwind/memory_probe.c ---- */
 /*
- * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then answers EINVAL:
- * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other answer
+ * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
+ * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
  * (a seccomp filter's EPERM) proves nothing.
  */
 
@@ -5815,7 +5816,7 @@ ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
 ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
 
 /* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_traceback_climb(onstack_registers *registers);
+ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
 
 /* Around all that reads tables which may be retired. Signal-safe. */
 ONSTACK_INTERNAL void onstack_traceback_enter(void);
@@ -5863,14 +5864,15 @@ static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
 static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
                                                           uint32_t capacity) {
   onstack_memory memory;
-  uint8_t found[TRACEBACK_DEPTH];
+  uint8_t unwound_by[TRACEBACK_DEPTH];
   if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
   onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
   memory.ranges[0] = traceback_bounds(from->sp);
-  const onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+  const onstack_walk walk = {
+      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
   onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
-  onstack_walk_check(memory.copy_works, frames, found, &result);
+  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
   return result;
 }
 
@@ -5917,22 +5919,22 @@ static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_re
   return true;
 }
 
-ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
+ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
   onstack_module module = {.low = 0};
-  bool climbed = false;
+  bool stepped = false;
   onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
     const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
     if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-    climbed = rule && traceback_apply(rule, registers);
+    stepped = rule && traceback_apply(rule, registers);
   }
   onstack_traceback_leave();
-  return climbed;
+  return stepped;
 }
 
 /* ---- core/src/handler/unwind/unwinder_custom.c ---- */
 /*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it answers is checked, because its
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
  * count decides how far the drain reads.
  */
 
@@ -5943,7 +5945,7 @@ static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) 
     result.frame_count = walk->capacity;
     result.truncation = ONSTACK_TRUNCATED_DEPTH;
   }
-  for (uint32_t i = 0; walk->found && i < result.frame_count; i++) walk->found[i] = ONSTACK_BY_UNWINDER;
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
   if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
   return result;
 }
@@ -6024,7 +6026,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (walk->found) walk->found[count - 1] = ONSTACK_BY_RECORD;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = ONSTACK_BY_RECORD;
     walk->frames[count++] = return_address;
     uint64_t before = cursor.fp;
     why = fp_advance(walk->memory, &cursor, record, return_address, walk->frames[count - 2]);
@@ -6875,7 +6877,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *c
   return RULES_STEP_OK;
 }
 
-/* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
+/* An instruction that pcsp has no entry for. What asyncPreempt's caller needs is not in its record alone. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
   return cursor->go_kind == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
 }
@@ -7071,7 +7073,7 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
     uint64_t found = onstack_pc_recall(next.pc - 1, seal);
     /* Unknown, to be marked, or to be left in ways of its own. */
     if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
-    if (walk->found) walk->found[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
     walk->frames[count++] = next.pc;
     at = next;
     value = found;
@@ -7181,15 +7183,15 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
     cursor->go_kind = onstack_code_go_kind(cursor->go, address);
     return rules_pack_go(cursor);
   }
-  const onstack_modules_status answer = onstack_modules_find(address, &cursor->module);
-  const bool held = answer == ONSTACK_MODULE_HERE;
+  const onstack_modules_status status = onstack_modules_find(address, &cursor->module);
+  const bool held = status == ONSTACK_MODULE_HERE;
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
-  cursor->generated = answer == ONSTACK_MODULE_NONE;
+  cursor->generated = status == ONSTACK_MODULE_NONE;
   cursor->described = held && cursor->module.table;
-  cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
-  if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
+  cursor->pending = held ? cursor->module.pending : status == ONSTACK_MODULES_CHANGING;
+  if (status == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
   if (cursor->pending) return RULES_PENDING;
   return cursor->generated ? RULES_GENERATED : cursor->described ? RULES_UNDESCRIBED : RULES_WITHOUT;
 }
@@ -7293,9 +7295,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
     }
     if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
     if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
-    if (walk->found) walk->found[count - 1] = how;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = how;
     /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
-    if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    if (walk->unwound_by && cursor.exact && count > 1) walk->unwound_by[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
   }
   return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};
@@ -8130,7 +8132,7 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
 
-/* One session less; the last restores, as the first one wished. Its timers are deleted already. */
+/* One session less; the last restores, as the first one asked for. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
 
 /*
@@ -8146,7 +8148,7 @@ ONSTACK_INTERNAL void onstack_action_tend(int signal);
 ONSTACK_INTERNAL void onstack_action_follow_host(int signal);
 
 /* A second has passed: earlier returns to the top are forgiven. */
-ONSTACK_INTERNAL void onstack_action_calm(int signal);
+ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
 
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);
@@ -8189,7 +8191,7 @@ static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigacti
 }
 
 /* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
-ONSTACK_INTERNAL onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action);
+ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action);
 
 /* As onstack_copies_meet, but that our own copy is none. */
 ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
@@ -8777,7 +8779,7 @@ ONSTACK_INTERNAL const onstack_copy *onstack_copies_running(int signal);
 #define ONSTACK_CONTROL_SIGNAL_TRAMPOLINES_H
 
 /* What lies below once `newest` has been found on top of all that was. */
-ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest);
+ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
 
 /* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
    longest ago; from now on a signal that comes in by it is passed on to that. */
@@ -8963,7 +8965,7 @@ void onstack_action_tend(int signal) {
   onstack_copies_unlock(locked);
 }
 
-void onstack_action_calm(int signal) { onstack_action_owners[signal].returns = 0; }
+void onstack_action_end_back_off(int signal) { onstack_action_owners[signal].returns = 0; }
 
 void onstack_action_release(int signal) {
   onstack_action_owner *owner = &onstack_action_owners[signal];
@@ -9011,7 +9013,7 @@ static void change_set_changing(onstack_action *action, uint32_t changing) {
 void onstack_change_end(onstack_action *action) {
   const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
   if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  onstack_previous *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
   const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
   if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
   change_set_changing(action, 0);
@@ -9022,7 +9024,7 @@ struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, ui
   onstack_change_end(action);
   onstack_fence_publish();
   onstack_store_relaxed(&action->expected, now->handler);
-  action->replaced[trampoline] = (onstack_found){*now, 0};
+  action->replaced[trampoline] = (onstack_previous){*now, 0};
   change_set_changing(action, trampoline + 1);
   return &action->replaced[trampoline].action;
 }
@@ -9171,7 +9173,7 @@ ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNA
  * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
  */
 #define ON_TOP_PREVIOUS 128u
-static onstack_found on_top_previous[ON_TOP_PREVIOUS];
+static onstack_previous on_top_previous[ON_TOP_PREVIOUS];
 static uint32_t on_top_previous_count;
 
 /* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
@@ -9182,8 +9184,8 @@ int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy
   return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
 }
 
-onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_found *kept = NULL;
+onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_previous *kept = NULL;
   for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
     if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
   if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
@@ -9261,7 +9263,7 @@ uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigacti
 /* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
 static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_found *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
+  onstack_previous *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
   if (!newcomer) return ONSTACK_TRAMPOLINES;
   owner->returns++;
   onstack_below below = {{newcomer, NULL, NULL}};
@@ -9420,7 +9422,7 @@ static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
    stand-in stands for may be another handler by now. */
 static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
-  const onstack_found *previous = onstack_action_below(signal, trampoline, 0);
+  const onstack_previous *previous = onstack_action_below(signal, trampoline, 0);
   struct onstack_kernel_sigaction next = previous->action;
   if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
   if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;
@@ -9600,7 +9602,7 @@ void onstack_action_after_fork(void) {
 
 #include <string.h>
 
-onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest) {
+onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
   onstack_below all = {{newest, NULL, NULL}};
   uint32_t count = 1;
   for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
@@ -9618,7 +9620,7 @@ void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, con
 /* By what was found: another copy has it in a table of its own. */
 static bool below_is_same(const onstack_below *a, const onstack_below *b) {
   for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
-    const onstack_found *one = a->levels[i], *other = b->levels[i];
+    const onstack_previous *one = a->levels[i], *other = b->levels[i];
     if (one == other) continue;
     if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
   }
@@ -13684,7 +13686,7 @@ typedef struct onstack_module_statistics {
 /* A stack on its way to the sink. */
 typedef struct onstack_walked {
   uint64_t *frames;
-  uint8_t *found; /* ONSTACK_BY_* */
+  uint8_t *unwound_by; /* ONSTACK_BY_* */
   uint32_t count;
   onstack_truncation truncation;
 } onstack_walked;
@@ -13742,7 +13744,7 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
                              .memory = &view.memory,
                              .frames = kept->frames,
                              .capacity = slot->ring.depth,
-                             .found = kept->found};
+                             .unwound_by = kept->unwound_by};
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
   onstack_dekker_add(&onstack_traceback.inside, 1u);
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
@@ -13759,7 +13761,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
     if (!further || result.frame_count < stack->count) return;
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
-    *stack = (onstack_walked){kept->frames, kept->found, result.frame_count,
+    *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
   }
@@ -13843,7 +13845,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
 /* Before anything is counted: a stack that cannot be believed to its end is a truncated one. */
 static void deliver_check_call_sites(const onstack_slot *slot, onstack_walked *stack) {
   onstack_walk_result result = {stack->count, stack->truncation};
-  onstack_walk_check(slot->copy_works, stack->frames, stack->found, &result);
+  onstack_walk_check(slot->copy_works, stack->frames, stack->unwound_by, &result);
   stack->count = result.frame_count;
   stack->truncation = result.truncation;
 }
@@ -13889,7 +13891,7 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   onstack_deliver_counters *counters = &by_kind[entry->kind];
   const uint32_t generation = onstack_load_relaxed(&slot->generation);
   onstack_kept *kept = entry->kept ? &slot->kept[entry->kept - 1] : NULL;
-  onstack_walked stack = {entry->frames, onstack_ring_found(&slot->ring, entry), entry->frame_count, entry->truncation};
+  onstack_walked stack = {entry->frames, onstack_ring_unwound_by(&slot->ring, entry), entry->frame_count, entry->truncation};
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);
@@ -13946,7 +13948,7 @@ static onstack_module_statistics_row *module_statistics_row(onstack_module_stati
 }
 
 void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack) {
-  const uint8_t *found = stack->found;
+  const uint8_t *unwound_by = stack->unwound_by;
   statistics->last.low = statistics->last.high = 0; /* it may have been unloaded since */
   for (uint32_t i = 0; i < stack->count; i++) {
     onstack_module_statistics_row *row = module_statistics_row(statistics, i == 0 ? stack->frames[0] : stack->frames[i] - 1);
@@ -13956,8 +13958,8 @@ void onstack_module_statistics_add(onstack_module_statistics *statistics, const 
       row->lost_by[stack->truncation]++;
     else if (last)
       row->by[ONSTACK_BY_NOTHING]++;
-    else if (found[i] != ONSTACK_BY_NOTHING && found[i] < ONSTACK_COUNT_OF(row->by))
-      row->by[found[i]]++;
+    else if (unwound_by[i] != ONSTACK_BY_NOTHING && unwound_by[i] < ONSTACK_COUNT_OF(row->by))
+      row->by[unwound_by[i]]++;
   }
 }
 
@@ -14467,7 +14469,7 @@ ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, ons
 /* ---- core/src/profile/elf/symbol_table.h ---- */
 /*
  * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
  */
 #ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 #define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
@@ -14526,18 +14528,18 @@ typedef struct onstack_profile_line {
   int64_t start_line;
 } onstack_profile_line;
 
-typedef struct onstack_profile_answer {
+typedef struct onstack_profile_lines_of {
   uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
   uint32_t last;
   bool named; /* by a symbol; false: by module and offset, or not at all */
-} onstack_profile_answer;
+} onstack_profile_lines_of;
 
 struct onstack_symbol_table {
   uint64_t *addresses; /* in the order of arrival; an address's position is its number */
   size_t count;
   size_t capacity;
   onstack_profile_hash_index index;
-  onstack_profile_answer *answers; /* one an address; NULL until opened */
+  onstack_profile_lines_of *lines_of; /* one an address; NULL until opened */
   onstack_profile_line *lines;
   size_t line_count;
   size_t line_capacity;
@@ -14552,7 +14554,7 @@ ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *tabl
 
 /* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
-/* Ends the additions of addresses and makes room for answers. Errors: -ENOMEM. */
+/* Ends the additions of addresses and makes room for lines. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
 
 /* The number of an address that has been added. */
@@ -15540,7 +15542,7 @@ int onstack_profile_symbols_init(onstack_symbol_table *table) {
 void onstack_profile_symbols_release(onstack_symbol_table *table) {
   free(table->addresses);
   onstack_profile_hash_release(&table->index);
-  free(table->answers);
+  free(table->lines_of);
   free(table->lines);
   free(table->asked);
   onstack_profile_strings_release(&table->strings);
@@ -15573,28 +15575,28 @@ uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint6
 }
 
 int onstack_profile_symbols_open(onstack_symbol_table *table) {
-  table->answers = calloc(table->count + 1, sizeof(*table->answers)); /* + 1: NULL means failure, not "none" */
-  if (!table->answers) return -ENOMEM;
+  table->lines_of = calloc(table->count + 1, sizeof(*table->lines_of)); /* + 1: NULL means failure, not "none" */
+  if (!table->lines_of) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    table->answers[i].first = table->answers[i].last = ONSTACK_PROFILE_NO_LINE;
+    table->lines_of[i].first = table->lines_of[i].last = ONSTACK_PROFILE_NO_LINE;
   }
   return 0;
 }
 
 /* Appends a line to the chain of an address. */
-static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer, const onstack_profile_line *line) {
+static int symbols_append(onstack_symbol_table *table, onstack_profile_lines_of *of, const onstack_profile_line *line) {
   if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
   void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
   if (!lines) return -ENOMEM;
   table->lines = lines;
   uint32_t number = (uint32_t)table->line_count++;
   table->lines[number] = *line;
-  if (answer->first == ONSTACK_PROFILE_NO_LINE) {
-    answer->first = number;
+  if (of->first == ONSTACK_PROFILE_NO_LINE) {
+    of->first = number;
   } else {
-    table->lines[answer->last].next = number;
+    table->lines[of->last].next = number;
   }
-  answer->last = number;
+  of->last = number;
   return 0;
 }
 
@@ -15602,8 +15604,8 @@ int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, c
   onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE};
   int error = onstack_profile_strings_add_text(&table->strings, name, &line.name);
   line.system_name = line.name;
-  if (error == 0) error = symbols_append(table, &table->answers[number], &line);
-  if (error == 0) table->answers[number].named = named;
+  if (error == 0) error = symbols_append(table, &table->lines_of[number], &line);
+  if (error == 0) table->lines_of[number].named = named;
   return error;
 }
 
@@ -15616,8 +15618,8 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
   if (line.name == 0) line.name = line.system_name;
   if (line.system_name == 0) line.system_name = line.name;
   if (line.name == 0) return 0; /* knows nothing: the ELF symbols may */
-  error = symbols_append(table, &table->answers[index], &line);
-  if (error == 0) table->answers[index].named = true;
+  error = symbols_append(table, &table->lines_of[index], &line);
+  if (error == 0) table->lines_of[index].named = true;
   return error;
 }
 
@@ -15646,13 +15648,13 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
                                                        onstack_symbolizer symbolizer, void *data);
 
-/* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
+/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
 /* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
 
-/* Names the addresses without an answer that lie in memory of no file by that source. Errors: -ENOMEM. */
+/* Names the addresses without a name that lie in memory of no file by that source. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
 /* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
@@ -15703,13 +15705,13 @@ static int symbolize_compare(const void *a, const void *b) {
   return left->address < right->address ? -1 : left->address > right->address;
 }
 
-/* The addresses without an answer, sorted. */
+/* The addresses without a name, sorted. */
 static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
   *items = malloc((table->count + 1) * sizeof(**items));
   if (!*items) return -ENOMEM;
   *count = 0;
   for (size_t i = 0; i < table->count; i++) {
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     (*items)[(*count)++] = (symbolize_item){.address = table->addresses[i], .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), symbolize_compare);
@@ -15759,7 +15761,7 @@ int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onsta
   if (!source || !source->symbol) return 0;
   for (size_t i = 0; error == 0 && i < table->count; i++) {
     uint64_t real;
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
     if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
     if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
@@ -15790,7 +15792,7 @@ static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number
 int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < table->count; i++) {
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     error = symbolize_name_by_module(table, (uint32_t)i, maps);
   }
   return error;
@@ -15858,7 +15860,7 @@ typedef struct folded_line {
 typedef struct folded_report {
   const onstack_profile_report *report;
   onstack_profile_strings names; /* as they are written */
-  uint32_t *answer_names;        /* symbol table's line -> number in `names` */
+  uint32_t *line_names;          /* symbol table's line -> number in `names` */
   uint32_t *order;               /* rank -> number in `names` */
   onstack_profile_arena arena;
   folded_line *lines;
@@ -15882,12 +15884,12 @@ static int folded_add_name(folded_report *folded, const char *text, size_t lengt
 
 static int folded_add_names(folded_report *folded) {
   const onstack_symbol_table *symbols = &folded->report->symbols;
-  folded->answer_names = malloc((symbols->line_count + 1) * sizeof(*folded->answer_names));
-  if (!folded->answer_names) return -ENOMEM;
+  folded->line_names = malloc((symbols->line_count + 1) * sizeof(*folded->line_names));
+  if (!folded->line_names) return -ENOMEM;
   int error = 0;
   for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
     const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
-    error = folded_add_name(folded, name->text, name->length, &folded->answer_names[i]);
+    error = folded_add_name(folded, name->text, name->length, &folded->line_names[i]);
   }
   return error;
 }
@@ -15898,10 +15900,10 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
   size_t count = 0;
   for (uint32_t i = 0; i < stack->frame_count; i++) {
     uint32_t number = onstack_profile_symbols_number(symbols, stack->frames[i]);
-    uint32_t line = symbols->answers[number].first;
+    uint32_t line = symbols->lines_of[number].first;
     for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
       count++;
-      if (end) *(end - count) = folded->answer_names[line];
+      if (end) *(end - count) = folded->line_names[line];
     }
   }
   return count;
@@ -16028,7 +16030,7 @@ static int folded_write_lines(const folded_report *folded, onstack_profile_outpu
 static void folded_release(folded_report *folded) {
   onstack_profile_strings_release(&folded->names);
   onstack_profile_arena_release(&folded->arena);
-  free(folded->answer_names);
+  free(folded->line_names);
   free(folded->order);
   free(folded->lines);
 }
@@ -16733,15 +16735,15 @@ void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
 
 onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
   onstack_loader_counts before, after = sight_count();
-  bool settled = false;
+  bool steady = false;
   onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !settled; i++) {
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !steady; i++) {
     if (now) onstack_profile_maps_free(now);
     before = after;
     now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
     if (!now) return NULL;
     after = sight_count();
-    settled = onstack_loader_same(&before, &after);
+    steady = onstack_loader_same(&before, &after);
   }
   const uint64_t read_ns = onstack_monotonic_ns();
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
@@ -16751,8 +16753,8 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
   sight->earlier_until_ns = sight->until_ns;
   sight->maps = now;
   sight->loaded = before;
-  sight->since_ns = settled ? read_ns : UINT64_MAX;
-  sight->until_ns = settled ? read_ns : 0;
+  sight->since_ns = steady ? read_ns : UINT64_MAX;
+  sight->until_ns = steady ? read_ns : 0;
   return sight_drop(old);
 }
 
@@ -16958,7 +16960,7 @@ ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(c
 ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
 
 /* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_answer *answer,
+ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
                                                       onstack_profile_table_mapping *mapping, onstack_protobuf *location);
 /* The one line of a frame without an address. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name,
@@ -17323,9 +17325,9 @@ static bool otlp_is_rust_name(const onstack_profile_string *name) {
  * The language of the function that was compiled for this place, the last of its lines: by the name of its source file, or
  * in Rust by the form of its symbol. Go's assembly files are C's by their ends, and their functions have a package.
  */
-static const char *otlp_frame_type(const onstack_symbol_table *symbols, const onstack_profile_answer *answer) {
-  if (!answer->named) return "native";
-  const onstack_profile_line *line = &symbols->lines[answer->last];
+static const char *otlp_frame_type(const onstack_symbol_table *symbols, const onstack_profile_lines_of *lines) {
+  if (!lines->named) return "native";
+  const onstack_profile_line *line = &symbols->lines[lines->last];
   const onstack_profile_string *file = &symbols->strings.items[line->file];
   const onstack_profile_string *name = &symbols->strings.items[line->system_name];
   if (otlp_ends_with(file, ".go")) return "go";
@@ -17334,10 +17336,10 @@ static const char *otlp_frame_type(const onstack_symbol_table *symbols, const on
 }
 
 /* Of what lies in memory without a file nobody knows who wrote it. */
-static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profile_answer *answer,
+static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profile_lines_of *lines,
                                const onstack_profile_mapping *place) {
   if (!place || !onstack_profile_mapping_is_file(place)) return 0;
-  onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, answer));
+  onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, lines));
   int error = onstack_otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
   onstack_protobuf_add_part(&writer->message, otlp_location_attribute_indices, &writer->numbers);
   return error;
@@ -17345,15 +17347,15 @@ static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profil
 
 static int otlp_add_location(onstack_otlp_writer *writer, uint32_t number) {
   const onstack_symbol_table *symbols = &writer->report->symbols;
-  const onstack_profile_answer *answer = &symbols->answers[number];
+  const onstack_profile_lines_of *lines = &symbols->lines_of[number];
   const onstack_profile_mapping *place;
   onstack_profile_table_mapping *mapping =
       onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
   if (mapping) onstack_protobuf_add_number(&writer->message, otlp_location_mapping, mapping->number);
   onstack_protobuf_add_number(&writer->message, otlp_location_address,
                               onstack_profile_tables_real(place, symbols->addresses[number]));
-  int error = onstack_profile_tables_add_lines(&writer->tables, answer, mapping, &writer->message);
-  if (error == 0) error = otlp_add_frame_type(writer, answer, place);
+  int error = onstack_profile_tables_add_lines(&writer->tables, lines, mapping, &writer->message);
+  if (error == 0) error = otlp_add_frame_type(writer, lines, place);
   otlp_add_entry(writer, otlp_dictionary_locations);
   return error;
 }
@@ -18123,7 +18125,7 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   onstack_protobuf_add_number(&writer->message, pprof_location_address,
                               onstack_profile_tables_real(place, symbols->addresses[number]));
-  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->answers[number], mapping, &writer->message);
+  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
 
@@ -18964,7 +18966,7 @@ static int tables_add_line(onstack_profile_tables *tables, const onstack_profile
   return 0;
 }
 
-int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_answer *answer,
+int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
                                      onstack_profile_table_mapping *mapping, onstack_protobuf *location) {
   const onstack_symbol_table *symbols = &tables->report->symbols;
   int error = 0;
@@ -19165,8 +19167,8 @@ ONSTACK_API const char *onstack_advice(const char *key) {
 
 #include <pthread.h>
 
-#define SESSION_TEND_NS 1000000000u /* reaping, names, stack bounds again */
-#define SESSION_SETTLE_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
+#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
+#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
 
 struct onstack_session {
   onstack_settings settings;
@@ -19302,7 +19304,7 @@ static void session_tend(onstack_session *session) {
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (slot->signal != 0 && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);
-    if (due) onstack_action_calm(slot->signal);
+    if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
   if (due) {
@@ -19816,7 +19818,7 @@ static void session_look_around(onstack_session *session) {
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
   onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
   session->refreshed_ns = onstack_monotonic_ns();
-  session->tended_ns = session->refreshed_ns - (SESSION_TEND_NS - SESSION_SETTLE_NS);
+  session->tended_ns = session->refreshed_ns - (SESSION_TEND_NS - SESSION_FIRST_TEND_NS);
 }
 
 /* Drain thread and ticks. On failure the slot is given back. */
@@ -20105,7 +20107,7 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   else if (session_is_here(session))
     onstack_session_fill_stats(session, &now);
   now.running = session_is_here(session) && onstack_observe(&session->running);
-  return onstack_sized_answer(stats, SESSION_STATS_SIZE_0_1, &now, sizeof(now));
+  return onstack_sized_fill(stats, SESSION_STATS_SIZE_0_1, &now, sizeof(now));
 }
 
 static int session_compare_modules(const void *left, const void *right) {
@@ -20524,13 +20526,13 @@ ONSTACK_HANDLER void onstack_traceback_interrupted(const void *ucontext, onstack
   onstack_registers_from(out, ucontext);
 }
 
-ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t climb, onstack_registers *out) {
+ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t skip, onstack_registers *out) {
   const uint64_t *record = __builtin_frame_address(0);
   *out = (onstack_registers){.pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1,
                              .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(),
                              .fp = record[0]};
-  for (uint32_t i = 0; i < climb; i++)
-    if (!onstack_traceback_climb(out)) return ONSTACK_E_UNSUPPORTED;
+  for (uint32_t i = 0; i < skip; i++)
+    if (!onstack_traceback_step(out)) return ONSTACK_E_UNSUPPORTED;
   return 0;
 }
 

@@ -133,7 +133,7 @@ func (s *session) poll() {
 	}
 }
 
-// stop ends the session and gives its memory back; only the numbers stay. The second call answers ErrStopped.
+// stop ends the session and gives its memory back; only the numbers stay. The second call returns ErrStopped.
 func (s *session) stop() error {
 	first := false
 	s.ending.Do(func() {

@@ -26,8 +26,8 @@ func frameStartLine(f *runtime.Frame) int
 //go:linkname frameSymbolName runtime/pprof.runtime_FrameSymbolName
 func frameSymbolName(f *runtime.Frame) string
 
-// onstackgoSymbolize answers the addresses that lie in Go code, and in native code with debug information; the core's
-// ELF symbols answer the others.
+// onstackgoSymbolize names the addresses that lie in Go code, and in native code with debug information; the core's
+// ELF symbols name the others.
 //
 //export onstackgoSymbolize
 func onstackgoSymbolize(addresses *C.uint64_t, count C.size_t, table *C.onstack_symbol_table) C.int {

@@ -13,7 +13,7 @@ import (
 // Profile is one running or stopped CPU profile. On this system, or in this build, none can be started.
 type Profile struct{}
 
-// Start answers ErrUnsupported, or what is wrong with the options.
+// Start returns ErrUnsupported, or what is wrong with the options.
 func Start(opts ...Option) (*Profile, error) {
 	if _, err := newConfig(opts); err != nil {
 		return nil, err
@@ -21,34 +21,34 @@ func Start(opts ...Option) (*Profile, error) {
 	return nil, fmt.Errorf("onstack: start: %w", ErrUnsupported)
 }
 
-// Stop answers ErrUnsupported.
+// Stop returns ErrUnsupported.
 func (*Profile) Stop() error { return ErrUnsupported }
 
-// Close answers ErrUnsupported.
+// Close returns ErrUnsupported.
 func (*Profile) Close() error { return ErrUnsupported }
 
-// TakeTo answers ErrUnsupported.
+// TakeTo returns ErrUnsupported.
 func (*Profile) TakeTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
 
 // Modules is empty.
 func (*Profile) Modules() []ModuleStats { return nil }
 
-// Reset answers ErrUnsupported.
+// Reset returns ErrUnsupported.
 func (*Profile) Reset() error { return ErrUnsupported }
 
 // Stats returns zeros.
 func (*Profile) Stats() Stats { return Stats{} }
 
-// WriteTo answers ErrUnsupported.
+// WriteTo returns ErrUnsupported.
 func (*Profile) WriteTo(io.Writer) (int64, error) { return 0, ErrUnsupported }
 
-// WriteFolded answers ErrUnsupported.
+// WriteFolded returns ErrUnsupported.
 func (*Profile) WriteFolded(io.Writer) error { return ErrUnsupported }
 
-// WriteOTLP answers ErrUnsupported.
+// WriteOTLP returns ErrUnsupported.
 func (*Profile) WriteOTLP(io.Writer, map[string]string) error { return ErrUnsupported }
 
-// TakeOTLP answers ErrUnsupported.
+// TakeOTLP returns ErrUnsupported.
 func (*Profile) TakeOTLP(io.Writer, map[string]string) error { return ErrUnsupported }
 
 // writeNativeHeap has nothing to write.

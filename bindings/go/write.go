@@ -150,7 +150,7 @@ func onstackgoCollect(handle C.uintptr_t, data unsafe.Pointer, length C.size_t) 
 	return 0
 }
 
-// onstackgoDemangle answers the core: the name for people into out, and its length; 0 where there is none.
+// onstackgoDemangle is called by the core: the name for people into out, and its length; 0 where there is none.
 //
 //export onstackgoDemangle
 func onstackgoDemangle(name, out *C.char, capacity C.size_t) C.size_t {

@@ -22,15 +22,15 @@
 #endif
 #define GUARD_CLOSE_RANGE_UNSHARE 2u
 
-typedef enum guard_wish { GUARD_SAY, GUARD_END, GUARD_EXIT } guard_wish;
+typedef enum guard_request { GUARD_SAY, GUARD_END, GUARD_EXIT } guard_request;
 
-/* Written by the keeper before it raises `wishes`, read by the guard behind it. */
+/* Written by the keeper before it raises `requests`, read by the guard behind it. */
 static struct {
-  int32_t keeper;     /* the thread with a table of its own; 0: nobody has one */
-  uint32_t known;     /* futex; 1 once the guard is known as one of ours */
-  uint32_t wishes;    /* futex */
-  uint32_t fulfilled; /* futex; how many of them */
-  guard_wish wish;
+  int32_t keeper;    /* the thread with a table of its own; 0: nobody has one */
+  uint32_t known;    /* futex; 1 once the guard is known as one of ours */
+  uint32_t requests; /* futex */
+  uint32_t finished; /* futex; how many of them */
+  guard_request request;
   onstack_kernel_sigset mask;
   size_t length;
   char line[GUARD_LINE];
@@ -60,14 +60,14 @@ static void *guard_main(void *argument) {
   onstack_own_enter();
   guard_raise(&guard.known);
   for (;;) {
-    guard_await_change(&guard.wishes, guard.fulfilled);
-    if (guard.wish != GUARD_SAY) break;
+    guard_await_change(&guard.requests, guard.finished);
+    if (guard.request != GUARD_SAY) break;
     onstack_host_stderr_write(guard.line, guard.length);
-    guard_raise(&guard.fulfilled);
+    guard_raise(&guard.finished);
   }
-  if (guard.wish == GUARD_END) guard_outlive_keeper();
+  if (guard.request == GUARD_END) guard_outlive_keeper();
   onstack_own_leave();
-  if (guard.wish == GUARD_END) return NULL;
+  if (guard.request == GUARD_END) return NULL;
   onstack_sys_sigprocmask(SIG_SETMASK, &guard.mask, NULL);
   exit(0);
 }
@@ -93,9 +93,9 @@ bool onstack_guard_says(const char *line, size_t length) {
   if (guard.keeper == 0 || guard.keeper != onstack_sys_gettid()) return false;
   guard.length = length < GUARD_LINE ? length : GUARD_LINE;
   memcpy(guard.line, line, guard.length);
-  guard.wish = GUARD_SAY;
-  guard_raise(&guard.wishes);
-  guard_await_change(&guard.fulfilled, guard.wishes - 1);
+  guard.request = GUARD_SAY;
+  guard_raise(&guard.requests);
+  guard_await_change(&guard.finished, guard.requests - 1);
   return true;
 }
 
@@ -105,13 +105,13 @@ void onstack_guard_exit(onstack_kernel_sigset mask) {
     exit(0);
   }
   guard.mask = mask;
-  guard.wish = GUARD_EXIT;
-  guard_raise(&guard.wishes);
+  guard.request = GUARD_EXIT;
+  guard_raise(&guard.requests);
 }
 
 void onstack_guard_end(void) {
-  guard.wish = GUARD_END;
-  guard_raise(&guard.wishes);
+  guard.request = GUARD_END;
+  guard_raise(&guard.requests);
 }
 
 void onstack_guard_forget(void) { memset(&guard, 0, sizeof(guard)); }

@@ -21,7 +21,7 @@ ONSTACK_INTERNAL void onstack_host_action_begin(void);
 /* The child of a fork has an action of its own, with the same value. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_host_action_forked(void);
 
-/* True if this call is to be answered here: SIGPROF, taken over, in the same process (the child of vfork shares our
+/* True if this call is handled here: SIGPROF, taken over, in the same process (the child of vfork shares our
    memory but not the action: it talks to the kernel). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_host_action_is_ours(int signal);
 

@@ -2,7 +2,7 @@
 /*
  * A host that must be single-threaded at some moment, and makes sure of it: the process that Chromium, and what is built on
  * it, forks its children from looks at the links of /proc/self/task, and ends itself when there are more than its own
- * thread's. It asks about threads of its own, so ours are left out of the answer.
+ * thread's. It asks about threads of its own, so ours are left out of the count.
  */
 #include "base/clock_ns.h"
 #include "base/sys.h"
@@ -47,7 +47,7 @@ static bool count_is_meant(const char *path) {
 /* How many links there would be without threads of ours; fewer than can be, while one of them is being made. */
 static int64_t count_of_host(nlink_t links) { return (int64_t)links - (int64_t)onstack_own_count_expected(); }
 
-static int count_answer(const count_question *asked) {
+static int count_corrected(const count_question *asked) {
   const struct onstack_timespec pause = {0, COUNT_PAUSE_NS};
   uint32_t never = 0;
   int result = count_ask(asked);
@@ -66,7 +66,7 @@ static int count_answer(const count_question *asked) {
 
 ONSTACK_PRELOAD_API int fstatat(int directory, const char *path, struct stat *there, int flags) {
   const count_question asked = {ONSTACK_NEXT_FSTATAT, 0, directory, path, there, flags};
-  return count_answer(&asked);
+  return count_corrected(&asked);
 }
 
 /* Other names of the same where both structures are 64 bits wide. Their C names are macros in some libcs. */
@@ -78,7 +78,7 @@ int count_fstatat64(int directory, const char *path, struct stat *there, int fla
 ONSTACK_PRELOAD_API int __fxstatat(int version, int directory, const char *path, struct stat *there, int flags);
 int __fxstatat(int version, int directory, const char *path, struct stat *there, int flags) {
   const count_question asked = {ONSTACK_NEXT_FXSTATAT, version, directory, path, there, flags};
-  return count_answer(&asked);
+  return count_corrected(&asked);
 }
 
 ONSTACK_PRELOAD_API int count_fxstatat64(int version, int directory, const char *path, struct stat *there,

@@ -34,9 +34,9 @@ static struct {
   int32_t pid;                /* 0: no keeper */
   int32_t tid;                /* the keeper's; 0: it has not run yet */
   uint32_t *mark;        /* 1, and 0 in a child that was made by a raw clone (control/wiped_word.h); NULL: cannot be had */
-  uint32_t wake;         /* futex; raised by each wish */
-  uint32_t answered;     /* futex; raised by each answer */
-  uint32_t saves, saved; /* wishes, and how many of them are fulfilled */
+  uint32_t wake;         /* futex; raised by each request */
+  uint32_t finished;     /* futex; raised when something asked for is done */
+  uint32_t saves, saved; /* requests, and how many of them are done */
   uint32_t end, ended;
   uint32_t toggles;
   uint32_t written; /* the last save left a profile */
@@ -94,7 +94,7 @@ static void keeper_save(keeper_state *state) {
   state->save_at_ns = ended + (share > state->save_pause_ns ? share : state->save_pause_ns);
 }
 
-static void keeper_answer_saves(keeper_state *state) {
+static void keeper_finish_saves(keeper_state *state) {
   uint32_t saves = onstack_observe(&keeper.saves);
   if (saves == keeper.saved) return;
   if (state->started) {
@@ -102,13 +102,13 @@ static void keeper_answer_saves(keeper_state *state) {
     onstack_sampling_tell(keeper.settings); /* an exec or an abort: there may be no other time */
   }
   onstack_publish(&keeper.saved, saves);
-  keeper_raise(&keeper.answered);
+  keeper_raise(&keeper.finished);
 }
 
 /* Does what is due; returns how long there is nothing to do. */
 static uint64_t keeper_work(keeper_state *state) {
   keeper_follow_toggles(state);
-  keeper_answer_saves(state);
+  keeper_finish_saves(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
   if (onstack_monotonic_ns() >= state->save_at_ns) keeper_save(state);
   uint64_t now = onstack_monotonic_ns();
@@ -159,7 +159,7 @@ static void *keeper_main(void *argument) {
   keeper_follow_toggles(&state);
   keeper_finish(&state);
   onstack_publish(&keeper.ended, 1u);
-  keeper_raise(&keeper.answered);
+  keeper_raise(&keeper.finished);
   onstack_own_leave();
   if (alone)
     onstack_guard_exit(keeper.mask);
@@ -206,9 +206,9 @@ void onstack_keeper_toggle(void) {
 static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
   uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
   for (; now < until; now = onstack_monotonic_ns()) {
-    uint32_t seen = onstack_observe(&keeper.answered);
+    uint32_t seen = onstack_observe(&keeper.finished);
     if ((int32_t)(onstack_observe(word) - wanted) >= 0) return;
-    keeper_wait(&keeper.answered, seen, until - now);
+    keeper_wait(&keeper.finished, seen, until - now);
   }
 }
 

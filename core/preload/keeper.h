@@ -3,7 +3,7 @@
  * The keeper: a thread "onstack-keeper" that alone starts, saves and ends the session, with every signal blocked. Who
  * wants something sets a word and waits for a while; so it can be asked for from a signal handler, from a thread that
  * holds the allocator's lock, or from one that is about to become another program, and the worst that happens there is
- * that the wait ends without an answer.
+ * that the wait ends without a result.
  *
  * It starts the session a moment after the program has begun: one that ends within that moment (true, most of a shell's
  * children) pays for a thread and no more. While it samples, it saves the profile now and then: ends that nobody can

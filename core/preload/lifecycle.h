@@ -6,7 +6,7 @@
 #include "base/defs.h"
 
 /* How long an end waits for the keeper, in seconds. exit() runs in an ordinary thread, and a large program's symbols take
-   their time; the others may come from a signal handler that interrupted the allocator, and then nothing will answer. */
+   their time; the others may come from a signal handler that interrupted the allocator, and then nothing will come. */
 #define ONSTACK_LIFECYCLE_EXIT_SECONDS 60
 #define ONSTACK_LIFECYCLE_ABRUPT_SECONDS 5
 

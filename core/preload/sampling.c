@@ -193,9 +193,9 @@ void onstack_sampling_end(const onstack_settings_of_preload *settings) {
   sampling_complain_of_loss();
   if (!sampling.profile && (!empty_wanted || onstack_profile_new(NULL, &sampling.profile) < 0)) return;
   int lost = empty_wanted || sampling_count() > 0 ? sampling_write_file(settings, true) : 0;
-  int untold = onstack_sampling_tell(settings);
+  int status_lost = onstack_sampling_tell(settings);
   /* What took the profile as well has had its line. */
-  if (untold < 0 && lost == 0) sampling_complain_of_file("the counters are", settings->status, untold);
+  if (status_lost < 0 && lost == 0) sampling_complain_of_file("the counters are", settings->status, status_lost);
   onstack_session_free(sampling.session);
   onstack_profile_free(sampling.profile);
   sampling.session = NULL;

@@ -11,8 +11,8 @@ void onstack_traceback_interrupted(const void *ucontext, onstack_registers *out)
   *out = (onstack_registers){0};
 }
 
-int onstack_traceback_caller(uint32_t climb, onstack_registers *out) {
-  (void)climb;
+int onstack_traceback_caller(uint32_t skip, onstack_registers *out) {
+  (void)skip;
   *out = (onstack_registers){0};
   return ONSTACK_E_UNSUPPORTED;
 }

@@ -71,7 +71,7 @@ onstack_stats finish(onstack_session *session, const char *name) {
   uint64_t sum = stats.recorded + stats.unattributed + stats.dropped_ring_full + stats.dropped_no_stack +
                  stats.dropped_unwinder + stats.dropped_stopping;
   if (stopped != 0 || sum != stats.ticks || kept_weight != stats.recorded)
-    check(false, name, "stop %d; ticks %lu, sum of the books %lu, recorded %lu, delivered weight %lu", stopped,
+    check(false, name, "stop %d; ticks %lu, sum of the accounting %lu, recorded %lu, delivered weight %lu", stopped,
           (unsigned long)stats.ticks, (unsigned long)sum, (unsigned long)stats.recorded, (unsigned long)kept_weight);
   return stats;
 }

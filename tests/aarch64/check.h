@@ -45,7 +45,7 @@ int keep(void *unused, const onstack_sample *sample); /* a sink */
 
 /* Forgets what was kept and starts; a failure ends the program. */
 onstack_session *start(uint32_t frequency, const char *unwinder);
-/* Stops, checks that the books close, frees. */
+/* Stops, checks that the accounting closes, frees. */
 onstack_stats finish(onstack_session *session, const char *name);
 
 double thread_cpu(void); /* CPU seconds of the calling thread */

@@ -95,9 +95,9 @@ static void check_stats(onstack_session *session, const seen *all) {
   check("stats", onstack_session_stats(session, &have.stats) == 0 && have.stats.size <= sizeof(have.stats));
   check("the canary behind the statistics lives", have.canary == CANARY);
   const onstack_stats *s = &have.stats;
-  check("the books are right", s->ticks > 0 && s->delivered == all->samples &&
-                                   s->ticks == s->recorded + s->unattributed + s->dropped_ring_full + s->dropped_no_stack +
-                                                   s->dropped_unwinder + s->dropped_stopping);
+  check("the accounting is right", s->ticks > 0 && s->delivered == all->samples &&
+                                       s->ticks == s->recorded + s->unattributed + s->dropped_ring_full +
+                                                       s->dropped_no_stack + s->dropped_unwinder + s->dropped_stopping);
 #ifdef GROWN
   check("counters that the library does not know are zero, and it says how far it went",
         s->grown == 0 && s->grown_text == NULL && s->size < sizeof(*s));

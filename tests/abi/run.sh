@@ -61,7 +61,7 @@ run_program header-of-later today "$BUILD/lib"
 
 # ---- what ci/abi.py must find, and what it must let pass ----
 
-judge() { # what, 0 or 1, sed expression
+rule_finds() { # what, 0 or 1, sed expression
   sed -E "$3" "$header" >"$out/broken/onstack/onstack.h"
   if cmp -s "$header" "$out/broken/onstack/onstack.h"; then
     echo "not ok rules: '$3' changes nothing in the header" | tee -a "$log"
@@ -74,19 +74,19 @@ judge() { # what, 0 or 1, sed expression
   fi
 }
 
-judge "a member that moves is found" 1 's/^  uint32_t frequency;/  uint32_t before;\n  uint32_t frequency;/'
-judge "a member of another type is found" 1 's/^  int32_t signal;/  uint32_t signal;/'
-judge "a member that is gone is found" 1 '/^  void \*sink_data;/d'
-judge "a structure without a size that grows is found" 1 's/^(  uint64_t lr;.*)/\1\n  uint64_t more;/'
-judge "an error code of another number is found" 1 's/(define ONSTACK_E_STOPPED) \(-4101\)/\1 (-4100)/'
-judge "a parameter more is found" 1 's/(onstack_session_stop\(onstack_session \*session)/\1, int how/'
-judge "a function that is gone is found" 1 's/^ONSTACK_API (int onstack_session_free)/\1/'
-judge "a callback of another type is found" 1 's/^typedef int (\(\*onstack_writer)/typedef long \1/'
-judge "an option at the end passes" 0 's/^(\} onstack_options;)/  uint32_t more;\n  uint32_t reserved9;\n\1/'
-judge "an option in a reserved place passes" 0 's/^  uint8_t reserved0\[2\]; /  uint8_t more;\n  uint8_t reserved0; /'
-judge "a new constant passes" 0 's/^(#define ONSTACK_E_CONTEXT .*)/\1\n#define ONSTACK_E_MORE (-5000)/'
-judge "another name of a parameter passes" 0 's/(onstack_session_stop\(onstack_session \*)session/\1it/'
-judge "an experimental function may change" 0 's/(onstack_traceback_prepare\()void/\1int how/'
+rule_finds "a member that moves is found" 1 's/^  uint32_t frequency;/  uint32_t before;\n  uint32_t frequency;/'
+rule_finds "a member of another type is found" 1 's/^  int32_t signal;/  uint32_t signal;/'
+rule_finds "a member that is gone is found" 1 '/^  void \*sink_data;/d'
+rule_finds "a structure without a size that grows is found" 1 's/^(  uint64_t lr;.*)/\1\n  uint64_t more;/'
+rule_finds "an error code of another number is found" 1 's/(define ONSTACK_E_STOPPED) \(-4101\)/\1 (-4100)/'
+rule_finds "a parameter more is found" 1 's/(onstack_session_stop\(onstack_session \*session)/\1, int how/'
+rule_finds "a function that is gone is found" 1 's/^ONSTACK_API (int onstack_session_free)/\1/'
+rule_finds "a callback of another type is found" 1 's/^typedef int (\(\*onstack_writer)/typedef long \1/'
+rule_finds "an option at the end passes" 0 's/^(\} onstack_options;)/  uint32_t more;\n  uint32_t reserved9;\n\1/'
+rule_finds "an option in a reserved place passes" 0 's/^  uint8_t reserved0\[2\]; /  uint8_t more;\n  uint8_t reserved0; /'
+rule_finds "a new constant passes" 0 's/^(#define ONSTACK_E_CONTEXT .*)/\1\n#define ONSTACK_E_MORE (-5000)/'
+rule_finds "another name of a parameter passes" 0 's/(onstack_session_stop\(onstack_session \*)session/\1it/'
+rule_finds "an experimental function may change" 0 's/(onstack_traceback_prepare\()void/\1int how/'
 
 passed=$(grep -c '^ok ' "$log")
 failed=$(grep -c '^not ok ' "$log")

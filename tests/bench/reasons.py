@@ -77,7 +77,7 @@ REASONS = {
             "the core of this run takes a whole sample for the tick of the process that finds a new thread: up to half a period "
             "too much for each. A timer of the process alone has no such beginning, and loses ticks where threads burn side by "
             "side (8 threads and more).",
-            "a whole run with a core that counts what the thread owes there; its figures stand in [EVIDENCE.md](EVIDENCE.md#figures).",
+            "a whole run with a core that counts what is unaccounted for there; its figures stand in [EVIDENCE.md](EVIDENCE.md#figures).",
         ),
         Reason(
             ("go-pprof",),
@@ -139,7 +139,7 @@ REASONS = {
             ("go-pprof",),
             "Go's profiler is a part of its runtime: a start finds threads, tables and handler there, and a stop has only Go's "
             "code to name. onstack's first start derives the tables of the C libraries in the process, each start reads the "
-            "list of threads, and each stop waits for the ticks that threads still owe.",
+            "list of threads, and each stop waits for the ticks of threads that are still to come.",
             "to measure what of a later start and stop is whose, before anything is changed.",
         ),
     ),

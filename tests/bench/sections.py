@@ -140,7 +140,7 @@ SECTIONS = (
         "In one process with Go's profiler",
         "A C program with Go linked in (c-archive): every order of start and stop once, two rounds, with the profiler in "
         "onstack's place, while two goroutines burn in Go (*pure*) or in C calls (*native*). *Crashed*: the process died. "
-        "*Hung*: it took 20 s for some seconds' work. *Refused*: a start or stop answered an error, or the work stood still. "
+        "*Hung*: it took 20 s for some seconds' work. *Refused*: a start or stop returned an error, or the work stood still. "
         "*Keeps*: over the runs that ended, the sampled part of the CPU time over that of the same profiler alone; a profiler "
         "that crashes beside Go's threads alone has no such figure. Go's own profile of C calls swings by itself and is not "
         "compared. [MATRIX.md](MATRIX.md) has onstack in other kinds of hosts.",

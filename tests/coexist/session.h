@@ -7,7 +7,7 @@
 
 /* A session at `frequency` without a sink; a failure ends the program. */
 onstack_session *start(uint32_t frequency, onstack_switch threads);
-/* Stops, frees, answers the last statistics; books that do not close are a failure by this name. */
+/* Stops, frees, returns the last statistics; accounting that does not close is a failure by this name. */
 onstack_stats finish(onstack_session *session, const char *name);
 /* Sampled part of `cpu_seconds`. */
 double share_of(const onstack_stats *stats, double cpu_seconds);

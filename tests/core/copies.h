@@ -21,7 +21,7 @@ typedef struct t_copy {
 
 extern t_copy t_copies[T_COPIES];
 
-/* Fills t_copies. The others than the first are of a version that cannot talk to it, if so wished. */
+/* Fills t_copies. The others than the first are of a version that cannot talk to it, if that is asked for. */
 void t_copies_open(bool of_another_kind);
 
 onstack_stats t_copy_stats(const t_copy *of);

@@ -126,7 +126,7 @@ int t_threads_named(const char *name);
 struct onstack_kernel_sigaction t_action(int signal);
 bool t_same_action(const struct onstack_kernel_sigaction *a, const struct onstack_kernel_sigaction *b);
 
-/* Waits for a child and answers its exit status, or 1000 + signal. */
+/* Waits for a child and returns its exit status, or 1000 + signal. */
 int t_wait(int pid);
 
 /* ---- threads ---- */

@@ -11,7 +11,7 @@
 #define DEPTH 40
 
 static uint64_t frames[DEPTH];
-static uint8_t found[DEPTH];
+static uint8_t unwound_by[DEPTH];
 
 static __attribute__((noinline)) uint64_t return_address(void) {
   return (uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0));
@@ -25,21 +25,21 @@ static void fill(void) {
   uint64_t called = return_address();
   for (int i = 0; i < DEPTH; i++) {
     frames[i] = called;
-    found[i] = MARK;
+    unwound_by[i] = MARK;
   }
 }
 
 Test(call_site_check, frames_that_were_called_are_believed_and_lose_their_marks) {
   fill();
-  cr_assert_eq(onstack_call_sites_check(frames, found, DEPTH), DEPTH);
-  for (int i = 0; i + 1 < DEPTH; i++) cr_assert_eq(found[i], ONSTACK_BY_RULES);
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, DEPTH), DEPTH);
+  for (int i = 0; i + 1 < DEPTH; i++) cr_assert_eq(unwound_by[i], ONSTACK_BY_RULES);
 }
 
 Test(call_site_check, a_stack_ends_before_the_first_frame_that_nobody_called) {
   for (uint32_t at = 1; at < DEPTH; at += 6) {
     fill();
     frames[at] = entry();
-    cr_assert_eq(onstack_call_sites_check(frames, found, DEPTH), at);
+    cr_assert_eq(onstack_call_sites_check(frames, unwound_by, DEPTH), at);
   }
 }
 
@@ -47,40 +47,40 @@ Test(call_site_check, the_interrupted_address_and_unmarked_frames_are_not_looked
   fill();
   frames[0] = entry();
   frames[5] = entry();
-  found[4] = ONSTACK_BY_RULES;
-  cr_assert_eq(onstack_call_sites_check(frames, found, DEPTH), DEPTH);
+  unwound_by[4] = ONSTACK_BY_RULES;
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, DEPTH), DEPTH);
 }
 
 Test(call_site_check, code_that_cannot_be_read_stays_and_hides_nothing_behind_it) {
   char *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   fill();
   frames[3] = (uint64_t)(uintptr_t)(page + 100);
-  cr_assert_eq(onstack_call_sites_check(frames, found, DEPTH), DEPTH);
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, DEPTH), DEPTH);
   fill();
   frames[3] = frames[4] = (uint64_t)(uintptr_t)(page + 100);
   frames[6] = entry();
-  cr_assert_eq(onstack_call_sites_check(frames, found, DEPTH), 6);
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, DEPTH), 6);
 }
 
 Test(call_site_check, what_is_proven_is_told_to_the_cache_and_not_asked_again) {
   uint64_t seal = onstack_pc_seal(onstack_pc_epoch), value = 0x7f0000001000;
   fill();
   onstack_pc_remember(frames[1] - 1, value | ONSTACK_PC_UNPROVEN, seal);
-  cr_assert_eq(onstack_call_sites_check(frames, found, 2), 2);
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 2);
   cr_assert_eq(onstack_pc_recall(frames[1] - 1, seal), value);
 
   /* Proven by another sample meanwhile: believed without a look, even where a look would say no. */
   frames[1] = entry();
-  found[0] = MARK;
+  unwound_by[0] = MARK;
   onstack_pc_remember(frames[1] - 1, value, seal);
-  cr_assert_eq(onstack_call_sites_check(frames, found, 2), 2);
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 2);
 }
 
 Test(call_site_check, what_is_disproven_is_not_proven_by_the_next_look) {
   fill();
   frames[1] = entry();
   onstack_pc_remember(frames[1] - 1, 0x7f0000001000 | ONSTACK_PC_UNPROVEN, onstack_pc_seal(onstack_pc_epoch));
-  cr_assert_eq(onstack_call_sites_check(frames, found, 2), 1);
-  found[0] = MARK;
-  cr_assert_eq(onstack_call_sites_check(frames, found, 2), 1);
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 1);
+  unwound_by[0] = MARK;
+  cr_assert_eq(onstack_call_sites_check(frames, unwound_by, 2), 1);
 }

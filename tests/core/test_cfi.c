@@ -52,7 +52,7 @@ static const onstack_rule_table *derive(const section *from, const uint8_t *byte
   return table;
 }
 
-/* Every row can be looked up, and every answer is one of the table's rules. */
+/* Every row can be looked up, and every result is one of the table's rules. */
 static void look_up(const onstack_rule_table *table) {
   if (!table) return;
   uint64_t end = (uint64_t)table->chunk_count << ONSTACK_RULE_CHUNK_BITS;

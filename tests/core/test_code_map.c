@@ -123,13 +123,13 @@ Test(code_map, frames_through_code_that_came_after_start) {
     memcpy(&jit, &page, sizeof(jit));
     jit(t_burn, 0.3); /* the first walks miss, and ask */
     t_sleep(0.15);
-    uint64_t settled = (uint64_t)(t_now() * 1e9);
+    uint64_t known = (uint64_t)(t_now() * 1e9);
     jit(t_burn, 0.5);
     t_finish(session);
     uint64_t through = 0, late = 0;
     for (size_t i = 0; i < collector->count; i++) {
       const t_sample *sample = &collector->samples[i];
-      if (sample->time_ns < settled) continue;
+      if (sample->time_ns < known) continue;
       late++;
       for (uint32_t f = 1; f + 1 < sample->frame_count && f < 4; f++)
         through += sample->frames[f] == (uint64_t)(uintptr_t)page + 6;

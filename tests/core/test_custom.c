@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The user's own unwinder: what it is given, and what is done with what it answers. */
+/* The user's own unwinder: what it is given, and what is done with what it returns. */
 #include "support.h"
 
 #include <errno.h>
@@ -11,14 +11,14 @@ T_BURNER(burn_custom)
 
 typedef struct watched {
   volatile int inits, walks, wrong_pc, wrong_sp, wrong_fp, wrong_capacity, unblocked, inside;
-  int init_answer;
+  int init_result;
   uint32_t count, truncation, capacity;
 } watched;
 
 static int watched_init(void *data) {
   watched *w = data;
   w->inits++;
-  return w->init_answer;
+  return w->init_result;
 }
 
 static onstack_walk_result watched_walk(void *data, const onstack_registers *registers, void *ucontext, uint64_t *frames,
@@ -114,15 +114,15 @@ Test(custom, no_frame_is_no_sample) {
   cr_assert_eq(stats.dropped_unwinder + stats.dropped_stopping + stats.unattributed, stats.ticks);
 }
 
-static void refused(int answer, int code) {
-  watched w = {.count = 1, .init_answer = answer};
+static void refused(int init, int code) {
+  watched w = {.count = 1, .init_result = init};
   onstack_unwinder unwinder = unwinder_of(&w);
   onstack_options options = t_options(500, NULL, NULL);
   onstack_session *session = (void *)&w;
   t_traces before = t_traces_now();
   options.custom_unwinder = &unwinder;
   int result = onstack_session_start(&options, &session);
-  cr_assert_eq(result, code, "init answered %d: %d", answer, result);
+  cr_assert_eq(result, code, "init returned %d: %d", init, result);
   cr_assert_null(session);
   cr_assert_eq(w.inits, 1);
   t_burn(0.02);

@@ -78,7 +78,7 @@ Test(exceptions, after_a_visit_over_sig_dfl_sig_ign_is_left) {
 
 /* ---- bad input ---- */
 
-/* Our own handler as the found action, with flags and mask of somebody else's: never forwarded to itself. */
+/* Our own handler as the previous action, with flags and mask of somebody else's: never forwarded to itself. */
 Test(exceptions, a_saved_action_that_is_our_own_handler_is_no_level) {
   signal(SIGPROF, base_handler);
   onstack_session *session = t_start(NULL);

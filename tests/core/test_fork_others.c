@@ -10,7 +10,7 @@
 
 TestSuite(fork_others, .init = t_setup);
 
-/* In a child an assert of Criterion's would be lost: it answers the number of the first step that failed. */
+/* In a child an assert of Criterion's would be lost: it returns the number of the first step that failed. */
 #define STEP(number, condition)                                                                                             \
   do {                                                                                                                      \
     if (!(condition)) _exit(number);                                                                                        \

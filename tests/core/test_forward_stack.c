@@ -157,7 +157,7 @@ static void storm(bool from_a_newer_owner) {
   sends_to = pthread_self();
   sending = 1;
   pthread_create(&sender, NULL, sends_all_the_time, NULL);
-  /* A second showed it before it was mended; where every signal is slow, 100,000 rounds take half a minute. */
+  /* A second showed it before it was repaired; where every signal is slow, 100,000 rounds take half a minute. */
   const double end = t_now() + 5 * t_repeat();
   const uint32_t most = 100000 * t_repeat();
   uint32_t rounds = 0;

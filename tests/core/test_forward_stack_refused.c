@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A kernel that refuses what is left of an alternate stack, as one does for a process that may use AMX: its signal frames
- * have 11 KiB (arch/x86/kernel/signal.c, sigaltstack_size_valid). Its answer is put in the place of the system call.
+ * have 11 KiB (arch/x86/kernel/signal.c, sigaltstack_size_valid). Its result is put in the place of the system call.
  */
 #include "support.h"
 

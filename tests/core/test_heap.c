@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Heap sessions: books against exact books, ends, limits, fork, stop, and the signal that they leave alone. */
+/* Heap sessions: counts against exact counts, ends, limits, fork, stop, and the signal that they leave alone. */
 #include "support.h"
 #include "test_profile_support.h"
 
@@ -278,7 +278,7 @@ Test(heap, many_threads_and_other_sessions_beside) {
   cr_assert_eq(stats.heap_reused, 0);
 }
 
-/* Starts and stops while others allocate: nothing is told after a stop, and books close in each. */
+/* Starts and stops while others allocate: nothing is told after a stop, and the accounting closes in each. */
 static volatile bool heap_busy;
 static void *heap_storm(void *unused) {
   (void)unused;

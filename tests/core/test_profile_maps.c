@@ -109,7 +109,7 @@ Test(profile_maps, a_look_that_came_too_soon_is_made_up_for) {
   plugin it = plugin_load();
   feed(profile, &it.function, 1); /* too soon after the start */
   wait_for_next_look();
-  feed(profile, &it.function, 1); /* known stack, but the look is still owed */
+  feed(profile, &it.function, 1); /* known stack, but the look is still to come */
   dlclose(it.handle);
   check_plugin(profile, &it);
   plugin_remove(&it);

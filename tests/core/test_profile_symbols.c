@@ -205,11 +205,11 @@ static int wrong_symbolizer(void *data, const uint64_t *addresses, size_t count,
   line = (onstack_symbol_line){.size = 0, .name = "wrong"};
   cr_assert_eq(onstack_symbol_add(table, 0, &line), ONSTACK_E_OPTIONS);
   line = (onstack_symbol_line){.size = sizeof(line), .file = "nobody.c"};
-  cr_assert_eq(onstack_symbol_add(table, 0, &line), 0); /* no name: no answer */
+  cr_assert_eq(onstack_symbol_add(table, 0, &line), 0); /* no name: no line */
   return 0;
 }
 
-Test(profile_symbols, wrong_answers_are_refused_and_leave_the_address_to_elf) {
+Test(profile_symbols, wrong_names_are_refused_and_leave_the_address_to_elf) {
   onstack_write_options options = {.size = sizeof(options), .symbolizer = wrong_symbolizer};
   char *name = name_of(address_of((void *)symbols_static_function), &options);
   cr_assert_str_eq(name, "symbols_static_function");

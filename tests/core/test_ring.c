@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The sample ring alone: claim, settle, publish, front, release; entries of all lengths; around the end; many producers. */
+/* The sample ring alone: claim, trim, publish, front, release; entries of all lengths; around the end; many producers. */
 #include "handler/tick/ring.h"
 #include "support.h"
 
@@ -34,14 +34,14 @@ Test(ring, its_size_is_a_power_of_two_that_fits) {
 
 /* An entry with frames, marks and labels that tell whose it is. */
 static void fill(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position, uint32_t number, uint32_t frames) {
-  uint8_t *found = onstack_ring_found(ring, entry);
+  uint8_t *unwound_by = onstack_ring_unwound_by(ring, entry);
   entry->weight = number;
   entry->frame_count = frames;
-  for (uint32_t f = 0; f < ring->depth; f++) { /* a walk may write more than it answers */
+  for (uint32_t f = 0; f < ring->depth; f++) { /* a walk may write more than it returns */
     entry->frames[f] = (uint64_t)number << 32 | f;
-    found[f] = (uint8_t)(number + f);
+    unwound_by[f] = (uint8_t)(number + f);
   }
-  onstack_ring_settle(ring, entry);
+  onstack_ring_trim(ring, entry);
   onstack_ring_publish(ring, entry, position);
 }
 
@@ -60,7 +60,7 @@ static void check(const onstack_ring *ring, onstack_ring_entry *entry, uint32_t 
                 (uint8_t *)entry + (size_t)entry->granules * ONSTACK_RING_GRANULE);
   for (uint32_t f = 0; f < frames; f++) {
     cr_assert_eq(entry->frames[f], (uint64_t)number << 32 | f);
-    cr_assert_eq(onstack_ring_found(ring, entry)[f], (uint8_t)(number + f));
+    cr_assert_eq(onstack_ring_unwound_by(ring, entry)[f], (uint8_t)(number + f));
   }
 }
 
@@ -148,7 +148,7 @@ static void *produce(void *data) {
     entry->weight = i;
     entry->frame_count = i % (p->ring->depth + 1);
     for (uint32_t f = 0; f < p->ring->depth; f++) entry->frames[f] = (uint64_t)p->number << 32 | i;
-    onstack_ring_settle(p->ring, entry);
+    onstack_ring_trim(p->ring, entry);
     onstack_ring_publish(p->ring, entry, position);
   }
   return NULL;

@@ -183,7 +183,7 @@ Test(signals, the_alternate_stack_is_never_taken_back) {
   cr_assert_eq(t_action(SIGPROF).flags & SA_ONSTACK, 0);
   cr_assert_eq(sigaction(SIGPROF, NULL, &action), 0);
   action.sa_flags |= SA_ONSTACK;
-  action.sa_flags |= SA_NODEFER; /* what else was changed is ours to mend, and shows that we have looked */
+  action.sa_flags |= SA_NODEFER; /* what else was changed is ours to repair, and shows that we have looked */
   cr_assert_eq(sigaction(SIGPROF, &action, NULL), 0);
   while (t_action(SIGPROF).flags & SA_NODEFER) t_burn(0.002);
   cr_assert_neq(t_action(SIGPROF).flags & SA_ONSTACK, 0);

@@ -84,7 +84,7 @@ Test(statistics_text, a_writer_that_refuses_ends_it) {
 }
 
 /* By the key in the lines as by the reason in the stacks. */
-Test(statistics_text, each_loss_that_somebody_can_mend_has_an_advice) {
+Test(statistics_text, each_loss_that_somebody_can_repair_has_an_advice) {
   for (uint32_t reason = 0; reason < ONSTACK_TRUNCATION_COUNT; reason++) {
     const char *key = onstack_profile_truncation_key(reason), *frame = onstack_profile_truncation_frame(reason);
     cr_assert_eq(key == NULL, reason == ONSTACK_TRUNCATED_NOT);

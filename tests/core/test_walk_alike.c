@@ -19,7 +19,7 @@
 typedef struct walked {
   onstack_walk_result result;
   uint64_t frames[DEPTH];
-  uint8_t found[DEPTH];
+  uint8_t unwound_by[DEPTH];
 } walked;
 
 static onstack_thread nobody;
@@ -36,7 +36,7 @@ static void walk(const onstack_reader *reader, const onstack_registers *from, ui
   memory.ranges[0].high = (uint64_t)(uintptr_t)low + size;
   onstack_memory_enter_stack(&memory, from->sp);
   onstack_walk job = {
-      .registers = from, .memory = &memory, .frames = out->frames, .capacity = capacity, .found = out->found};
+      .registers = from, .memory = &memory, .frames = out->frames, .capacity = capacity, .unwound_by = out->unwound_by};
   memset(out, 0xee, sizeof(*out));
   out->result = onstack_unwinder_rules.run(&job);
 }
@@ -55,7 +55,7 @@ static void compare(void) {
     uint32_t count = by_copy.result.frame_count;
     cr_assert_arr_eq(by_copy.frames, by_probe.frames, count * sizeof(uint64_t));
     /* Marks differ when the first of them has just been the first to meet an address; what they mark may not. */
-    for (uint32_t i = 0; i + 1 < count; i++) cr_assert_eq(by_copy.found[i] & 0x7f, by_probe.found[i] & 0x7f);
+    for (uint32_t i = 0; i + 1 < count; i++) cr_assert_eq(by_copy.unwound_by[i] & 0x7f, by_probe.unwound_by[i] & 0x7f);
   }
   cr_assert_eq(by_copy.result.truncation, ONSTACK_TRUNCATED_NOT);
   cr_assert_gt(by_copy.result.frame_count, 20);

@@ -118,7 +118,7 @@ Test(wall, only_the_threads_that_the_filter_takes) {
 typedef struct meddler {
   onstack_session *session;
   int32_t starter;
-  int asked_in_start, in_start, later; /* what it was answered */
+  int asked_in_start, in_start, later; /* what it returned */
   int inside;
 } meddler;
 

@@ -35,7 +35,7 @@ static const call_kind call_kinds[] = {
     CALL(pread64, EIO),
     CALL(write, ENOSPC),
     CALL(lseek, EINVAL),
-    EXEMPT(close, "Linux closes the descriptor whatever it answers"),
+    EXEMPT(close, "Linux closes the descriptor whatever it returns"),
     CALL(getdents64, ENOENT),
     CALL(readlinkat, EACCES),
     CALL(process_vm_readv, EPERM),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A program in place of the subject, whose calls the judge sees too. */
+/* A program in place of the subject, whose calls the checker sees too. */
 #ifndef ONSTACK_FAULTS_COMMAND_H
 #define ONSTACK_FAULTS_COMMAND_H
 

@@ -9,7 +9,7 @@
  */
 #include "calls.h"
 #include "filter.h"
-#include "judge.h"
+#include "checker.h"
 #include "onstack/onstack.h"
 #include "worlds.h"
 
@@ -30,8 +30,8 @@ static bool deny_wants(const char *name) {
   return false;
 }
 
-static void deny_judge(plan *plan, const char *name, const char *how, int expected) {
-  judge(plan);
+static void deny_check(plan *plan, const char *name, const char *how, int expected) {
+  checker_run(plan);
   deny_cases++;
   if (plan->skipped[0]) {
     printf("%-20s %-14s SKIPPED: %s\n", name, how, plan->skipped);
@@ -41,7 +41,7 @@ static void deny_judge(plan *plan, const char *name, const char *how, int expect
     snprintf(plan->complaint, sizeof(plan->complaint), "a session that started has no tick%s",
              plan->midway ? " after the filter" : "");
   if (!plan->complaint[0] && plan->result != 0 && plan->result != expected && expected != WORLD_MAY_REFUSE)
-    snprintf(plan->complaint, sizeof(plan->complaint), "start answers %d", plan->result);
+    snprintf(plan->complaint, sizeof(plan->complaint), "start returns %d", plan->result);
   deny_failed += plan->complaint[0] != 0;
   if (plan->complaint[0])
     printf("%-20s %-14s FAILED%s: %s\n", name, how,
@@ -53,7 +53,7 @@ static void deny_judge(plan *plan, const char *name, const char *how, int expect
     printf("%-20s %-14s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader,
            (unsigned)plan->ticks);
   else
-    printf("%-20s %-14s start answers %d: %s\n", name, how, plan->result,
+    printf("%-20s %-14s start returns %d: %s\n", name, how, plan->result,
            plan->result > -4096 ? strerror(-plan->result) : onstack_strerror(plan->result));
   fflush(stdout);
 }
@@ -62,16 +62,16 @@ static void deny_one(plan *plan, int number, const char *name) {
   plan->call = number;
   plan->denied = true;
   plan->error = EPERM;
-  deny_judge(plan, name, plan->midway ? "EPERM, midway" : "EPERM", WORLD_MAY_REFUSE);
+  deny_check(plan, name, plan->midway ? "EPERM, midway" : "EPERM", WORLD_MAY_REFUSE);
   plan->error = ENOSYS;
-  deny_judge(plan, name, plan->midway ? "ENOSYS, midway" : "ENOSYS", WORLD_MAY_REFUSE);
+  deny_check(plan, name, plan->midway ? "ENOSYS, midway" : "ENOSYS", WORLD_MAY_REFUSE);
   plan->denied = false;
 }
 
 static void deny_calls(plan *plan) {
   static uint64_t calls[PLAN_MAX_CALL];
   plan->call = PLAN_EVERY_CALL;
-  judge(plan);
+  checker_run(plan);
   if (plan->skipped[0]) printf("SKIPPED, the calls: %s\n", plan->skipped);
   memcpy(calls, (const void *)plan->calls, sizeof(calls));
   for (int number = 0; number < PLAN_MAX_CALL; number++) {
@@ -98,7 +98,7 @@ static void deny_together(plan *plan, const char *name, int first, int second, i
   plan->also[1] = third;
   plan->denied = true;
   plan->error = EPERM;
-  deny_judge(plan, name, "EPERM", expected);
+  deny_check(plan, name, "EPERM", expected);
   plan->denied = false;
   plan->also[0] = plan->also[1] = 0;
 }
@@ -177,7 +177,7 @@ static void deny_worlds(plan *plan) {
     plan->limits = all[i].after;
     plan->polled = false;
     const bool other = plan->wall || plan->heap;
-    deny_judge(plan, all[i].name,
+    deny_check(plan, all[i].name,
                plan->wall   ? "wall"
                : plan->heap ? "heap"
                             : "",
@@ -188,7 +188,7 @@ static void deny_worlds(plan *plan) {
 }
 
 int main(int argc, char **argv) {
-  plan *plan = judge_plan();
+  plan *plan = checker_plan();
   (void)argc;
   if (!plan) return 2;
   deny_only = argv + 1;

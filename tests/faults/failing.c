@@ -7,7 +7,7 @@
  *        failing calls STATUS COMMAND [ARGUMENT ...]                  which calls it makes: "NAME COUNT REASON" lines
  */
 #include "calls.h"
-#include "judge.h"
+#include "checker.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 static int failing_list(plan *plan) {
   plan->call = PLAN_EVERY_CALL;
-  int result = judge(plan);
+  int result = checker_run(plan);
   for (int number = 0; number < PLAN_MAX_CALL; number++) {
     const call_kind *kind = call_find(number);
     if (plan->calls[number])
@@ -39,13 +39,13 @@ static bool failing_choose(plan *plan, const char *name) {
 }
 
 static int failing_one(plan *plan) {
-  int result = judge(plan);
+  int result = checker_run(plan);
   printf("%llu %llu %s\n", (unsigned long long)plan->injected, (unsigned long long)plan->seen, plan->complaint);
   return result;
 }
 
 int main(int argc, char **argv) {
-  plan *plan = judge_plan();
+  plan *plan = checker_plan();
   bool list = argc > 3 && strcmp(argv[1], "calls") == 0;
   if (!plan || argc < (list ? 4 : 6) || (!list && !failing_choose(plan, argv[1]))) return 2;
   plan->nth = list ? 0 : strtoull(argv[2], NULL, 10);

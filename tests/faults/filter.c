@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Linux 5.19: once the judge has a call in its hands, a signal does not take it back. */
+/* Linux 5.19: once the checker has a call in its hands, a signal does not take it back. */
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
@@ -36,7 +36,7 @@ static int filter_one(int call, uint32_t action, unsigned long flags) {
   return filter_install(code, sizeof(code) / sizeof(code[0]), flags);
 }
 
-/* Not the one that hands the descriptor over, nor those that have no answer. */
+/* Not the one that hands the descriptor over, nor those that return nothing. */
 static int filter_every(unsigned long flags) {
   const struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -50,8 +50,8 @@ static int filter_every(unsigned long flags) {
   return filter_install(code, sizeof(code) / sizeof(code[0]), flags);
 }
 
-/* An allow list, as a worker installs it behind its set-up: what it needs to compute, to answer and to end. And what has no
-   failure elsewhere (calls.c): who asks for its own id relies on the answer. */
+/* An allow list, as a worker installs it behind its set-up: what it needs to compute, to reply and to end. And what has no
+   failure elsewhere (calls.c): who asks for its own id relies on the result. */
 static int filter_most(uint32_t action, unsigned long flags) {
   static const int allowed[] = {
       SYS_read, SYS_write,      SYS_futex,           SYS_brk,    SYS_mmap,  SYS_munmap, SYS_madvise, SYS_rt_sigreturn,

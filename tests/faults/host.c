@@ -18,7 +18,7 @@
 
 #define HOST_STATUS 7
 
-static plan host_alone; /* where no judge has made a plan */
+static plan host_alone; /* where no checker has made a plan */
 static plan *host_plan = &host_alone;
 static int32_t host_main;
 static double host_seconds;

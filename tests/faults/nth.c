@@ -6,7 +6,7 @@
  * Usage: nth [all] [CALL ...]    all: every n; else those up to 6, and then 12, 24, ...
  */
 #include "calls.h"
-#include "judge.h"
+#include "checker.h"
 #include "onstack/onstack.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void nth_report(const plan *plan, const char *name) {
 }
 
 /* A lost timer is found again by the process tick, a lost reader has another behind it: one failure ends no session. */
-static void nth_judge_silence(plan *plan) {
+static void nth_check_silence(plan *plan) {
   if (plan->complaint[0] || plan->persistent || plan->result < 0 || plan->ticks > 0) return;
   snprintf(plan->complaint, sizeof(plan->complaint), "a session that started has no tick");
 }
@@ -52,8 +52,8 @@ static bool nth_one(plan *plan, const char *name, uint64_t n, bool persistent) {
   plan->nth = n;
   plan->persistent = persistent;
   plan->owner = n % 2 == 0;
-  judge(plan);
-  nth_judge_silence(plan);
+  checker_run(plan);
+  nth_check_silence(plan);
   nth_cases++;
   if (plan->complaint[0]) nth_report(plan, name);
   return plan->injected > 0 || plan->complaint[0];
@@ -84,7 +84,7 @@ static void nth_calls(plan *plan) {
   static uint64_t calls[PLAN_MAX_CALL];
   plan->call = PLAN_EVERY_CALL;
   plan->nth = 0;
-  if (judge(plan)) nth_report(plan, "no failure");
+  if (checker_run(plan)) nth_report(plan, "no failure");
   memcpy(calls, (const void *)plan->calls, sizeof(calls));
   for (int number = 0; number < PLAN_MAX_CALL && !plan->skipped[0]; number++) {
     const call_kind *kind = call_find(number);
@@ -146,7 +146,7 @@ static void nth_again_every(plan *plan, const char *name) {
   const uint64_t most = nth_all ? NTH_MOST : NTH_MOST_AGAIN;
   for (plan->nth = 1; plan->nth <= most; plan->nth = nth_next(plan->nth)) {
     nth_cases++;
-    if (judge(plan)) nth_report(plan, name);
+    if (checker_run(plan)) nth_report(plan, name);
     if (plan->injected == 0) return;
   }
   if (nth_all)
@@ -173,7 +173,7 @@ static void nth_again(plan *plan) {
 }
 
 int main(int argc, char **argv) {
-  plan *plan = judge_plan();
+  plan *plan = checker_plan();
   if (!plan) return 2;
   nth_all = argc > 1 && strcmp(argv[1], "all") == 0;
   nth_only = (const char *const *)argv + 1 + nth_all;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the judge (the parent) and a subject (a child that runs sessions) share: a page that both write. Nothing here may
+ * What the checker (the parent) and a subject (a child that runs sessions) share: a page that both write. Nothing here may
  * need a system call of the subject, since any of them may be the one that fails.
  */
 #ifndef ONSTACK_FAULTS_PLAN_H
@@ -12,7 +12,7 @@
 #define PLAN_MAX_CALL 512
 #define PLAN_NO_CALL (-1)
 #define PLAN_FD 200
-#define PLAN_EVERY_CALL (-2) /* every call is shown to the judge; to learn which there are */
+#define PLAN_EVERY_CALL (-2) /* every call is shown to the checker; to learn which there are */
 #define PLAN_MOST_CALLS (-3) /* with `denied`: all but those of a worker that only computes, reads and writes */
 
 /* Where the subject is; it goes on from a BEFORE or AFTER when `go` has that value. */
@@ -30,13 +30,13 @@ enum plan_phase {
 };
 
 typedef struct plan {
-  /* Written by the judge before the fork. */
+  /* Written by the checker before the fork. */
   int call;         /* the system call that fails, or PLAN_* */
   int also[2];      /* calls that are refused (EPERM) besides, so that what takes over is tried; 0: none */
   int error;        /* a positive errno */
   uint64_t nth;     /* the first that fails, from 1; 0: none */
   bool persistent;  /* that one and all later ones */
-  bool denied;      /* refused by the kernel itself from the start: the judge is not asked */
+  bool denied;      /* refused by the kernel itself from the start: the checker is not asked */
   bool midway;      /* ... not from the start, but when the session has ticks */
   bool allocations; /* fails malloc, calloc and realloc in place of a system call */
   int rounds;       /* not 0: a clean session, and then so many that fail, which may leave no allocation and no slot */

@@ -87,7 +87,7 @@ MUTE = ("write", "newfstatat", "fstat")
 BLIND = ("rt_sigprocmask",)
 
 
-def judge(directory, mute, blind, output, errors):
+def check_run(directory, mute, blind, output, errors):
     """Returns whether there is a profile, and what was said."""
     lines = errors.splitlines()
     names = {entry.name for entry in directory.iterdir()}
@@ -111,7 +111,7 @@ def attempt(call, n, always, end, seconds):
         injected, _, complaint = verdict.split(" ", 2)
         try:
             check(not complaint, complaint)
-            profile, said = judge(pathlib.Path(name), always and call in MUTE, call in BLIND, output + "\n", errors)
+            profile, said = check_run(pathlib.Path(name), always and call in MUTE, call in BLIND, output + "\n", errors)
             return Result(int(injected), profile, said, ""), False
         except Wrong as wrong:
             return Result(int(injected), False, [], str(wrong)), isinstance(wrong, Empty)

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}
 export BUILD
 status=0
-boring=' works: | start answers | up to | not refused: | not made to fail: '
+boring=' works: | start returns | up to | not refused: | not made to fail: '
 if [ "${1-}" = all ]; then boring='^$'; fi
 
 run() {
@@ -25,20 +25,20 @@ run() {
 
 make --no-print-directory -s -f core/Makefile BUILD="$BUILD" lib || exit 1
 if [[ $(ldd --version 2>&1) != *GLIBC* && $(ldd --version 2>&1) != *"GNU libc"* ]]; then
-  echo "tests/faults: SKIPPED nth, deny, settled and preloaded: they replace glibc's malloc"
+  echo "tests/faults: SKIPPED nth, deny, steady and preloaded: they replace glibc's malloc"
 else
   make --no-print-directory -s -f tests/faults/Makefile BUILD="$BUILD" || exit 1
   if [ "${1-}" = few ]; then
     run "$BUILD/tests/faults/nth" timer_create
     run "$BUILD/tests/faults/deny" timer_create "no memory is read"
-    run "$BUILD/tests/faults/settled"
+    run "$BUILD/tests/faults/steady"
     exit $status
   fi
   if [ "${1-}" = all ]; then LIMIT=1800; fi
   # shellcheck disable=SC2086
   run "$BUILD/tests/faults/nth" ${1-}
   run "$BUILD/tests/faults/deny"
-  run "$BUILD/tests/faults/settled"
+  run "$BUILD/tests/faults/steady"
   # shellcheck disable=SC2086
   run tests/faults/preloaded.py ${1-}
 fi

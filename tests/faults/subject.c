@@ -35,7 +35,7 @@ static void subject_wait(int phase) {
   while (subject_plan->go != phase) continue;
 }
 
-/* Code of the host's between these two may not fail, or the test would judge itself. */
+/* Code of the host's between these two may not fail, or the test would check itself. */
 static void host_begins(void) { subject_plan->host = subject_main; }
 static void host_ends(void) { subject_plan->host = 0; }
 
@@ -226,7 +226,7 @@ static void subject_rounds(void) {
 
 static void subject_prepare(int socket) {
   plan *plan = subject_plan;
-  /* Until the judge has a call in its hands a tick takes it back (seccomp_unotify(2)), also one that never ends so in a
+  /* Until the checker has a call in its hands a tick takes it back (seccomp_unotify(2)), also one that never ends so in a
      kernel's own hands: then it is to be made again, not to end with EINTR. */
   struct sigaction owner = {.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
   static pthread_t worker;
@@ -279,7 +279,7 @@ void subject_run(plan *plan, int socket) {
     int first = plan->result;
     stats = subject_session();
     if (plan->result < 0)
-      complain("the next start, without a failure, answers", plan->result, onstack_strerror(plan->result));
+      complain("the next start, without a failure, returns", plan->result, onstack_strerror(plan->result));
     else if (stats.ticks == 0)
       complain("the next session has no tick", 0, "");
     plan->result = first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * .eh_frame of any content -> a rule table. Promises: it ends, stays inside its copy, and what comes out is a table
- * that the handler can search: its answers are those of a linear search.
+ * that the handler can search: its results are those of a linear search.
  * Input: one byte (where the module begins), then the section.
  */
 #include "fuzz.h"
@@ -33,22 +33,22 @@ static uint64_t row_offset(const onstack_rule_table *table, uint32_t row) {
 }
 
 /* `row` is the last one at or before the offset. */
-static void check_answer(const onstack_rule_table *table, uint64_t offset, uint32_t row) {
+static void check_result(const onstack_rule_table *table, uint64_t offset, uint32_t row) {
   const onstack_rule *rule = &table->rules[table->rows[row].rule];
   if (offset >> ONSTACK_RULE_CHUNK_BITS >= table->chunk_count || rule->cfa == ONSTACK_CFA_NONE) rule = NULL;
   fuzz_check(onstack_rules_lookup(table, offset) == rule);
 }
 
-static void check_answers(const onstack_rule_table *table) {
+static void check_results(const onstack_rule_table *table) {
   uint32_t step = table->row_count / 64 + 1;
   uint64_t first = row_offset(table, 0);
   if (first > 0) fuzz_check(onstack_rules_lookup(table, first - 1) == NULL);
   for (uint32_t row = 0; row < table->row_count; row += step) {
     uint64_t offset = row_offset(table, row);
     uint64_t end = row + 1 < table->row_count ? row_offset(table, row + 1) : UINT64_MAX;
-    check_answer(table, offset, row);
-    check_answer(table, offset + (end - offset) / 2, row);
-    check_answer(table, end - 1, row);
+    check_result(table, offset, row);
+    check_result(table, offset + (end - offset) / 2, row);
+    check_result(table, end - 1, row);
   }
 }
 
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (table) {
     check_shape(table);
     fuzz_check(table->chunk_count <= ((high - base) >> ONSTACK_RULE_CHUNK_BITS) + 1);
-    check_answers(table);
+    check_results(table);
     onstack_rule_table_free(table);
   }
   free(bytes);

@@ -16,12 +16,12 @@
 
 static int image_file = -1;
 
-typedef struct answer {
+typedef struct result {
   onstack_elf_build_id id;
   bool has_code;
   uint64_t difference;
   uint64_t names, sections; /* hashes of all */
-} answer;
+} result;
 
 static uint64_t hash_names(const onstack_elf_query *queries) {
   uint64_t hash = 0;
@@ -50,7 +50,7 @@ static uint64_t hash_sections(const onstack_elf_file *file) {
   return hash;
 }
 
-static void find_names(const onstack_elf_file *file, answer *out) {
+static void find_names(const onstack_elf_file *file, result *out) {
   onstack_elf_query queries[QUERIES];
   onstack_profile_arena names = {0};
   memset(queries, 0, sizeof(queries));
@@ -62,7 +62,7 @@ static void find_names(const onstack_elf_file *file, answer *out) {
   onstack_profile_arena_release(&names);
 }
 
-static void read_all(const onstack_elf_file *file, answer *out) {
+static void read_all(const onstack_elf_file *file, result *out) {
   memset(out, 0, sizeof(*out));
   onstack_elf_read_build_id(file, &out->id);
   fuzz_check(out->id.length <= ONSTACK_ELF_BUILD_ID_MAX);
@@ -82,7 +82,7 @@ static bool can_read_memory(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   onstack_elf_file file, memory;
-  answer from_file, from_memory;
+  result from_file, from_memory;
   char path[64];
   if (image_file < 0) image_file = memfd_create("image", MFD_CLOEXEC);
   if (ftruncate(image_file, 0) != 0 || pwrite(image_file, data, size, 0) != (ssize_t)size) return 0;
@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_check(opened == also);
   if (opened != 0) return 0;
   read_all(&memory, &from_memory);
-  fuzz_check(memcmp(&from_file, &from_memory, sizeof(answer)) == 0);
+  fuzz_check(memcmp(&from_file, &from_memory, sizeof(result)) == 0);
   onstack_elf_close(&file);
   onstack_elf_close(&memory);
   return 0;

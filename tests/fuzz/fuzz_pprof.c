@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The writers, pprof and folded, on samples, threads, labels, names and answers of a symbolizer of any content. Promises:
+ * The writers, pprof and folded, on samples, threads, labels, names and results of a symbolizer of any content. Promises:
  * an error that is documented, or a whole file; nothing is lost on the way (sums), and folded stacks keep their form
  * whatever is in a name.
  *
- * pprof's own reader and the rules of profile servers are the judges of the pprof bytes: with ONSTACK_FUZZ_PROFILES=FILE
- * each profile goes there behind a head of numbers, and bindings/go/internal/judge reads them (run.sh does, over the
+ * pprof's own reader and the rules of profile servers check the pprof bytes: with ONSTACK_FUZZ_PROFILES=FILE
+ * each profile goes there behind a head of numbers, and bindings/go/internal/checker reads them (run.sh does, over the
  * kept inputs and over what a fuzzing found).
  */
 #include "samples.h"
@@ -35,7 +35,7 @@ static uint64_t samples_of(const samples_world *world) {
   return samples;
 }
 
-static void hand_to_judge(const samples_world *world, const written *pprof) {
+static void hand_to_checker(const samples_world *world, const written *pprof) {
   static FILE *file;
   const char *path = getenv("ONSTACK_FUZZ_PROFILES");
   const samples_sum *of = world->sums;
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!samples_make(&world, &input)) return 0;
   check_totals(&world);
   written pprof = {.refuse = size % 64 == 63}, folded = {0};
-  if (write_one(&world, onstack_profile_write_pprof, &pprof)) hand_to_judge(&world, &pprof);
+  if (write_one(&world, onstack_profile_write_pprof, &pprof)) hand_to_checker(&world, &pprof);
   free(pprof.bytes);
   if (kinds_of(&world) > 1) { /* each by itself */
     world.asked = false;

@@ -2,7 +2,7 @@
 /*
  * A module with an ELF file of any content: the index of its functions that signal handlers ask, which does not need
  * the file once it is made, nor mind that it shrinks meanwhile; and the names that a profile asks for. Promises: the
- * index has an order, what it answers covers the address, names have an end inside its block, and a file with another
+ * index has an order, what it gives covers the address, names have an end inside its block, and a file with another
  * build id is not used.
  * Input: one byte (how much of the file is left after it was opened, in 1/256; 255: all; with an odd one, the module
  * has the file's own build id), then the file.
@@ -43,7 +43,7 @@ static void check_order(const onstack_symbol_file *file) {
   }
 }
 
-static void check_answers(const onstack_symbol_file *file) {
+static void check_results(const onstack_symbol_file *file) {
   for (uint32_t i = 0; i < ADDRESSES; i++) {
     uint64_t start = 0, address = address_of(i);
     const char *name = symbol_file_find(file, address, &start);
@@ -66,7 +66,7 @@ static void run_index(uint8_t kept, size_t size) {
   onstack_elf_close(&elf);
   if (ftruncate(image_file, 0) != 0) abort();
   check_order(&file);
-  check_answers(&file);
+  check_results(&file);
   free(file.entries);
   free((void *)(uintptr_t)file.names);
 }

@@ -5,7 +5,7 @@
  * addresses, and real memory only inside the stack's bounds; and each frame is code.
  *
  * Numbers come as one byte that picks a kind and two bytes of offset, so that a third of them are addresses in a stack
- * or in code. Memory outside the stack answers anything at all (hostile), or nothing; or the stack is real memory
+ * or in code. Memory outside the stack holds anything at all (hostile), or nothing; or the stack is real memory
  * between two guard pages and the readers are the true ones (where a fault would end this process).
  */
 #include "fuzz.h"
@@ -34,8 +34,8 @@ static void walk_once(const onstack_unwinder_ops *unwinder, const onstack_regist
                        .memory = &memory,
                        .frames = malloc(capacity * sizeof(uint64_t)),
                        .capacity = capacity,
-                       .found = malloc(capacity)};
-  if (!walk.frames || !walk.found) abort();
+                       .unwound_by = malloc(capacity)};
+  if (!walk.frames || !walk.unwound_by) abort();
   world_forget_reads();
   onstack_memory_enter_stack(&memory, registers->sp);
   onstack_walk_result result = unwinder->run(&walk);
@@ -43,7 +43,7 @@ static void walk_once(const onstack_unwinder_ops *unwinder, const onstack_regist
   walks++;
   steps += result.frame_count; /* the last one found no caller */
   free(walk.frames);
-  free(walk.found);
+  free(walk.unwound_by);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -7,7 +7,7 @@
 #                             build/fuzz/found, those of Go where it says
 #   run.sh keep [TARGET...]   takes what the last fuzzing added to the kept inputs, if it is small and covers something new
 #   run.sh steps [N [SEED]]   the walkers alone, at full speed and without sanitizers, two at a time, until they have made N
-#                             (10^9) steps on memory that answers anything or is not there, from that seed (1) on: a
+#                             (10^9) steps on memory that holds anything or is not there, from that seed (1) on: a
 #                             quarter of an hour
 #   run.sh list               the targets: cfi, go/FuzzDemangle, rust/profile, ...
 # FUZZ_MUTATIONS: how many in `replay` (3000). CC, CLANG: the compilers. Rust's need cargo-fuzz and a nightly toolchain.
@@ -45,9 +45,9 @@ places() { # directories with inputs of a target
 }
 
 # google/pprof and the rules of profile servers on what the pprof target wrote.
-judge() { # file
-  command -v go >/dev/null || { echo "fuzz: SKIPPED judge: no Go here"; return 0; }
-  (cd bindings/go && go build -o "$OLDPWD/$out/judge" ./internal/judge) && "$out/judge" "$1"
+check_profiles() { # file
+  command -v go >/dev/null || { echo "fuzz: SKIPPED checker: no Go here"; return 0; }
+  (cd bindings/go && go build -o "$OLDPWD/$out/checker" ./internal/checker) && "$out/checker" "$1"
 }
 
 replay_c() {
@@ -55,7 +55,7 @@ replay_c() {
   # shellcheck disable=SC2046
   ONSTACK_FUZZ_PROFILES=$profiles timeout -k 5 120 "$out/replay_$target" "-random=${FUZZ_MUTATIONS:-3000}" \
     $(places "$target") || return 1
-  [ "$target" != pprof ] || judge "$profiles"
+  [ "$target" != pprof ] || check_profiles "$profiles"
 }
 
 replay_rust() {
@@ -103,7 +103,7 @@ fuzz_c() {
     $(places "$target") >"$log" 2>&1
   status=$?
   if [ "$target" = pprof ] && [ $status = 0 ]; then
-    ONSTACK_FUZZ_PROFILES=$out/profiles "$out/fuzz_pprof" "$work"/* >/dev/null 2>&1 && judge "$out/profiles" >>"$log" 2>&1
+    ONSTACK_FUZZ_PROFILES=$out/profiles "$out/fuzz_pprof" "$work"/* >/dev/null 2>&1 && check_profiles "$out/profiles" >>"$log" 2>&1
     status=$?
   fi
   libfuzzer_says "$target" "$status" "$log"

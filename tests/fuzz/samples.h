@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A profile out of a fuzz input: options, strings, samples of every kind (unsound ones too), and a symbolizer whose
- * answers depend on the input alone. What was accepted is added up, for comparison with what is written.
+ * results depend on the input alone. What was accepted is added up, for comparison with what is written.
  *
  * Numbers have one byte that says how many bytes follow, so that small inputs reach large values; sums are compared
  * modulo 2^64, which is how the core adds.

@@ -105,7 +105,7 @@ func TestUnknownTablesAreRefused(t *testing.T) {
 	}
 }
 
-// TestBrokenTablesAreSurvived: whatever the answer, nothing outside the table is read (the sanitizer looks).
+// TestBrokenTablesAreSurvived: whatever the result, nothing outside the table is read (the sanitizer looks).
 func TestBrokenTablesAreSurvived(t *testing.T) {
 	f := newFeeder(t)
 	random := rand.New(rand.NewPCG(20, 26))

@@ -75,7 +75,7 @@ func (h host) run(t *testing.T, b *builder) {
 		t.Fatal(err)
 	}
 	v := trace.Check(samples, symbols)
-	h.judge(t, v)
+	h.check(t, v)
 	missing := h.missing(samples, symbols)
 	if len(missing) > 0 {
 		t.Errorf("no stack goes through %v", missing)
@@ -95,7 +95,7 @@ func record(b *builder, program, work, path string) (samples *trace.Trace, err e
 	return samples, err
 }
 
-func (h host) judge(t *testing.T, v *trace.Verdict) {
+func (h host) check(t *testing.T, v *trace.Verdict) {
 	rooted := 100 * float64(v.Rooted) / float64(max(v.Samples, 1))
 	table = append(table, fmt.Sprintf("%-30s %8d %7.2f%% %9d %6d %9d %7d  %v", h.name, v.Samples, rooted, v.Returns,
 		v.BadReturns, v.Direct, v.Strangers, v.Truncated))

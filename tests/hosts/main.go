@@ -7,7 +7,7 @@
 //	hosts wazero   WebAssembly that wazero compiles, without cgo
 //	hosts duckdb   a large C++ library; ours alone, for its first second
 //
-// ONSTACK_JUDGE is the program of bindings/go/internal/judge.
+// ONSTACK_JUDGE is the program of bindings/go/internal/checker.
 package main
 
 import (
@@ -73,7 +73,7 @@ func both(one host) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mine, err := one.judge(ours.Bytes())
+	mine, err := one.inspect(ours.Bytes())
 	if err != nil {
 		return "", err
 	}
@@ -110,7 +110,7 @@ func first(one host) (string, error) {
 	if err := errors.Join(err, worked.err); err != nil {
 		return "", err
 	}
-	mine, err := one.judge(ours.Bytes())
+	mine, err := one.inspect(ours.Bytes())
 	return fmt.Sprintf("%s; %s", worked.did, mine), err
 }
 
@@ -125,7 +125,7 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d of %d samples are the host's, %.2f %% of all at a root", c.with, c.all, c.share())
 }
 
-func (one host) judge(written []byte) (counts, error) {
+func (one host) inspect(written []byte) (counts, error) {
 	have, err := read(written, one.frame)
 	switch {
 	case err != nil:
@@ -139,9 +139,9 @@ func (one host) judge(written []byte) (counts, error) {
 
 // read takes a profile that servers take, too.
 func read(written []byte, frame string) (counts, error) {
-	judge := exec.Command(os.Getenv("ONSTACK_JUDGE"), "-")
-	judge.Stdin = bytes.NewReader(written)
-	if said, err := judge.CombinedOutput(); err != nil {
+	inspect := exec.Command(os.Getenv("ONSTACK_JUDGE"), "-")
+	inspect.Stdin = bytes.NewReader(written)
+	if said, err := inspect.CombinedOutput(); err != nil {
 		return counts{}, fmt.Errorf("ONSTACK_JUDGE: %w: %s", err, said)
 	}
 	parsed, err := profile.ParseData(written)

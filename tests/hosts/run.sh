@@ -10,7 +10,7 @@ cd "$(dirname "$0")"
 out=$(cd ../.. && mkdir -p "${BUILD:-build}/tests" && cd "${BUILD:-build}/tests" && pwd)/hosts
 passed=0 failed=0
 export ONSTACK_JUDGE=$out-judge
-go build -o "$out" . && go build -C ../../bindings/go -o "$ONSTACK_JUDGE" ./internal/judge || exit 1
+go build -o "$out" . && go build -C ../../bindings/go -o "$ONSTACK_JUDGE" ./internal/checker || exit 1
 
 try() { # name, tries
   local said attempt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # `make install` and what other people do with it: the examples are built against an installed tree by gcc and clang,
-# by pkg-config and CMake, shared and static, run, and their profiles judged; then it is removed again. About a minute.
+# by pkg-config and CMake, shared and static, run, and their profiles checked; then it is removed again. About a minute.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 export BUILD=${BUILD:-build}
@@ -89,14 +89,14 @@ share() { # program, profile, function
 between() { [ "$2" -ge "$1" ] && [ "$2" -le "$3" ] || { echo "$4: $2 %, not $1 .. $3 %"; return 1; }; }
 
 # Sorting takes a quarter of the time; of some hundred samples the share is right to within 15 points.
-judge_c() { # program
+try_c() { # program
   timeout -k 5 60 "$1" "$place/c.pb" 1 && between 60 "$(share "$1" "$place/c.pb" hash_numbers)" 90 hash_numbers &&
     between 10 "$(share "$1" "$place/c.pb" sort_numbers)" 40 sort_numbers &&
     between 98 "$(share "$1" "$place/c.pb" main)" 100 main
 }
 
 # Two threads busy for the same time on two processors or more; on a loaded machine they share unevenly.
-judge_cxx() { # program
+try_cxx() { # program
   timeout -k 5 60 "$1" "$place/cxx.pb" && between 20 "$(share "$1" "$place/cxx.pb" throw_and_catch)" 80 throw_and_catch &&
     between 20 "$(share "$1" "$place/cxx.pb" count_words)" 80 count_words &&
     between 3 "$(share "$1" "$place/cxx.pb" __cxa_throw)" 80 __cxa_throw
@@ -108,7 +108,7 @@ by_pkg_config() { # example, compiler variable and value, further variables...
   out=$place/$example-make
   rm -rf "$out" && cp -r "examples/$example" "$out" &&
     PKG_CONFIG_PATH=$prefix/lib/pkgconfig make -s -C "$out" LDFLAGS="-Wl,-rpath,$prefix/lib" "$@" &&
-    "judge_$example" "$out/profile"
+    "try_$example" "$out/profile"
 }
 
 # The installed tree under another name: nothing of the package may hang on where it was installed.
@@ -117,7 +117,7 @@ by_cmake() { # example, tree, further definitions...
   shift 2
   rm -rf "$place/$example-cmake"
   cmake -S "examples/$example" -B "$place/$example-cmake" -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_BUILD_TYPE=RelWithDebInfo "$@" &&
-    cmake --build "$place/$example-cmake" && "judge_$example" "$place/$example-cmake/profile"
+    cmake --build "$place/$example-cmake" && "try_$example" "$place/$example-cmake/profile"
 }
 
 cmake_finds() { # line of CMake after project()
@@ -158,7 +158,7 @@ fi
 
 if command -v cmake >/dev/null; then
   check "C: CMake" by_cmake c "$prefix"
-  check "C: CMake, static target" judge_c "$place/c-cmake/profile-static"
+  check "C: CMake, static target" try_c "$place/c-cmake/profile-static"
   check "CMake: the static target needs no libonstack.so" static_alone "$place/c-cmake/profile-static"
   cp -a "$prefix" "$place/moved"
   check "C++: CMake, from a moved tree" by_cmake cxx "$place/moved"

@@ -13,7 +13,7 @@ mkdir -p "$out"
 failed=0
 [ -f "$preload" ] || { echo "skip go suites: $preload is not built (make -f core/Makefile preload)"; exit 77; }
 
-# package, name, pattern, with or without. Test names that passed, sorted; the preload's own books in NAME.status.
+# package, name, pattern, with or without. Test names that passed, sorted; the preload's own accounting in NAME.status.
 run_tests() {
   local directory preloaded=()
   directory=$(go list -f '{{.Dir}}' "$1")

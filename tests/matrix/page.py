@@ -42,9 +42,9 @@ def weight_rows(pool):
     for host, mix in sorted({key[:2] for key in table}):
         row = {"host": host, "mix": mix}
         for which, name in enumerate(("theirs", "ours")):
-            judged = [(w[which], order) for (h, m, order), w in table.items() if (h, m) == (host, mix) and w[which]]
-            whole = [weight for weight, order in judged if order == "all orders"]
-            single = [(weight[0], weight[1], order) for weight, order in judged if order != "all orders"]
+            checked = [(w[which], order) for (h, m, order), w in table.items() if (h, m) == (host, mix) and w[which]]
+            whole = [weight for weight, order in checked if order == "all orders"]
+            single = [(weight[0], weight[1], order) for weight, order in checked if order != "all orders"]
             row[name] = whole[0] if whole else None
             row[f"{name} worst"] = min(single, key=lambda s: s[0] + s[1], default=None)
         yield row

@@ -7,7 +7,7 @@ import os
 import statistics
 from collections import defaultdict
 
-import judge
+import checker
 from cells import BASELINES, EXACT, GO_ALONE, OURS_ALONE, SAME_STEPS
 
 KEEPS = "keeps its weight"
@@ -60,7 +60,7 @@ def _share(records, which):
     sampled = sum(r[which][0] for r in records)
     burnt = sum(r[which][1] for r in records)
     if which == "theirs":
-        sampled *= judge.THEIR_PERIOD_MS
+        sampled *= checker.THEIR_PERIOD_MS
     return sampled / burnt if burnt > 0 else None
 
 
@@ -71,7 +71,7 @@ def weight_of(records, baseline, which):
     if beside is None or not alone:
         return None
     # Both counted in ticks of theirs, the rarer ones.
-    counts = [max(sum(r[which][1] for r in rs) / judge.THEIR_PERIOD_MS, 1) for rs in (records, baseline)]
+    counts = [max(sum(r[which][1] for r in rs) / checker.THEIR_PERIOD_MS, 1) for rs in (records, baseline)]
     return beside / alone, 2 * sum(1 / n for n in counts) ** 0.5
 
 
@@ -140,7 +140,7 @@ class Pool:
                 alone = self.by_order.get((host, mix, baseline.name), ())
                 values = [_weights_of_runs(records, "theirs") for records in (beside, alone)]
                 if all(values):
-                    means = [statistics.mean(v) * judge.THEIR_PERIOD_MS for v in values]
+                    means = [statistics.mean(v) * checker.THEIR_PERIOD_MS for v in values]
                     runs = [len(v) for v in values]
                     chance = chance_of_less(values[0], [least * value for value in values[1]])
                     table[host, mix, baseline.name] = (runs, *means, chance)

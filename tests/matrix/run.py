@@ -12,7 +12,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # the source tree stays clean
 
 import cells
-import judge
+import checker
 import programs
 from results import KEEPS, Pool, Results
 
@@ -56,11 +56,11 @@ def run_once(cell, quick, digest):
     """One process; its record."""
     try:
         events = programs.run(cell.host.name, [cell.mix, *cell.steps(quick)], timeout=60 if quick else 180)
-        record = judge.judge(cell, events).as_dict()
+        record = checker.check(cell, events).as_dict()
     except programs.RunFailed as error:
-        record = judge.Verdict().as_dict()
-        record["checks"] = {judge.ALIVE: 1}
-        record["problems"] = [[judge.ALIVE, str(error)]]
+        record = checker.Verdict().as_dict()
+        record["checks"] = {checker.ALIVE: 1}
+        record["problems"] = [[checker.ALIVE, str(error)]]
     return {"digest": digest, **record}
 
 
@@ -80,8 +80,8 @@ def run_all(chosen, arguments, results):
                 begin = time.monotonic()
                 record = run_once(cell, arguments.quick, digest)
                 if cell.host.name + cell.mix in alone and record["notes"]:
-                    problem = judge.compare_final(cell, record, alone[cell.host.name + cell.mix])
-                    record["checks"][judge.ACTION_FINAL] = record["checks"].get(judge.ACTION_FINAL, 0) + 1
+                    problem = checker.compare_final(cell, record, alone[cell.host.name + cell.mix])
+                    record["checks"][checker.ACTION_FINAL] = record["checks"].get(checker.ACTION_FINAL, 0) + 1
                     record["problems"] += [problem] if problem else []
                 results.add(key, record)
                 said = "; ".join(f"FAILED {name}: {text}" for name, text in record["problems"]) or "ok"
@@ -94,10 +94,10 @@ def run_all(chosen, arguments, results):
     return pool, ran, left
 
 
-def judge_weights(pool, least):
-    """Prints the table; returns the number of weights judged and those below `least`."""
+def check_weights(pool, least):
+    """Prints the table; returns the number of weights checked and those below `least`."""
     print(f"\n{'host':14}{'mix':10}{'order':20}{'theirs':>8}{'ours':>8}   of the weight alone, chance")
-    judged, failed = 0, []
+    checked, failed = 0, []
     for (host, mix, order), weights in sorted(pool.weights().items()):
         shown = ["-" if w is None else f"{w[0]:.3f}" for w in weights]
         chance = max((w[1] for w in weights if w), default=0)
@@ -105,28 +105,28 @@ def judge_weights(pool, least):
         for which, weight in zip(("theirs", "ours"), weights):
             if weight is None or which == "theirs" and mix in cells.ERRATIC:
                 continue
-            judged += 1
+            checked += 1
             if weight[0] + weight[1] < least:
                 failed.append(f"{host}/{mix}/{order}: {which} {KEEPS}: {weight[0]:.3f} + {weight[1]:.3f} < {least}")
-    return judged, failed
+    return checked, failed
 
 
 LEAST_CHANCE = 0.001  # below it, chance is not what made their weights beside us smaller
 
 
-def judge_distributions(pool, least):
-    """Of the erratic mixes; prints a table, and returns the same two as judge_weights."""
-    judged, failed = 0, []
+def check_distributions(pool, least):
+    """Of the erratic mixes; prints a table, and returns the same two as check_weights."""
+    checked, failed = 0, []
     for number, ((host, mix, baseline), (runs, beside, alone, chance)) in enumerate(pool.distributions(least).items()):
         if number == 0:
             print(f"\n{'host':14}{'mix':10}{'same steps alone':18}{'runs':>9}{'beside us':>11}{'alone':>7}   theirs, of the CPU time; chance of less than {least} of it")
-        judged += chance is not None
+        checked += chance is not None
         said = "too few runs" if chance is None else f"{chance:.3f}"
         print(f"{host:14}{mix:10}{baseline:18}{runs[0]:5} {runs[1]:3}{beside:11.3f}{alone:7.3f}{said:>15}")
         if chance is not None and chance < LEAST_CHANCE:
             text = f"theirs {KEEPS}: {beside:.3f} beside us, {alone:.3f} alone, by chance {chance:.5f}"
             failed.append(f"{host}/{mix}/{baseline}: {text}")
-    return judged, failed
+    return checked, failed
 
 
 def print_checks(ran):
@@ -164,15 +164,15 @@ def main():
     finally:
         results.close()
     least = KEEPS_QUICK if arguments.quick else KEEPS_FULL
-    judged, failed_weights = judge_weights(pool, least)
-    more, failed_distributions = judge_distributions(pool, least)
-    judged, failed_weights = judged + more, failed_weights + failed_distributions
+    checked, failed_weights = check_weights(pool, least)
+    more, failed_distributions = check_distributions(pool, least)
+    checked, failed_weights = checked + more, failed_weights + failed_distributions
     print_checks(ran)
     failures = [f"{c.name}: {name}: {text}" for c, record in ran for name, text in record["problems"]] + failed_weights
     for failure in failures:
         print(f"FAILED {failure}")
     broken = sum(1 for _, record in ran if record["problems"]) + len(failed_weights)
-    total = len(ran) + judged
+    total = len(ran) + checked
     if left:
         print(f"\n{left} runs are left for the next call")
     print(f"\n{total - broken} passed, {broken} failed ({time.monotonic() - begin:.0f} s; {arguments.output})")

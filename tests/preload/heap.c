@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A program whose books of its own allocations are exact: prints what it has allocated and what it keeps, by function. */
+/* A program whose counts of its own allocations are exact: prints what it has allocated and what it keeps, by function. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>

@@ -76,16 +76,16 @@ def run(command, directory, preload, timeout=300, identity=None, **more):
     return done
 
 
-def compare(name, command, least=1, timeout=300, clean=lambda text: text, judge=None, share=0.0):
+def compare(name, command, least=1, timeout=300, clean=lambda text: text, checker=None, share=0.0):
     """The same status and output with and without; `clean` takes away what differs between any two runs. The profiles tell
-    of that share of the CPU time at least: each process begins and writes its profile unsampled, and owes a part of a
+    of that share of the CPU time at least: each process begins and writes its profile unsampled, and lacks a part of a
     period in the end."""
     directory = place(name)
     told = []
     for preload in (False, True):
         done = run(command, directory, preload, timeout)
-        if judge:
-            judge(done, directory)
+        if checker:
+            checker(done, directory)
         told.append((done.returncode, clean(done.stdout.decode()), clean(done.stderr.decode())))
     for what, without, under in zip(("status", "stdout", "stderr"), *told):
         equal(under, without, f"{what} under the preload (directory {directory})")

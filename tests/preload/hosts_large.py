@@ -14,16 +14,16 @@ from hosts_common import Server, both, compare, host, need, place, run
 
 
 def same(files):
-    """A judge for compare: each run left the same files, by what `files` gives for a directory."""
+    """A checker for compare: each run left the same files, by what `files` gives for a directory."""
     left = []
 
-    def judge(done, directory):
+    def checker(done, directory):
         equal((done.returncode, done.stderr), (0, b""), "the run")
         left.append({path.name: path.read_bytes() for path in files(directory)})
         check(left[-1], "it left no files")
         check(left[0] == left[-1], "the files differ")
 
-    return judge
+    return checker
 
 
 @host("clang")
@@ -31,7 +31,7 @@ def clang():
     """All of the core in one file."""
     source = ROOT / "bindings" / "go" / "onstack_core.c"
     return compare("clang", [need("clang-14"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-w", "-c", source, "-o", "out.o"],
-                   judge=same(lambda directory: [directory / "out.o"]), share=0.7)
+                   checker=same(lambda directory: [directory / "out.o"]), share=0.7)
 
 
 JAVAC_SOURCE = """
@@ -62,7 +62,7 @@ def javac():
         methods = "\n".join(JAVAC_METHOD.format(m=m) for m in range(30))
         (sources / f"C{n}.java").write_text(JAVAC_SOURCE.format(n=n, methods=methods))
     told = compare("javac", [tool, "-d", "out", *sorted(sources.glob("*.java"))], share=0.7,
-                   judge=same(lambda directory: (directory / "out").glob("*.class")))
+                   checker=same(lambda directory: (directory / "out").glob("*.class")))
     shutil.rmtree(sources)
     return told
 

@@ -130,12 +130,12 @@ def gcc():
     objects = []
     core = ROOT / "core"
 
-    def judge(done, directory):
+    def checker(done, directory):
         equal((done.returncode, done.stderr), (0, b""), "gcc")
         objects.append((directory / "out.o").read_bytes())
 
     told = compare("gcc", [need("gcc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I", core / "src", "-I", core / "include", "-c",
-                           core / "src" / "session" / "session.c", "-o", "out.o"], judge=judge, share=0.3)
+                           core / "src" / "session" / "session.c", "-o", "out.o"], checker=checker, share=0.3)
     check(objects[0] == objects[1], "the object files differ")
     return told
 

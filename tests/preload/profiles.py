@@ -12,21 +12,21 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @functools.cache
-def judge():
+def checker():
     """The program that holds a profile against google/pprof's checks and the rules of profile servers; None without Go."""
     if not shutil.which("go"):
         print("skip the rules of profile servers: go is not installed", flush=True)
         return None
     # Of this process' own: several suites run at once.
-    program = (ROOT / os.environ.get("BUILD", "build")).resolve() / "tests" / f"judge-{os.getpid()}"
+    program = (ROOT / os.environ.get("BUILD", "build")).resolve() / "tests" / f"checker-{os.getpid()}"
     atexit.register(lambda: program.unlink(missing_ok=True))
-    subprocess.run(["go", "build", "-o", program, "./internal/judge"], cwd=ROOT / "bindings" / "go", check=True)
+    subprocess.run(["go", "build", "-o", program, "./internal/checker"], cwd=ROOT / "bindings" / "go", check=True)
     return program
 
 
 def hold_against_the_rules(raw):
-    if judge():
-        verdict = subprocess.run([judge(), "-"], input=raw, stderr=subprocess.PIPE, check=False)
+    if checker():
+        verdict = subprocess.run([checker(), "-"], input=raw, stderr=subprocess.PIPE, check=False)
         if verdict.returncode != 0:
             raise ValueError(verdict.stderr.decode().strip())
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A host with handlers of its own for SIGPROF, which it judges by what the kernel promises: the stack that it asked for,
+ * A host with handlers of its own for SIGPROF, which it checks by what the kernel promises: the stack that it asked for,
  * and system calls that restart or not; or one that lets no signal through. Usage: signals stack|restart|blocked|small.
  * Exit status 3 when all is as without a profiler.
  */

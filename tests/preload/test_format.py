@@ -61,7 +61,7 @@ def the_profile_carries_its_counters():
         counters = [line for line in profile.comments if line.startswith("onstack.stats ")]
         equal(len(counters), 1, "lines of counters")
         words = dict(word.split("=") for word in counters[0].split()[1:])
-        equal(int(words["recorded"]), sum(ticks for ticks, _, _ in profile.samples), "ticks in the profile's own books")
+        equal(int(words["recorded"]), sum(ticks for ticks, _, _ in profile.samples), "ticks in the profile's own accounting")
         equal(words["running"], "0", "whether it still runs")
 
 
@@ -84,7 +84,7 @@ def seconds(environment):
 
 @case
 def what_a_program_that_does_nothing_pays():
-    """Shown, and judged only on a machine that does nothing else: ONSTACK_TEST_TIMES=1."""
+    """Shown, and checked only on a machine that does nothing else: ONSTACK_TEST_TIMES=1."""
     plain = {"PATH": os.environ["PATH"]}
     for name in (None, "true.out", "true.out.%p"):
         under = dict(plain, LD_PRELOAD=str(LIBRARY))

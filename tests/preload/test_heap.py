@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Heap profiles by the preload, against a program whose books are exact."""
+"""Heap profiles by the preload, against a program whose counts are exact."""
 from harness import HEAP, Run, case, check, equal, one_line
 
 ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE = range(4)

@@ -4,7 +4,7 @@
  *
  * Runs all workers at once, in rounds. When a round is over they have all ended, and then the process must be as it was
  * after the first round: descriptors, threads, timers, memory; the first owner's action is installed. During it every
- * session closes its books, every foreign signal reaches one owner once, no child is lost, and nobody stands still for a
+ * session closes its accounting, every foreign signal reaches one owner once, no child is lost, and nobody stands still for a
  * minute and a half. Prints a line a round and a closing one. Exit status 1 and "FAILED" where something was wrong.
  */
 #include "soak.h"
@@ -226,7 +226,7 @@ static void print_sums(double seconds, const traces *first, const traces *now) {
   printf("soak: %s: %.0f s, %lu sessions, %lu ticks, %lu foreign signals, %lu forks, %lu threads, %lu modules opened, "
          "%lu flips of memory%s\n",
          failures ? "FAILED" : "ok", seconds, b->sessions, b->ticks, s->sent + s->queued + soak_posts, soak_forks,
-         soak_threads, soak_modules, soak_flips, failures ? "" : ": books closed, nothing lost, nothing left behind");
+         soak_threads, soak_modules, soak_flips, failures ? "" : ": accounting closed, nothing lost, nothing left behind");
 }
 
 int main(int argc, char **argv) {

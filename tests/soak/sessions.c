@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sessions of every kind that start, run and stop; each one's books are closed at its end. */
+/* Sessions of every kind that start, run and stop; each one's accounting is closed at its end. */
 #include "soak.h"
 
 #include <dlfcn.h>
@@ -78,7 +78,7 @@ static onstack_walk_result sessions_walk(void *data, const onstack_registers *re
 }
 static const onstack_unwinder sessions_unwinder = {.size = sizeof(onstack_unwinder), .name = "soak", .walk = sessions_walk};
 
-/* ---- the books ---- */
+/* ---- the accounting ---- */
 
 /* What a session can have had in its time, with twice as much for chance and overruns: ticks that nobody had are seen. */
 static bool sessions_too_many(const onstack_stats *s, const onstack_options *o, double seconds) {

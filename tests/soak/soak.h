@@ -51,7 +51,7 @@ void soak_open_copies(void);
 void soak_run_sessions(soak_worker *worker);     /* of the library that is linked in */
 void soak_run_a_copy(soak_worker *worker);       /* of the copy with the worker's number */
 void soak_run_other_signal(soak_worker *worker); /* on SOAK_OTHER_SIGNAL */
-/* One short session from start to closed books; 0, or what went wrong. For forked children. */
+/* One short session from start to closed accounting; 0, or what went wrong. For forked children. */
 int soak_one_session(unsigned *seed);
 
 /* ---- heap.c ---- */

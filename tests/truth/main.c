@@ -71,20 +71,20 @@ static bool main_complain(bool wrong, const char *what) {
 }
 
 /* Says what is not as it should be; true if nothing. */
-static bool main_judge(const truth_tally *tally, int count, char **arguments) {
-  double exact = 100 * (double)tally->verdicts[TRUTH_EXACT] / (tally->compared ? (double)tally->compared : 1);
+static bool main_check(const truth_counts *counts, int count, char **arguments) {
+  double exact = 100 * (double)counts->verdicts[TRUTH_EXACT] / (counts->compared ? (double)counts->compared : 1);
   bool wrong = false;
-  wrong |= main_complain(tally->verdicts[TRUTH_INVENTED] > 0, "frames that nobody called from");
-  wrong |= main_complain(tally->verdicts[TRUTH_FALSE_ROOT] > 0, "stacks that claim to be whole and are not");
+  wrong |= main_complain(counts->verdicts[TRUTH_INVENTED] > 0, "frames that nobody called from");
+  wrong |= main_complain(counts->verdicts[TRUTH_FALSE_ROOT] > 0, "stacks that claim to be whole and are not");
   wrong |= main_complain(exact < strtod(main_text(count, arguments, "--least-exact", "0"), NULL), "too few exact");
-  wrong |= main_complain(tally->verdicts[TRUTH_SKIPPED] > main_number(count, arguments, "--most-skipped", "0"),
+  wrong |= main_complain(counts->verdicts[TRUTH_SKIPPED] > main_number(count, arguments, "--most-skipped", "0"),
                          "too many in which a caller is missing");
-  wrong |= main_complain(tally->steps < main_number(count, arguments, "--least-steps", "1"), "too few steps to tell");
+  wrong |= main_complain(counts->steps < main_number(count, arguments, "--least-steps", "1"), "too few steps to tell");
   return !wrong;
 }
 
 int main(int count, char **arguments) {
-  static truth_tally tally;
+  static truth_counts counts;
   if (count == 2 && strcmp(arguments[1], "--subject") == 0) return main_subject();
   truth_plan plan = {main_number(count, arguments, "--every", "1"),
                      main_number(count, arguments, "--max-steps", "18446744073709551615"), subject_whole};
@@ -101,13 +101,13 @@ int main(int count, char **arguments) {
   onstack_code_map_refresh(NULL);
   pid_t child = main_start_child(arguments[0]);
   if (child < 0) return 77;
-  int result = truth_trace(child, &plan, &tally);
-  if (tally.steps == 0) {
+  int result = truth_trace(child, &plan, &counts);
+  if (counts.steps == 0) {
     fprintf(stderr, "truth: not one step; is ptrace allowed here?\n");
     return 77;
   }
-  truth_tally_print(&tally, subject_name, (uint32_t)main_number(count, arguments, "--places", "10"), stdout);
-  bool ended = result == 0 || tally.steps >= plan.max_steps;
+  truth_counts_print(&counts, subject_name, (uint32_t)main_number(count, arguments, "--places", "10"), stdout);
+  bool ended = result == 0 || counts.steps >= plan.max_steps;
   if (!ended) fprintf(stderr, "truth: %s ended with %d\n", subject_name, result);
-  return main_judge(&tally, count, arguments) && ended ? 0 : 1;
+  return main_check(&counts, count, arguments) && ended ? 0 : 1;
 }

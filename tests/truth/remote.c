@@ -57,7 +57,7 @@ static const onstack_reader remote_reader = {"remote", remote_always, remote_rea
 
 onstack_walk_result truth_remote_walk(truth_remote *remote, const onstack_registers *registers, ucontext_t *context,
                                       uint64_t *frames, uint32_t capacity) {
-  static onstack_thread record; /* takes the wishes for stack bounds */
+  static onstack_thread record; /* takes the requests for stack bounds */
   onstack_memory memory;
   memset(&memory, 0, sizeof(memory));
   memset(&record, 0, sizeof(record));

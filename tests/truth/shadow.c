@@ -22,7 +22,7 @@ static void shadow_leave_alternate(truth_shadow *shadow, uint64_t sp) {
   }
 }
 
-void truth_shadow_settle(truth_shadow *shadow, uint64_t sp) {
+void truth_shadow_unwind_to(truth_shadow *shadow, uint64_t sp) {
   shadow_leave_alternate(shadow, sp);
   while (shadow->count > 0) {
     const truth_entry *top = &shadow->entries[shadow->count - 1];

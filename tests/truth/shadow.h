@@ -30,7 +30,7 @@ typedef struct truth_shadow {
 void truth_shadow_push(truth_shadow *shadow, truth_entry entry);
 
 /* What the stack pointer's new value leaves. */
-void truth_shadow_settle(truth_shadow *shadow, uint64_t sp);
+void truth_shadow_unwind_to(truth_shadow *shadow, uint64_t sp);
 
 /* rt_sigreturn: everything down to the newest signal frame is gone, whichever stack it was on. */
 void truth_shadow_return_from_signal(truth_shadow *shadow);

@@ -30,7 +30,7 @@ typedef struct tracer_thread {
 
 typedef struct tracer {
   const truth_plan *plan;
-  truth_tally *tally;
+  truth_counts *counts;
   pid_t process;
   uint32_t count;
   tracer_thread *threads[TRACER_THREADS];
@@ -95,7 +95,7 @@ static void tracer_follow(tracer_thread *thread, const struct user_regs_struct *
   if (thread->last == TRUTH_SYSCALL && thread->registers.rax == 15) /* rt_sigreturn */
     truth_shadow_return_from_signal(&thread->shadow);
   else
-    truth_shadow_settle(&thread->shadow, now->rsp);
+    truth_shadow_unwind_to(&thread->shadow, now->rsp);
   if (thread->last == TRUTH_CALL && now->rsp == thread->registers.rsp - 8 &&
       truth_remote_read(&thread->remote, now->rsp, &value, 8))
     truth_shadow_push(&thread->shadow, (truth_entry){.slot = now->rsp, .value = value});
@@ -128,7 +128,7 @@ static void tracer_compare(tracer *tracer, tracer_thread *thread, const struct u
   static uint64_t truth[TRACER_FRAMES], frames[TRACER_FRAMES];
   if (thread->shadow.lost > 0) return;
   if (tracer_is_overwritten(thread)) {
-    tracer->tally->overwritten++;
+    tracer->counts->overwritten++;
     return;
   }
   onstack_registers registers = {.pc = now->rip, .sp = now->rsp, .fp = now->rbp, .reserved[ONSTACK_REGISTER_RBX] = now->rbx};
@@ -136,7 +136,7 @@ static void tracer_compare(tracer *tracer, tracer_thread *thread, const struct u
   ucontext_t context;
   tracer_fill_context(&context, now);
   onstack_walk_result walk = truth_remote_walk(&thread->remote, &registers, &context, frames, TRACER_FRAMES);
-  truth_tally_add(tracer->tally, truth, count, frames, walk);
+  truth_counts_add(tracer->counts, truth, count, frames, walk);
 }
 
 static void tracer_step_done(tracer *tracer, tracer_thread *thread) {
@@ -152,7 +152,7 @@ static void tracer_step_done(tracer *tracer, tracer_thread *thread) {
   thread->begun = true;
   thread->registers = now;
   thread->last = tracer_decode(tracer, thread, now.rip);
-  if (tracer->tally->steps++ % tracer->plan->every == 0) tracer_compare(tracer, thread, &now);
+  if (tracer->counts->steps++ % tracer->plan->every == 0) tracer_compare(tracer, thread, &now);
 }
 
 /* A stop of a thread; returns the signal that goes on to it. */
@@ -167,8 +167,8 @@ static int tracer_stopped(tracer *tracer, tracer_thread *thread, int status) {
   return signal_number;
 }
 
-int truth_trace(pid_t child, const truth_plan *plan, truth_tally *tally) {
-  tracer tracer = {.plan = plan, .tally = tally, .process = child};
+int truth_trace(pid_t child, const truth_plan *plan, truth_counts *counts) {
+  tracer tracer = {.plan = plan, .counts = counts, .process = child};
   int status;
   if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return -1;
   if (ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE)) != 0) return -errno - 1;
@@ -176,7 +176,7 @@ int truth_trace(pid_t child, const truth_plan *plan, truth_tally *tally) {
     tracer_thread *thread = tracer_find(&tracer, tid);
     if (!thread) return -ENOMEM - 1;
     int forward = tracer_stopped(&tracer, thread, status);
-    if (tally->steps >= plan->max_steps) break;
+    if (counts->steps >= plan->max_steps) break;
     ptrace(thread->stepping ? PTRACE_SINGLESTEP : PTRACE_CONT, tid, NULL, (void *)(intptr_t)forward);
     while ((tid = waitpid(-1, &status, __WALL)) > 0 && !WIFSTOPPED(status)) {
       tracer_forget(&tracer, tid);

@@ -17,6 +17,6 @@ typedef struct truth_plan {
  * Traces a child that has asked for it (PTRACE_TRACEME) and stops at its exec. Ends when the child does.
  * Returns the child's exit status, -1 when it was ended by a signal or the plan, or -errno - 1.
  */
-int truth_trace(pid_t child, const truth_plan *plan, truth_tally *tally);
+int truth_trace(pid_t child, const truth_plan *plan, truth_counts *counts);
 
 #endif

@@ -18,23 +18,23 @@ static truth_verdict verdict_of(const uint64_t *truth, size_t truth_count, const
   return seen == walk.frame_count ? TRUTH_SKIPPED : TRUTH_INVENTED;
 }
 
-void truth_tally_add(truth_tally *tally, const uint64_t *truth, size_t truth_count, const uint64_t *frames,
-                     onstack_walk_result walk) {
+void truth_counts_add(truth_counts *counts, const uint64_t *truth, size_t truth_count, const uint64_t *frames,
+                      onstack_walk_result walk) {
   uint32_t differs;
   truth_verdict verdict = verdict_of(truth, truth_count, frames, walk, &differs);
-  tally->compared++;
-  tally->verdicts[verdict]++;
-  tally->rooted += walk.truncation == ONSTACK_TRUNCATED_NOT;
-  if (verdict == TRUTH_TRUNCATED) tally->truncated[walk.truncation % ONSTACK_TRUNCATION_COUNT]++;
-  if (truth_count > tally->deepest) tally->deepest = truth_count;
+  counts->compared++;
+  counts->verdicts[verdict]++;
+  counts->rooted += walk.truncation == ONSTACK_TRUNCATED_NOT;
+  if (verdict == TRUTH_TRUNCATED) counts->truncated[walk.truncation % ONSTACK_TRUNCATION_COUNT]++;
+  if (truth_count > counts->deepest) counts->deepest = truth_count;
   if (verdict == TRUTH_EXACT) return;
   /* The frame whose step went wrong is the culprit, be it the leaf or not. */
   uint64_t pc = truth[differs > 0 ? differs - 1 : 0];
-  truth_place *place = tally->places, *end = tally->places + tally->place_count;
+  truth_place *place = counts->places, *end = counts->places + counts->place_count;
   while (place < end && (place->pc != pc || place->verdict != verdict || (place->at == 1) != (differs == 1))) place++;
   if (place == end) {
-    if (tally->place_count == TRUTH_PLACES) return;
-    tally->place_count++;
+    if (counts->place_count == TRUTH_PLACES) return;
+    counts->place_count++;
     *place = (truth_place){.pc = pc,
                            .verdict = verdict,
                            .truncation = walk.truncation,
@@ -103,22 +103,22 @@ static const char *const verdict_reasons[ONSTACK_TRUNCATION_COUNT] = {
     "not",        "depth",        "unreadable", "misaligned", "not rising",
     "bad return", "stack switch", "by design",  "unwinder",   "no rule"};
 
-void truth_tally_print(truth_tally *tally, const char *name, uint32_t places, FILE *out) {
-  double all = tally->compared ? (double)tally->compared : 1;
+void truth_counts_print(truth_counts *counts, const char *name, uint32_t places, FILE *out) {
+  double all = counts->compared ? (double)counts->compared : 1;
   fprintf(out,
           "%s: steps %llu compared %llu overwritten %llu exact %.4f%% rooted %.4f%% invented %llu skipped %llu "
           "false-root %llu truncated %llu deepest %llu",
-          name, (unsigned long long)tally->steps, (unsigned long long)tally->compared,
-          (unsigned long long)tally->overwritten, 100 * (double)tally->verdicts[TRUTH_EXACT] / all,
-          100 * (double)tally->rooted / all, (unsigned long long)tally->verdicts[TRUTH_INVENTED],
-          (unsigned long long)tally->verdicts[TRUTH_SKIPPED], (unsigned long long)tally->verdicts[TRUTH_FALSE_ROOT],
-          (unsigned long long)tally->verdicts[TRUTH_TRUNCATED], (unsigned long long)tally->deepest);
+          name, (unsigned long long)counts->steps, (unsigned long long)counts->compared,
+          (unsigned long long)counts->overwritten, 100 * (double)counts->verdicts[TRUTH_EXACT] / all,
+          100 * (double)counts->rooted / all, (unsigned long long)counts->verdicts[TRUTH_INVENTED],
+          (unsigned long long)counts->verdicts[TRUTH_SKIPPED], (unsigned long long)counts->verdicts[TRUTH_FALSE_ROOT],
+          (unsigned long long)counts->verdicts[TRUTH_TRUNCATED], (unsigned long long)counts->deepest);
   for (uint32_t i = 0; i < ONSTACK_TRUNCATION_COUNT; i++)
-    if (tally->truncated[i]) fprintf(out, " (%s %llu)", verdict_reasons[i], (unsigned long long)tally->truncated[i]);
+    if (counts->truncated[i]) fprintf(out, " (%s %llu)", verdict_reasons[i], (unsigned long long)counts->truncated[i]);
   fputc('\n', out);
-  qsort(tally->places, tally->place_count, sizeof(*tally->places), verdict_by_count);
-  for (uint32_t i = 0; i < tally->place_count && i < places; i++) {
-    const truth_place *place = &tally->places[i];
+  qsort(counts->places, counts->place_count, sizeof(*counts->places), verdict_by_count);
+  for (uint32_t i = 0; i < counts->place_count && i < places; i++) {
+    const truth_place *place = &counts->places[i];
     fprintf(out, "  %6llu %s at frame %u", (unsigned long long)place->count, verdict_names[place->verdict], place->at);
     if (place->truncation) fprintf(out, " (%s)", verdict_reasons[place->truncation % ONSTACK_TRUNCATION_COUNT]);
     verdict_print_address("; after", place->pc, out);

@@ -28,7 +28,7 @@ typedef struct truth_place {
   uint64_t got, wanted; /* there; 0: none */
 } truth_place;
 
-typedef struct truth_tally {
+typedef struct truth_counts {
   uint64_t steps;
   uint64_t compared;
   uint64_t overwritten; /* not compared: the subject has overwritten a return address that it came from */
@@ -38,12 +38,12 @@ typedef struct truth_tally {
   uint64_t truncated[ONSTACK_TRUNCATION_COUNT];
   uint32_t place_count;
   truth_place places[TRUTH_PLACES];
-} truth_tally;
+} truth_counts;
 
-void truth_tally_add(truth_tally *tally, const uint64_t *truth, size_t truth_count, const uint64_t *frames,
-                     onstack_walk_result walk);
+void truth_counts_add(truth_counts *counts, const uint64_t *truth, size_t truth_count, const uint64_t *frames,
+                      onstack_walk_result walk);
 
 /* One line of figures, then at most `places` lines of where the stacks were not exact, the most frequent first. */
-void truth_tally_print(truth_tally *tally, const char *name, uint32_t places, FILE *out);
+void truth_counts_print(truth_counts *counts, const char *name, uint32_t places, FILE *out);
 
 #endif

@@ -273,7 +273,7 @@ func (p *pushing) note(e PushEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if sum := e.Stats.Sent + e.Stats.Failed + e.Stats.Dropped + e.Stats.Empty + e.Stats.Waiting; sum != e.Stats.Taken {
-		p.t.Errorf("the books do not close: %+v", e.Stats)
+		p.t.Errorf("the accounting does not close: %+v", e.Stats)
 	}
 	p.events = append(p.events, e)
 }
@@ -290,7 +290,7 @@ func (p *pushing) count(outcome PushOutcome, text string) (n uint64) {
 	return n
 }
 
-// end cancels, waits, and closes the books: nothing waits any more, and what was lost has been told.
+// end cancels, waits, and closes the accounting: nothing waits any more, and what was lost has been told.
 func (p *pushing) end() PushStats {
 	p.t.Helper()
 	p.cancel()
@@ -304,7 +304,7 @@ func (p *pushing) end() PushStats {
 	}
 	s := p.Stats()
 	if s.Waiting != 0 || s.Taken != s.Sent+s.Failed+s.Dropped+s.Empty {
-		p.t.Errorf("the books do not close: %+v", s)
+		p.t.Errorf("the accounting does not close: %+v", s)
 	}
 	if p.count(PushFailed, "") != s.Failed || p.count(PushDropped, "") != s.Dropped || p.count(PushRetry, "") != s.Retries {
 		p.t.Errorf("not all was told: %+v of %+v", p.events, s)

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// pushQueue holds the profiles that wait and keeps the books: a profile is always in exactly one of PushStats' numbers.
+// pushQueue holds the profiles that wait and keeps the accounting: a profile is always in exactly one of PushStats' numbers.
 // One goroutine adds, one takes.
 type pushQueue struct {
 	limit   int           // of profiles

@@ -106,7 +106,7 @@ func (p *Pusher) post(ctx context.Context, item *pushProfile) attempt {
 	defer response.Body.Close()
 	// Read even if it is not wanted, so that the connection can be used again; its own errors change nothing.
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, mostAnswer))
-	return p.judge(response, answer)
+	return p.check(response, answer)
 }
 
 // pushError leaves out the URL that net/http puts in front, where the query may be secret.
@@ -117,7 +117,7 @@ func (p *Pusher) pushError(err error) error {
 	return fmt.Errorf("onstack: push to %s: %w", p.target, err)
 }
 
-func (p *Pusher) judge(response *http.Response, answer []byte) attempt {
+func (p *Pusher) check(response *http.Response, answer []byte) attempt {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
 		if refused := p.target.refused(response, answer); refused != "" {

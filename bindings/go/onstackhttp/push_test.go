@@ -99,7 +99,7 @@ func TestPushEndWhileTheServerHangs(t *testing.T) {
 	}
 }
 
-// Whatever the server does, profiles arrive in order, each that counts as sent is there, and the books close.
+// Whatever the server does, profiles arrive in order, each that counts as sent is there, and the accounting closes.
 func TestPushServerOfMoods(t *testing.T) {
 	byEach(t, func(t *testing.T, protocol PushProtocol) {
 		var kept atomic.Uint64 // accepted, with an answer that was lost

@@ -29,7 +29,7 @@ int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, cons
   return 0;
 }
 
-int onstack_sized_answer(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
+int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes) {
   const uint32_t size = sized_read(given, least_bytes);
   if (size == 0) return ONSTACK_E_OPTIONS;
   const uint32_t used = size < known_bytes ? size : (uint32_t)known_bytes;

@@ -2,7 +2,7 @@
 /*
  * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
  * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
- * is answered, it becomes zero.
+ * is filled in, it becomes zero.
  */
 #ifndef ONSTACK_BASE_SIZED_H
 #define ONSTACK_BASE_SIZED_H
@@ -20,7 +20,7 @@ ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, 
 ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
 
 /* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_sized_answer(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
 
 /* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
 ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);

@@ -38,7 +38,7 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
                              .memory = &view.memory,
                              .frames = kept->frames,
                              .capacity = slot->ring.depth,
-                             .found = kept->found};
+                             .unwound_by = kept->unwound_by};
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
   onstack_dekker_add(&onstack_traceback.inside, 1u);
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
@@ -55,7 +55,7 @@ void onstack_again(const onstack_slot *slot, onstack_kept *kept, onstack_derive 
     if (!further || result.frame_count < stack->count) return;
     /* What was kept ends somewhere; that the stack went on is no fault of it. */
     const bool ended = result.truncation == ONSTACK_TRUNCATED_UNREADABLE;
-    *stack = (onstack_walked){kept->frames, kept->found, result.frame_count,
+    *stack = (onstack_walked){kept->frames, kept->unwound_by, result.frame_count,
                               ended ? ONSTACK_TRUNCATED_PENDING : result.truncation};
     if (ended) return;
   }

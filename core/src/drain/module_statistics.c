@@ -25,7 +25,7 @@ static onstack_module_statistics_row *module_statistics_row(onstack_module_stati
 }
 
 void onstack_module_statistics_add(onstack_module_statistics *statistics, const onstack_walked *stack) {
-  const uint8_t *found = stack->found;
+  const uint8_t *unwound_by = stack->unwound_by;
   statistics->last.low = statistics->last.high = 0; /* it may have been unloaded since */
   for (uint32_t i = 0; i < stack->count; i++) {
     onstack_module_statistics_row *row = module_statistics_row(statistics, i == 0 ? stack->frames[0] : stack->frames[i] - 1);
@@ -35,8 +35,8 @@ void onstack_module_statistics_add(onstack_module_statistics *statistics, const 
       row->lost_by[stack->truncation]++;
     else if (last)
       row->by[ONSTACK_BY_NOTHING]++;
-    else if (found[i] != ONSTACK_BY_NOTHING && found[i] < ONSTACK_COUNT_OF(row->by))
-      row->by[found[i]]++;
+    else if (unwound_by[i] != ONSTACK_BY_NOTHING && unwound_by[i] < ONSTACK_COUNT_OF(row->by))
+      row->by[unwound_by[i]]++;
   }
 }
 

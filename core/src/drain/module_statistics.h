@@ -22,7 +22,7 @@ typedef struct onstack_module_statistics {
 /* A stack on its way to the sink. */
 typedef struct onstack_walked {
   uint64_t *frames;
-  uint8_t *found; /* ONSTACK_BY_* */
+  uint8_t *unwound_by; /* ONSTACK_BY_* */
   uint32_t count;
   onstack_truncation truncation;
 } onstack_walked;

@@ -25,7 +25,7 @@ typedef struct folded_line {
 typedef struct folded_report {
   const onstack_profile_report *report;
   onstack_profile_strings names; /* as they are written */
-  uint32_t *answer_names;        /* symbol table's line -> number in `names` */
+  uint32_t *line_names;          /* symbol table's line -> number in `names` */
   uint32_t *order;               /* rank -> number in `names` */
   onstack_profile_arena arena;
   folded_line *lines;
@@ -49,12 +49,12 @@ static int folded_add_name(folded_report *folded, const char *text, size_t lengt
 
 static int folded_add_names(folded_report *folded) {
   const onstack_symbol_table *symbols = &folded->report->symbols;
-  folded->answer_names = malloc((symbols->line_count + 1) * sizeof(*folded->answer_names));
-  if (!folded->answer_names) return -ENOMEM;
+  folded->line_names = malloc((symbols->line_count + 1) * sizeof(*folded->line_names));
+  if (!folded->line_names) return -ENOMEM;
   int error = 0;
   for (size_t i = 0; error == 0 && i < symbols->line_count; i++) {
     const onstack_profile_string *name = &symbols->strings.items[symbols->lines[i].name];
-    error = folded_add_name(folded, name->text, name->length, &folded->answer_names[i]);
+    error = folded_add_name(folded, name->text, name->length, &folded->line_names[i]);
   }
   return error;
 }
@@ -65,10 +65,10 @@ static size_t folded_put_functions(const folded_report *folded, const onstack_pr
   size_t count = 0;
   for (uint32_t i = 0; i < stack->frame_count; i++) {
     uint32_t number = onstack_profile_symbols_number(symbols, stack->frames[i]);
-    uint32_t line = symbols->answers[number].first;
+    uint32_t line = symbols->lines_of[number].first;
     for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next) {
       count++;
-      if (end) *(end - count) = folded->answer_names[line];
+      if (end) *(end - count) = folded->line_names[line];
     }
   }
   return count;
@@ -195,7 +195,7 @@ static int folded_write_lines(const folded_report *folded, onstack_profile_outpu
 static void folded_release(folded_report *folded) {
   onstack_profile_strings_release(&folded->names);
   onstack_profile_arena_release(&folded->arena);
-  free(folded->answer_names);
+  free(folded->line_names);
   free(folded->order);
   free(folded->lines);
 }

@@ -58,7 +58,7 @@ static int tables_add_line(onstack_profile_tables *tables, const onstack_profile
   return 0;
 }
 
-int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_answer *answer,
+int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
                                      onstack_profile_table_mapping *mapping, onstack_protobuf *location) {
   const onstack_symbol_table *symbols = &tables->report->symbols;
   int error = 0;

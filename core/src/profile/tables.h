@@ -60,7 +60,7 @@ ONSTACK_INTERNAL onstack_profile_table_mapping *onstack_profile_tables_mapping(c
 ONSTACK_INTERNAL uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address);
 
 /* Adds the lines of an address to its Location, innermost first, and notes what `mapping` (or NULL) has. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_answer *answer,
+ONSTACK_INTERNAL int onstack_profile_tables_add_lines(onstack_profile_tables *tables, const onstack_profile_lines_of *answer,
                                                       onstack_profile_table_mapping *mapping, onstack_protobuf *location);
 /* The one line of a frame without an address. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_tables_add_name(onstack_profile_tables *tables, const char *name,

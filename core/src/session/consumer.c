@@ -96,7 +96,7 @@ static void session_tend(onstack_session *session) {
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (slot->signal != 0 && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);
-    if (due) onstack_action_calm(slot->signal);
+    if (due) onstack_action_end_back_off(slot->signal);
     onstack_control_unlock();
   }
   if (due) {

@@ -58,7 +58,7 @@ static void session_look_around(onstack_session *session) {
   bool now = session->settings.unwinder->needs_rules && !session->settings.at_once;
   onstack_modules_refresh(now ? SESSION_RULES_AT_START : 0);
   session->refreshed_ns = onstack_monotonic_ns();
-  session->tended_ns = session->refreshed_ns - (SESSION_TEND_NS - SESSION_SETTLE_NS);
+  session->tended_ns = session->refreshed_ns - (SESSION_TEND_NS - SESSION_FIRST_TEND_NS);
 }
 
 /* Drain thread and ticks. On failure the slot is given back. */

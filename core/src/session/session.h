@@ -19,8 +19,8 @@
 
 #include <pthread.h>
 
-#define SESSION_TEND_NS 1000000000u /* reaping, names, stack bounds again */
-#define SESSION_SETTLE_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
+#define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
+#define SESSION_FIRST_TEND_NS 50000000u /* the first time: threads that were being made at start name themselves by then */
 
 struct onstack_session {
   onstack_settings settings;

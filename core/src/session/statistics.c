@@ -67,7 +67,7 @@ int onstack_session_stats(const onstack_session *session, onstack_stats *stats) 
   else if (session_is_here(session))
     onstack_session_fill_stats(session, &now);
   now.running = session_is_here(session) && onstack_observe(&session->running);
-  return onstack_sized_answer(stats, SESSION_STATS_SIZE_0_1, &now, sizeof(now));
+  return onstack_sized_fill(stats, SESSION_STATS_SIZE_0_1, &now, sizeof(now));
 }
 
 static int session_compare_modules(const void *left, const void *right) {

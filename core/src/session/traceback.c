@@ -89,13 +89,13 @@ ONSTACK_HANDLER void onstack_traceback_interrupted(const void *ucontext, onstack
   onstack_registers_from(out, ucontext);
 }
 
-ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t climb, onstack_registers *out) {
+ONSTACK_HANDLER __attribute__((noinline)) int onstack_traceback_caller(uint32_t skip, onstack_registers *out) {
   const uint64_t *record = __builtin_frame_address(0);
   *out = (onstack_registers){.pc = onstack_address_strip((uint64_t)(uintptr_t)__builtin_return_address(0)) - 1,
                              .sp = (uint64_t)(uintptr_t)__builtin_dwarf_cfa(),
                              .fp = record[0]};
-  for (uint32_t i = 0; i < climb; i++)
-    if (!onstack_traceback_climb(out)) return ONSTACK_E_UNSUPPORTED;
+  for (uint32_t i = 0; i < skip; i++)
+    if (!onstack_traceback_step(out)) return ONSTACK_E_UNSUPPORTED;
   return 0;
 }
 

@@ -14,25 +14,25 @@ sys.dont_write_bytecode = True  # the source tree stays clean
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "matrix"))
 
 import cells
-import judge
+import checker
 import programs
 
 PATIENCE = 20
 HOST = next(host for host in cells.HOSTS if host.name == "c-archive")
 ENDED, CRASHED, HUNG, REFUSED = "ended", "crashed", "hung", "refused"
-# What its programs end with: Go's own fatal errors are an exit with 2, a step that answers an error one with 1.
+# What its programs end with: Go's own fatal errors are an exit with 2, a step that returns an error one with 1.
 FATAL, STEP_FAILED = "exit 2", "exit 1"
 
 
 def shares(events):
     """(sampled, burnt) in ms of Go's profile and of the neighbour's."""
     go, own = [0, 0], [0, 0]
-    for first, last in judge.windows(events, "G+", "G-"):
-        go[0] += events[last]["result"] * judge.THEIR_PERIOD_MS
-        go[1] += judge.cpu_ms(events[first], events[last])
-    for first, last in judge.windows(events, "O+", "O-"):
+    for first, last in checker.windows(events, "G+", "G-"):
+        go[0] += events[last]["result"] * checker.THEIR_PERIOD_MS
+        go[1] += checker.cpu_ms(events[first], events[last])
+    for first, last in checker.windows(events, "O+", "O-"):
         own[0] += events[last]["sampled_ms"]
-        own[1] += judge.cpu_ms(events[first], events[last])
+        own[1] += checker.cpu_ms(events[first], events[last])
     return go, own
 
 

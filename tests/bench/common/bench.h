@@ -73,7 +73,7 @@ int bench_case_start_stop(const bench_options *options);
 int bench_case_displacement(const bench_options *options);
 
 /* What a program that does its own burning (a host of another language) puts in the place of the recursion: returns
-   when `over` answers non-zero, which it asks every millisecond or so. NULL: the recursion. */
+   when `over` returns non-zero, which it asks every millisecond or so. NULL: the recursion. */
 extern void (*bench_burn_hook)(int (*over)(void *data), void *data);
 
 /* The command line (main.c): PROGRAM VARIANT CASE [key=value ...]. Returns the exit status. */

@@ -5,7 +5,7 @@
 
 #include "bench.h"
 
-#define SETTLE_NS 150000000u /* more than eight times a second is taken for somebody who insists, and waited out */
+#define BACK_OFF_NS 150000000u /* more than eight times a second is taken for somebody who insists, and waited out */
 #define PATIENCE_NS 1000000000u
 
 static void newer(int signal, siginfo_t *info, void *context) { (void)signal, (void)info, (void)context; }
@@ -38,7 +38,7 @@ int bench_case_displacement(const bench_options *options) {
   if (!waits) bench_fail("no memory for %u repeats", options->repeats);
   bench_start(options, &needs);
   for (uint32_t i = 0; i < options->repeats; i++) {
-    burn_until(bench_now_ns() + SETTLE_NS + i * 377000 % 10000000); /* anywhere between two looks */
+    burn_until(bench_now_ns() + BACK_OFF_NS + i * 377000 % 10000000); /* anywhere between two looks */
     waits[i] = one_displacement();
   }
   bench_stop(NULL);

@@ -10,17 +10,17 @@
 #include "bench.h"
 #include "chain.h"
 #include "intercept.h"
-#include "judge.h"
+#include "checker.h"
 
-#define SWEEPS_A_LOOK 100 /* between two looks at the clock, whose code is not judged */
+#define SWEEPS_A_LOOK 100 /* between two looks at the clock, whose code is not checked */
 
-typedef struct tally {
-  judge_truth truth;
-  uint64_t verdicts[JUDGE_VERDICTS];
-} tally;
+typedef struct exact_counts {
+  checker_truth truth;
+  uint64_t verdicts[CHECKER_VERDICTS];
+} exact_counts;
 
 static int find_libc(struct dl_phdr_info *info, size_t size, void *data) {
-  judge_truth *truth = data;
+  checker_truth *truth = data;
   uint64_t inside = (uint64_t)(uintptr_t)bsearch;
   (void)size;
   for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -49,7 +49,7 @@ static int by_address(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void note_pcs(judge_truth *truth, const intercept_tick *ticks, size_t count) {
+static void note_pcs(checker_truth *truth, const intercept_tick *ticks, size_t count) {
   uint64_t *pcs = malloc((count + 1) * sizeof *pcs);
   if (!pcs) bench_fail("no memory for %zu addresses", count);
   for (size_t i = 0; i < count; i++) pcs[i] = ticks[i].pc;
@@ -59,20 +59,20 @@ static void note_pcs(judge_truth *truth, const intercept_tick *ticks, size_t cou
 }
 
 static void visit(void *data, const uint64_t *frames, size_t count, uint64_t samples) {
-  tally *t = data;
-  t->verdicts[judge_stack(&t->truth, frames, count)] += samples;
+  exact_counts *t = data;
+  t->verdicts[checker_stack(&t->truth, frames, count)] += samples;
 }
 
-static void report(const tally *t) {
-  uint64_t judged = 0;
-  for (int i = 0; i < JUDGE_OUTSIDE; i++) judged += t->verdicts[i];
-  if (judged < 20) bench_fail("only %llu samples were in the chains; give more seconds", (unsigned long long)judged);
-  const double percent = 100.0 / (double)judged;
-  bench_emit("exact", "% of samples", (double)t->verdicts[JUDGE_EXACT] * percent);
-  bench_emit("truncated", "% of samples", (double)t->verdicts[JUDGE_TRUNCATED] * percent);
-  bench_emit("no-leaf", "% of samples", (double)t->verdicts[JUDGE_NO_LEAF] * percent);
-  bench_emit("wrong", "% of samples", (double)t->verdicts[JUDGE_WRONG] * percent);
-  bench_emit("judged", "samples", (double)judged);
+static void report(const exact_counts *t) {
+  uint64_t checked = 0;
+  for (int i = 0; i < CHECKER_OUTSIDE; i++) checked += t->verdicts[i];
+  if (checked < 20) bench_fail("only %llu samples were in the chains; give more seconds", (unsigned long long)checked);
+  const double percent = 100.0 / (double)checked;
+  bench_emit("exact", "% of samples", (double)t->verdicts[CHECKER_EXACT] * percent);
+  bench_emit("truncated", "% of samples", (double)t->verdicts[CHECKER_TRUNCATED] * percent);
+  bench_emit("no-leaf", "% of samples", (double)t->verdicts[CHECKER_NO_LEAF] * percent);
+  bench_emit("wrong", "% of samples", (double)t->verdicts[CHECKER_WRONG] * percent);
+  bench_emit("checked", "samples", (double)checked);
 }
 
 static void run_sweeps(uint32_t depth, double seconds, size_t max_ticks) {
@@ -86,7 +86,7 @@ static void run_sweeps(uint32_t depth, double seconds, size_t max_ticks) {
 int bench_case_exact(const bench_options *options) {
   bench_counts counts = {0};
   bench_needs needs = {.stacks = 1};
-  tally t = {.truth = {.depth = options->depth}};
+  exact_counts t = {.truth = {.depth = options->depth}};
   size_t count, max_ticks = (size_t)(options->seconds * 4 * options->hz) + 100;
   if (!bench_subject_linked.each_stack) bench_fail("%s records no stacks", bench_subject_linked.name);
   if (options->depth < 2 || options->depth > 1000) bench_fail("depth is 2 to 1000 here");

@@ -28,7 +28,7 @@ void intercept_begin(int signal, uint32_t repeats, size_t max_ticks);
 /* Signals so far; stops at max_ticks (later signals pass unmeasured). */
 size_t intercept_count(void);
 
-/* Puts the found action back. The ticks stay readable. Ends the run if somebody displaced the stopwatch. */
+/* Puts the previous action back. The ticks stay readable. Ends the run if somebody displaced the stopwatch. */
 const intercept_tick *intercept_end(size_t *count);
 
 /* What the stopwatch shows for a handler that does nothing, in ns. */

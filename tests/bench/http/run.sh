@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # What a running profile costs a Go HTTP server: CPU time of a request with onstack at 100 Hz, with Go's own profiler at
-# its 100 Hz, and without any, in paired rounds whose order is random. Prints ratios with 95 % intervals; it judges nothing,
+# its 100 Hz, and without any, in paired rounds whose order is random. Prints ratios with 95 % intervals; it checks nothing,
 # since the machine may be busy with other things.
 # Usage: tests/bench/http/run.sh [rounds, 30: about two minutes]
 set -euo pipefail

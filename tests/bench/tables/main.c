@@ -42,7 +42,7 @@ static const onstack_rule_table *derive(const section *from) {
   return table;
 }
 
-/* Offsets that have a rule. Every layout must answer as onstack's own does. */
+/* Offsets that have a rule. Every layout must give what onstack's own gives. */
 static void choose_offsets(const section *from, const onstack_rule_table *table, const layout *way, const void *made,
                            uint64_t *offsets) {
   uint64_t state = 1;
@@ -51,7 +51,7 @@ static void choose_offsets(const section *from, const onstack_rule_table *table,
     uint64_t wanted = layouts[0].look_up(table, offset);
     if (!wanted) continue;
     if (way->look_up(made, offset) != wanted && wanted >> 4 < 0x3ffff)
-      bench_fail("%s answers otherwise at %llx", way->name, (unsigned long long)offset);
+      bench_fail("%s differs at %llx", way->name, (unsigned long long)offset);
     offsets[i++] = offset;
   }
 }

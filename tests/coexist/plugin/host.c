@@ -69,7 +69,7 @@ int main(void) {
   double cpu = process_cpu();
   burn(0.2);
   dlclose(first.library);
-  check(is_mapped(), "the running copy keeps itself in the process", "start answered %d", result);
+  check(is_mapped(), "the running copy keeps itself in the process", "start returned %d", result);
   burn(0.3); /* ticks come; a copy that is gone would be a SIGSEGV here */
   for (int i = 0; i < 10; i++) raise(SIGPROF);
   check(owner_calls == 10, "the found handler is served meanwhile", "%d of 10 signals", (int)owner_calls);
@@ -81,7 +81,8 @@ int main(void) {
   unsigned long ticks = again.stop();
   check((double)ticks > cpu * 1000 * 0.85, "and has all its ticks", "%lu of %.0f", ticks, cpu * 1000);
   raw_action after = current_action();
-  check(same_action(&before, &after), "its stop puts the found action back", "handler %#lx", (unsigned long)after.handler);
+  check(same_action(&before, &after), "its stop puts the previous action back", "handler %#lx",
+        (unsigned long)after.handler);
   dlclose(again.library);
   burn(0.1);
   atomic_store(&quit, 1);

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # the source tree stays clean
 sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "matrix"))
 
-import judge
+import checker
 
 HERTZ = 400
 ORDERS = (  # the host's steps, and the shares that the profiles alone would have
@@ -56,12 +56,12 @@ def run(build, command, directory):
 
 def shares(name, events, counters, cpu):
     theirs_cpu = theirs = ours_cpu = ours = 0
-    for first, last in judge.windows(events, "G+", "G-"):
-        theirs_cpu += judge.cpu_ms(events[first], events[last]) / 1e3
+    for first, last in checker.windows(events, "G+", "G-"):
+        theirs_cpu += checker.cpu_ms(events[first], events[last]) / 1e3
         theirs += events[last]["result"] / 100
-    for first, last in judge.windows(events, "O+", "O-"):
+    for first, last in checker.windows(events, "O+", "O-"):
         counted = events[last]["ours"]
-        ours_cpu += judge.cpu_ms(events[first], events[last]) / 1e3
+        ours_cpu += checker.cpu_ms(events[first], events[last]) / 1e3
         ours += counted["ticks"] * counted["period_ns"] / 1e9
     parts = theirs / theirs_cpu, ours / ours_cpu, counters["ticks"] / HERTZ / cpu
     check(

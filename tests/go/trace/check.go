@@ -44,7 +44,7 @@ var exactAbove = map[string]bool{
 // movesStack are functions of libgcc that end by dropping their callers' frames (eh_return).
 var movesStack = map[string]bool{"_Unwind_RaiseException": true, "_Unwind_Resume": true, "_Unwind_ForcedUnwind": true}
 
-// Check judges all samples.
+// Check looks at all samples.
 func Check(t *Trace, s *Symbols) *Verdict {
 	v := &Verdict{Samples: len(t.Samples), Truncated: map[string]int{}, FalseRoots: map[string]int{},
 		Sites: map[string]int{}, Wrong: map[string]int{}, Leaves: map[string]int{}}

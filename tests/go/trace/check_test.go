@@ -24,6 +24,6 @@ func TestTruncationsHaveTheHeadersNames(t *testing.T) {
 		names = append(names, strings.ToLower(string(match[1])))
 	}
 	if !slices.Equal(names, Truncations) {
-		t.Errorf("the header has %v, the judge %v", names, Truncations)
+		t.Errorf("the header has %v, the checker %v", names, Truncations)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-// Package trace reads what the recorder wrote and judges the stacks by the program's own code: does each return address
+// Package trace reads what the recorder wrote and checks the stacks by the program's own code: does each return address
 // follow a call, does that call lead to the frame below, and does the stack end where stacks begin.
 package trace
 

@@ -155,7 +155,7 @@ int matrix_main(int argc, char **argv, const matrix_host *host) {
     fprintf(stderr, "usage: %s MIX STEP...  (run.py calls it)\n", argv[0]);
     return 2;
   }
-  /* In memory until the end: a host that dies prints nothing, and that is what it is judged by. */
+  /* In memory until the end: a host that dies prints nothing, and that is what it is checked by. */
   char *text = NULL;
   size_t length = 0;
   FILE *out = open_memstream(&text, &length);

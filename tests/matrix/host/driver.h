@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A host of the matrix: takes a list of steps as arguments, does them one after the other and prints one JSON line with
- * what it saw after each. It judges nothing; judge.py does. The Go executable has the same in Go (gohost/main.go).
+ * what it saw after each. It checks nothing; checker.py does. The Go executable has the same in Go (gohost/main.go).
  *
  * Steps: G+ G- the other owner's profile (Go's, in most hosts); O+ O- ours; L+ L- load; w:MS waits until the process has
  * burnt so much CPU time; T waits until our handler is on top; R:N sends N foreign signals to the calling thread; churn:N starts and stops ours N times;

@@ -57,7 +57,7 @@ func beside(name string, call func(), received chan os.Signal, alone int) {
 	err = profile.Stop()
 	stats := profile.Stats()
 	// Signals of kill are not queued: one that comes while a process tick is pending is merged with it by the kernel. The
-	// exact books are those of tests/core/test_forward.c, which queues them.
+	// exact counts are those of tests/core/test_forward.c, which queues them.
 	off := int64(stats.Forwarded) - sent
 	check(name, err == nil && got == alone && -2 <= off && off <= 2 && stats.Ticks > 50,
 		fmt.Sprintf("%d of %d arrive, %d forwarded, %d ticks of ours", got, sent, stats.Forwarded, stats.Ticks))

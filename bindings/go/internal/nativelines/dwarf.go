@@ -16,7 +16,7 @@ type call struct {
 	line      int64
 }
 
-// reader answers the addresses of one file.
+// reader looks up the addresses of one file.
 type reader struct {
 	data   *dwarf.Data
 	tables []byte   // of lines
@@ -26,7 +26,7 @@ type reader struct {
 	names  map[dwarf.Offset]call // of abstract functions
 }
 
-// read looks the addresses up in the module's debug information. Broken information answers less, or nothing.
+// read looks the addresses up in the module's debug information. Broken information gives less, or nothing.
 func (m *module) read(wanted []uint64) (frames map[uint64][]Frame) {
 	// debug/elf and debug/dwarf check what they read, but not so well that a hostile file could never make them panic.
 	defer func() {
@@ -88,7 +88,7 @@ const mostPadding = 4096
 
 func (r *reader) readUnits() {
 	units := r.data.Reader()
-	// At a number that the end of a unit cuts off, debug/dwarf answers an empty entry, and another one, for ever.
+	// At a number that the end of a unit cuts off, debug/dwarf returns an empty entry, and another one, for ever.
 	for padding := 0; padding < mostPadding; {
 		unit, err := units.Next()
 		if err != nil || unit == nil {

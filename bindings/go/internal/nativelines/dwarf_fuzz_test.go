@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Files on disk are anybody's: debug information of any content answers something or nothing, for the addresses that
+// Files on disk are anybody's: debug information of any content gives something or nothing, for the addresses that
 // were asked for alone, never fails, and takes little more memory than is allowed: where there is none the process ends.
 func FuzzRead(f *testing.F) {
 	seeds, err := filepath.Glob("testdata/debug/*")

@@ -175,11 +175,11 @@ func TestSeparateDebugFileMustFit(t *testing.T) {
 		}
 	}
 	if separate := m.read(wanted); len(separate) != len(wanted) || len(whole) != len(wanted) {
-		t.Errorf("%d answers of %d by the separate file, %d before", len(separate), len(wanted), len(whole))
+		t.Errorf("%d results of %d by the separate file, %d before", len(separate), len(wanted), len(whole))
 	}
 	m.buildID[0] ^= 1
 	if other := m.read(wanted); other != nil {
-		t.Errorf("%d answers by the file of another build", len(other))
+		t.Errorf("%d results by the file of another build", len(other))
 	}
 }
 
@@ -208,11 +208,11 @@ func TestFileIsNotReadOnceItIsWrittenOver(t *testing.T) {
 		t.Fatal("not the same file", err)
 	}
 	if after := m.read(wanted); after != nil {
-		t.Errorf("%d answers by a file that was written over", len(after))
+		t.Errorf("%d results by a file that was written over", len(after))
 	}
 }
 
-func TestBrokenFileAnswersNothing(t *testing.T) {
+func TestBrokenFileGivesNothing(t *testing.T) {
 	library := build(t, "-g")
 	m, wanted := moduleOf(t, library)
 	whole, err := os.ReadFile(library)

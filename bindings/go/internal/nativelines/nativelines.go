@@ -20,7 +20,7 @@ type Frame struct {
 const (
 	// maxDebugBytes of one file are read; the largest programs have more, and then names but no lines.
 	maxDebugBytes = 512 << 20
-	// maxCached answers are kept between profiles. Continuous profiling asks for the same ones again and again.
+	// maxCached results are kept between profiles. Continuous profiling asks for the same ones again and again.
 	maxCached = 1 << 16
 )
 
@@ -32,7 +32,7 @@ type place struct {
 
 var cache = struct {
 	sync.Mutex
-	frames map[place][]Frame // also of addresses without an answer: nil
+	frames map[place][]Frame // also of addresses without a result: nil
 }{frames: map[place][]Frame{}}
 
 // Find returns the functions at look-up addresses of this process, the innermost inlined one first. Addresses that no
@@ -49,7 +49,7 @@ func Find(addresses []uint64) map[uint64][]Frame {
 	return found
 }
 
-// find answers the addresses in one module, from the cache as far as possible.
+// find looks up the addresses in one module, from the cache as far as possible.
 func (m *module) find() map[uint64][]Frame {
 	identity := m.identity()
 	found := map[uint64][]Frame{}

@@ -2,7 +2,7 @@
 
 // Package pprofcheck holds profiles against what servers ask of them. google/pprof, which renumbers what it reads, takes
 // more than they do: Parca refuses a whole profile for one id that is not its place in the table, Pyroscope drops or
-// refuses it for references that lead nowhere and for text that is not UTF-8. For tests, and for the program judge.
+// refuses it for references that lead nowhere and for text that is not UTF-8. For tests, and for the program checker.
 package pprofcheck
 
 import (

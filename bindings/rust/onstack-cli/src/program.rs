@@ -74,7 +74,7 @@ fn gains_capabilities(path: &Path) -> bool {
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: asks for a number.
     let is_root = unsafe { libc::getuid() } == 0;
-    // SAFETY: two strings that live during the call; without a place for the value it answers the size.
+    // SAFETY: two strings that live during the call; without a place for the value it returns the size.
     let bytes = unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), ptr::null_mut(), 0) };
     !is_root && bytes > 0
 }

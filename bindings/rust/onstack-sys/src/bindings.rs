@@ -559,7 +559,7 @@ extern "C" {
     );
 }
 extern "C" {
-    pub fn onstack_traceback_caller(climb: u32, out: *mut onstack_registers) -> ::core::ffi::c_int;
+    pub fn onstack_traceback_caller(skip: u32, out: *mut onstack_registers) -> ::core::ffi::c_int;
 }
 extern "C" {
     pub fn onstack_traceback_walk(

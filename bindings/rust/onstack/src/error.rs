@@ -120,7 +120,7 @@ impl fmt::Display for Error {
 }
 
 fn core_text(code: c_int) -> Cow<'static, str> {
-    // SAFETY: the function answers every code with a static, NUL-terminated string.
+    // SAFETY: the function returns for every code a static, NUL-terminated string.
     unsafe { CStr::from_ptr(sys::onstack_strerror(code)) }.to_string_lossy()
 }
 

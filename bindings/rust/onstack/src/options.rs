@@ -164,7 +164,7 @@ impl Options {
     }
 
     /// Which threads are sampled, by number and name, with [`Clock::Wall`]; all unless set. Asked once a thread, when it is
-    /// found, and must not wait. On another clock the start answers [`Error::Options`].
+    /// found, and must not wait. On another clock the start returns [`Error::Options`].
     pub fn thread_filter(mut self, accepts: impl Fn(i32, &str) -> bool + Send + Sync + 'static) -> Self {
         self.thread_filter = Some(ThreadFilter(Arc::new(accepts)));
         self

@@ -60,7 +60,7 @@ const BATCH: u32 = 256;
 
 /// A running profiler whose samples are fetched: an iterator over those that wait now. No thread is made.
 ///
-/// `next` answers `None` when no sample waits; later ones come with a later call. Go through it every 20 ms while
+/// `next` returns `None` when no sample waits; later ones come with a later call. Go through it every 20 ms while
 /// the program works, every 50 while it rests: new threads and other owners of the signal are noticed by it, and samples that
 /// find the buffer full meanwhile are counted in [`Stats::dropped_ring_full`]. After [`Samples::stop`] it gives what remained.
 ///

@@ -34,8 +34,8 @@ pub(crate) struct Line {
     pub(crate) line: i64,
 }
 
-/// The answer to one call of the core.
-struct Answer<'a> {
+/// One call of the core.
+struct Call<'a> {
     addresses: &'a [u64],
     table: *mut sys::onstack_symbol_table,
 }
@@ -56,17 +56,17 @@ impl Symbolizer {
 
     /// Module by module, so that debug information of one is in memory at a time, and each in the order of addresses, so
     /// that what lies together is read together.
-    fn answer(&self, answer: &Answer<'_>) -> c_int {
+    fn name(&self, call: &Call<'_>) -> c_int {
         let module_of = |address| self.modules.iter().position(|module| module.contains(address));
         let mut order: Vec<(Option<usize>, u64, usize)> =
-            answer.addresses.iter().enumerate().map(|(index, &address)| (module_of(address), address, index)).collect();
+            call.addresses.iter().enumerate().map(|(index, &address)| (module_of(address), address, index)).collect();
         order.sort_unstable();
         let mut rest = &order[..];
         while let Some(&(module, ..)) = rest.first() {
             let (these, others) = rest.split_at(rest.partition_point(|(other, ..)| *other == module));
             let result = match module {
-                Some(module) => answer.by_debug_information(&self.modules[module], these),
-                None => self.by_generated_names(answer, these),
+                Some(module) => call.by_debug_information(&self.modules[module], these),
+                None => self.by_generated_names(call, these),
             };
             if result < 0 {
                 return result;
@@ -77,21 +77,21 @@ impl Symbolizer {
     }
 
     #[cfg(feature = "perfmaps")]
-    fn by_generated_names(&self, answer: &Answer<'_>, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
+    fn by_generated_names(&self, call: &Call<'_>, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
         let line = |address| {
             let system_name = CString::new(self.generated.find(address)?).ok()?;
             Some(vec![Line { name: None, system_name, file: None, line: 0 }])
         };
-        answer.each(wanted, line)
+        call.each(wanted, line)
     }
 
     #[cfg(not(feature = "perfmaps"))]
-    fn by_generated_names(&self, _: &Answer<'_>, _: &[(Option<usize>, u64, usize)]) -> c_int {
+    fn by_generated_names(&self, _: &Call<'_>, _: &[(Option<usize>, u64, usize)]) -> c_int {
         0
     }
 }
 
-impl Answer<'_> {
+impl Call<'_> {
     fn by_debug_information(&self, module: &Module, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
         let Some(path) = module_file::of(module) else { return 0 };
         let storage = Storage::default();
@@ -206,7 +206,7 @@ unsafe extern "C" fn symbolize(
     }
     // SAFETY: the data is the `Symbolizer` given to this write; the core says how many addresses there are.
     let (symbolizer, addresses) = unsafe { (&*data.cast::<Symbolizer>(), slice::from_raw_parts(addresses, count)) };
-    symbolizer.answer(&Answer { addresses, table })
+    symbolizer.name(&Call { addresses, table })
 }
 
 /// # Safety

@@ -118,19 +118,19 @@ fn a_session_that_is_dropped_inside_a_sink_ends() {
 #[test]
 fn stop_inside_a_sink_is_refused() {
     let _alone = alone();
-    let answer = Arc::new(Mutex::new(None));
+    let result = Arc::new(Mutex::new(None));
     let place: Arc<Mutex<Option<Session>>> = Arc::default();
-    let (answered, itself) = (answer.clone(), place.clone());
+    let (shared, itself) = (result.clone(), place.clone());
     let session = Session::start(Options::new().frequency(200), move |_| {
         if let Some(session) = itself.lock().unwrap().as_ref() {
-            answered.lock().unwrap().get_or_insert_with(|| (session.stop(), session.poll(0)));
+            shared.lock().unwrap().get_or_insert_with(|| (session.stop(), session.poll(0)));
         }
     })
     .unwrap();
     *place.lock().unwrap() = Some(session);
     burn(WORK);
-    assert!(eventually(|| answer.lock().unwrap().is_some()));
-    assert!(matches!(*answer.lock().unwrap(), Some((Err(Error::Context), Err(Error::Context)))));
+    assert!(eventually(|| result.lock().unwrap().is_some()));
+    assert!(matches!(*result.lock().unwrap(), Some((Err(Error::Context), Err(Error::Context)))));
     // Out of the circle: the closure holds the place that holds the session.
     let session = place.lock().unwrap().take();
     drop(session);

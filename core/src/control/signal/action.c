@@ -160,7 +160,7 @@ void onstack_action_tend(int signal) {
   onstack_copies_unlock(locked);
 }
 
-void onstack_action_calm(int signal) { onstack_action_owners[signal].returns = 0; }
+void onstack_action_end_back_off(int signal) { onstack_action_owners[signal].returns = 0; }
 
 void onstack_action_release(int signal) {
   onstack_action_owner *owner = &onstack_action_owners[signal];

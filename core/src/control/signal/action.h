@@ -15,7 +15,7 @@ ONSTACK_INTERNAL int onstack_action_check_signal(int signal);
 /* One more session on this signal; the first installs the handler. Returns 0 or -errno. */
 ONSTACK_INTERNAL int onstack_action_acquire(int signal, bool on_stack, onstack_restore restore);
 
-/* One session less; the last restores, as the first one wished. Its timers are deleted already. */
+/* One session less; the last restores, as the first one asked for. Its timers are deleted already. */
 ONSTACK_INTERNAL void onstack_action_release(int signal);
 
 /*
@@ -31,7 +31,7 @@ ONSTACK_INTERNAL void onstack_action_tend(int signal);
 ONSTACK_INTERNAL void onstack_action_follow_host(int signal);
 
 /* A second has passed: earlier returns to the top are forgiven. */
-ONSTACK_INTERNAL void onstack_action_calm(int signal);
+ONSTACK_INTERNAL void onstack_action_end_back_off(int signal);
 
 /* Blocks or restores, in the calling thread, every signal that a session uses. For fork. Signal-safe. */
 ONSTACK_INTERNAL void onstack_action_block(uint64_t *old_mask);

@@ -21,7 +21,7 @@ static void change_set_changing(onstack_action *action, uint32_t changing) {
 void onstack_change_end(onstack_action *action) {
   const uint32_t trampoline = onstack_action_changes(onstack_load_relaxed(&action->changing));
   if (trampoline >= ONSTACK_TRAMPOLINES) return;
-  onstack_found *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
+  onstack_previous *replaced = &action->replaced[trampoline], *newest = action->below[trampoline].levels[0];
   const bool spent = onstack_exchange(&replaced->spent, 1u) != 0;
   if (spent && onstack_action_is_same(&newest->action, &replaced->action)) onstack_store_relaxed(&newest->spent, 1u);
   change_set_changing(action, 0);
@@ -32,7 +32,7 @@ struct onstack_kernel_sigaction *onstack_change_begin(onstack_action *action, ui
   onstack_change_end(action);
   onstack_fence_publish();
   onstack_store_relaxed(&action->expected, now->handler);
-  action->replaced[trampoline] = (onstack_found){*now, 0};
+  action->replaced[trampoline] = (onstack_previous){*now, 0};
   change_set_changing(action, trampoline + 1);
   return &action->replaced[trampoline].action;
 }

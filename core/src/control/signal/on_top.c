@@ -18,7 +18,7 @@ ONSTACK_INTERNAL_DEFINE onstack_action_owner onstack_action_owners[ONSTACK_SIGNA
  * that install ever new handler functions could fill the table. Then a newer owner is left where it is.
  */
 #define ON_TOP_PREVIOUS 128u
-static onstack_found on_top_previous[ON_TOP_PREVIOUS];
+static onstack_previous on_top_previous[ON_TOP_PREVIOUS];
 static uint32_t on_top_previous_count;
 
 /* Two handlers that both insist on being on top would go on for ever: after so many returns we stay below. */
@@ -29,8 +29,8 @@ int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy
   return onstack_action_is_ours(now) ? 0 : onstack_copies_meet(now->handler, copy);
 }
 
-onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
-  onstack_found *kept = NULL;
+onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action) {
+  onstack_previous *kept = NULL;
   for (uint32_t i = 0; i < on_top_previous_count && !kept; i++)
     if (onstack_action_is_same(&on_top_previous[i].action, action)) kept = &on_top_previous[i];
   if (!kept && on_top_previous_count < ON_TOP_PREVIOUS) {
@@ -108,7 +108,7 @@ uint32_t onstack_action_put_back(int signal, const struct onstack_kernel_sigacti
 /* A newcomer, no copy, stands where ours was; the trampoline for going back on top of it, or ONSTACK_TRAMPOLINES. */
 static uint32_t on_top_go_over(int signal, onstack_action_owner *owner, const struct onstack_kernel_sigaction *now) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_found *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
+  onstack_previous *newcomer = owner->returns < ON_TOP_RETURNS ? onstack_action_keep(now) : NULL;
   if (!newcomer) return ONSTACK_TRAMPOLINES;
   owner->returns++;
   onstack_below below = {{newcomer, NULL, NULL}};

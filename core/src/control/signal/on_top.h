@@ -31,7 +31,7 @@ static inline bool onstack_action_is_unowned(const struct onstack_kernel_sigacti
 }
 
 /* The kept entry for an action, fresh (a one-shot not yet spent); NULL when there are too many. */
-ONSTACK_INTERNAL onstack_found *onstack_action_keep(const struct onstack_kernel_sigaction *action);
+ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kernel_sigaction *action);
 
 /* As onstack_copies_meet, but that our own copy is none. */
 ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);

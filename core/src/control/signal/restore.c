@@ -20,7 +20,7 @@ static onstack_kernel_sigset restore_mark(const onstack_action_owner *owner) {
 /* What is to be there without us: the newest owner below us. A one-shot that is spent would be SIG_DFL by now, and what the
    stand-in stands for may be another handler by now. */
 static struct onstack_kernel_sigaction restore_next_owner(int signal, uint32_t trampoline) {
-  const onstack_found *previous = onstack_action_below(signal, trampoline, 0);
+  const onstack_previous *previous = onstack_action_below(signal, trampoline, 0);
   struct onstack_kernel_sigaction next = previous->action;
   if (!onstack_action_is_unowned(&next)) onstack_action_set_restart(&next, onstack_action_restarts(&next));
   if (onstack_load_relaxed(&previous->spent)) next.handler = onstack_action_default;

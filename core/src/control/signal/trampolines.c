@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest) {
+onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest) {
   onstack_below all = {{newest, NULL, NULL}};
   uint32_t count = 1;
   for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS && count < ONSTACK_ACTION_LEVELS && below->levels[i]; i++)
@@ -21,7 +21,7 @@ void onstack_trampoline_publish(onstack_action *action, uint32_t trampoline, con
 /* By what was found: another copy has it in a table of its own. */
 static bool below_is_same(const onstack_below *a, const onstack_below *b) {
   for (uint32_t i = 0; i < ONSTACK_ACTION_LEVELS; i++) {
-    const onstack_found *one = a->levels[i], *other = b->levels[i];
+    const onstack_previous *one = a->levels[i], *other = b->levels[i];
     if (one == other) continue;
     if (!one || !other || memcmp(&one->action, &other->action, sizeof(one->action)) != 0) return false;
   }

@@ -7,7 +7,7 @@
 #include "handler/signal/copy.h"
 
 /* What lies below once `newest` has been found on top of all that was. */
-ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_found *newest);
+ONSTACK_INTERNAL onstack_below onstack_below_add(const onstack_below *below, onstack_previous *newest);
 
 /* The trampoline that stands for `below`: the one that had it already, else one that no owner holds, or that was installed
    longest ago; from now on a signal that comes in by it is passed on to that. */

@@ -44,7 +44,7 @@ typedef struct onstack_copy {
   uint32_t bytes;
   uint32_t action_bytes;
   onstack_action *actions; /* one for each signal, `action_bytes` apart */
-  /* If the signal is a tick of this copy: does with it what its handler would, and answers true. Signal-safe. */
+  /* If the signal is a tick of this copy: does with it what its handler would, and returns true. Signal-safe. */
   bool (*take)(int signal, siginfo_t *info, void *context);
   /* The first of its trampolines, ONSTACK_TRAMPOLINE_BYTES apart. */
   void (*trampoline)(int signal, siginfo_t *info, void *context);

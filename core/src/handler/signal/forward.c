@@ -92,7 +92,7 @@ void onstack_action_forget_flights(void) {
 #define ACTION_ALTERNATE_LEAST 8192u /* the kernel's frame may take 3.4 KiB and more of it */
 
 typedef struct action_delivery {
-  const struct onstack_kernel_sigaction *found;
+  const struct onstack_kernel_sigaction *previous;
   siginfo_t *info;
   void *context;
   int signal;
@@ -104,9 +104,9 @@ typedef struct action_delivery {
  * (unless SA_NODEFER). Go asks for everything, and depends on it; then no system call is needed.
  */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER void
-action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo_t *info, void *context) {
-  onstack_kernel_sigset wanted = action_interrupted_mask(context) | found->mask;
-  if (!(found->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
+action_deliver(const struct onstack_kernel_sigaction *previous, int signal, siginfo_t *info, void *context) {
+  onstack_kernel_sigset wanted = action_interrupted_mask(context) | previous->mask;
+  if (!(previous->flags & (uint64_t)SA_NODEFER)) wanted |= ONSTACK_SIGBIT(signal);
   /* SIGKILL and SIGSTOP cannot be blocked, whatever a mask says. */
   const onstack_kernel_sigset everything = ~(ONSTACK_SIGBIT(SIGKILL) | ONSTACK_SIGBIT(SIGSTOP));
   bool narrower = (wanted & everything) != everything;
@@ -114,7 +114,7 @@ action_deliver(const struct onstack_kernel_sigaction *found, int signal, siginfo
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &wanted, &ours);
   /* A handler without SA_SIGINFO does not look at the other two: so nothing hangs on flags and handler being of one moment
      where the kernel is writing them. */
-  ((action_info)(uintptr_t)found->handler)(signal, info, context);
+  ((action_info)(uintptr_t)previous->handler)(signal, info, context);
   if (narrower) onstack_sys_sigprocmask(SIG_SETMASK, &ours, NULL);
 }
 
@@ -139,7 +139,7 @@ static __attribute__((used)) ONSTACK_HANDLER_APART void action_deliver_here(cons
     rest.ss_flags = SS_DISABLE;
     onstack_sys_call2(SYS_sigaltstack, (long)&rest, 0);
   }
-  action_deliver(to->found, to->signal, to->info, to->context);
+  action_deliver(to->previous, to->signal, to->info, to->context);
   if (ours) onstack_sys_call2(SYS_sigaltstack, (long)&whole, 0);
 }
 
@@ -151,9 +151,9 @@ __asm__(".pushsection .text\n"
             "action_deliver_here") ".cfi_endproc\n.size onstack_action_switch_stack, . - "
                                    "onstack_action_switch_stack\n.popsection\n");
 
-static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *found, int signal,
-                                                    siginfo_t *info, void *context) {
-  const action_delivery to = {found, info, context, signal};
+static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct onstack_kernel_sigaction *previous,
+                                                    int signal, siginfo_t *info, void *context) {
+  const action_delivery to = {previous, info, context, signal};
   /* A newer owner that chains to us may have left open every signal but its own. */
   const onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
   onstack_kernel_sigset entered = 0;
@@ -166,10 +166,10 @@ static ONSTACK_HANDLER_APART void action_deliver_on(uint64_t stack, const struct
  * Without SA_ONSTACK the kernel would have called the owner on the interrupted stack, and it may need more than an
  * alternate stack has: one with room for 128 frames overflows the 8 KiB of a Rust thread. 0: it runs where we are.
  */
-static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *found, const ucontext_t *context,
+static ONSTACK_HANDLER uint64_t action_stack_for(const struct onstack_kernel_sigaction *previous, const ucontext_t *context,
                                                  uint64_t frame) {
   uint64_t sp = onstack_registers_free_below(context);
-  if (found->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
+  if (previous->flags & (uint64_t)SA_ONSTACK || !action_is_on_alternate(context, frame)) return 0;
   return action_is_on_alternate(context, sp) ? 0 : sp & ~(uint64_t)15;
 }
 
@@ -182,16 +182,17 @@ ONSTACK_HANDLER_APART void onstack_action_call(const struct onstack_kernel_sigac
     action_deliver(owner, signal, info, context);
 }
 
-static ONSTACK_HANDLER bool action_takes_signals(onstack_found *found) {
+static ONSTACK_HANDLER bool action_takes_signals(onstack_previous *previous) {
   uint32_t fresh = 0;
-  if (!found || found->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
-      found->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
+  if (!previous || previous->action.handler == (uint64_t)(uintptr_t)SIG_DFL ||
+      previous->action.handler == (uint64_t)(uintptr_t)SIG_IGN)
     return false;
   /* SA_RESETHAND: the first signal takes the handler, the rest meet SIG_DFL, which we swallow. */
-  return !(found->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&found->spent, &fresh, 1u);
+  return !(previous->action.flags & (uint64_t)SA_RESETHAND) || onstack_cas(&previous->spent, &fresh, 1u);
 }
 
-static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *action, uint32_t trampoline, uint32_t level) {
+static ONSTACK_HANDLER onstack_previous *action_published(const onstack_action *action, uint32_t trampoline,
+                                                          uint32_t level) {
   return level < ONSTACK_ACTION_LEVELS ? onstack_observe(&action->below[trampoline].levels[level]) : NULL;
 }
 
@@ -201,10 +202,10 @@ static ONSTACK_HANDLER onstack_found *action_published(const onstack_action *act
  * is right. The next change by the same trampoline writes to the same place; a copy would be safe from that, and cost every
  * signal 48 bytes of a small stack, for what takes two changes between two lines here.
  */
-static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t trampoline, uint32_t level,
-                                                            uint32_t changing) {
+static ONSTACK_HANDLER_APART onstack_previous *action_replaced(int signal, uint32_t trampoline, uint32_t level,
+                                                               uint32_t changing) {
   onstack_action *action = &onstack_actions[signal];
-  onstack_found *replaced = &action->replaced[trampoline];
+  onstack_previous *replaced = &action->replaced[trampoline];
   const uint64_t was = onstack_load_relaxed(&replaced->action.handler), expected = onstack_load_relaxed(&action->expected);
   onstack_fence_observe();
   if (onstack_load_relaxed(&action->changing) != changing || was == expected)
@@ -216,11 +217,11 @@ static ONSTACK_HANDLER_APART onstack_found *action_replaced(int signal, uint32_t
   }
   if (level == 0) return replaced;
   /* Set right already, and published, it is a level of its own there. */
-  const onstack_found *newest = action_published(action, trampoline, 0);
+  const onstack_previous *newest = action_published(action, trampoline, 0);
   return action_published(action, trampoline, newest && newest->action.handler == was ? level : level - 1);
 }
 
-ONSTACK_HANDLER onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
+ONSTACK_HANDLER onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level) {
   const onstack_action *action = &onstack_actions[signal];
   const uint32_t changing = onstack_observe(&action->changing);
   if (onstack_action_changes(changing) == trampoline) return action_replaced(signal, trampoline, level, changing);
@@ -235,20 +236,20 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER bool action_pass(in
   bool first;
   uint32_t place = action_find_flight(context, frame);
   uint32_t level = action_enter_flight(place, trampoline, &first);
-  onstack_found *found = onstack_action_below(signal, trampoline, level);
-  bool takes = action_takes_signals(found);
+  onstack_previous *previous = onstack_action_below(signal, trampoline, level);
+  bool takes = action_takes_signals(previous);
   /* Counted once for each signal. */
   if (first) onstack_add_relaxed(takes ? &action->forwarded : &action->swallowed, (uint64_t)1);
   if (first && takes && info->si_code == SI_TIMER) onstack_add_relaxed(&action->forwarded_timer, (uint64_t)1);
-  uint64_t stack = takes ? action_stack_for(&found->action, context, frame) : 0;
+  uint64_t stack = takes ? action_stack_for(&previous->action, context, frame) : 0;
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = true;
   if (stack)
-    action_deliver_on(stack, &found->action, signal, info, context);
+    action_deliver_on(stack, &previous->action, signal, info, context);
   else if (takes)
-    action_deliver(&found->action, signal, info, context);
+    action_deliver(&previous->action, signal, info, context);
   if (stack && place < ACTION_IN_FLIGHT) action_in_flight[place].switched = false;
   action_leave_flight(place, trampoline, level);
-  return found || first;
+  return previous || first;
 }
 
 /* Another copy's tick? */

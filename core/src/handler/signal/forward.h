@@ -8,7 +8,7 @@
 #include <signal.h>
 
 /* What lies below that trampoline now: the level-th from above, NULL: no more. Signal-safe. */
-ONSTACK_INTERNAL onstack_found *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
+ONSTACK_INTERNAL onstack_previous *onstack_action_below(int signal, uint32_t trampoline, uint32_t level);
 
 /* In the child of a fork: what other threads were forwarding there ends nowhere. Async-signal-safe. */
 ONSTACK_INTERNAL void onstack_action_forget_flights(void);

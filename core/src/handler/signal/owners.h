@@ -15,12 +15,12 @@
 
 #define ONSTACK_SIGNALS 65 /* 1 .. 64 */
 
-/* An action that was found. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
+/* The action of another owner. Immutable once a handler may see it (but `spent`), so that handler, flags and mask always
    fit together. */
-typedef struct onstack_found {
+typedef struct onstack_previous {
   struct onstack_kernel_sigaction action;
   uint32_t spent; /* SA_RESETHAND: it has had its one signal */
-} onstack_found;
+} onstack_previous;
 
 /*
  * Ours is installed by way of one of sixteen trampolines, which differ in nothing but their address and what is kept for
@@ -30,11 +30,11 @@ typedef struct onstack_found {
  */
 #define ONSTACK_TRAMPOLINES 16u
 
-/* The newest first: what was found there, and who was known before it; a signal that comes in again by the same
+/* The newest first: the previous action there, and who was known before it; a signal that comes in again by the same
    trampoline while it is under way goes to the next. NULL: no more. */
 #define ONSTACK_ACTION_LEVELS 3u
 typedef struct onstack_below {
-  onstack_found *levels[ONSTACK_ACTION_LEVELS];
+  onstack_previous *levels[ONSTACK_ACTION_LEVELS];
 } onstack_below;
 
 /* Other copies of the library read and write all but the counters (copy.h), under the lock that they share. */
@@ -58,7 +58,7 @@ typedef struct onstack_action {
   uint32_t changing;
   uint64_t expected; /* the handler that the look had found */
   /* Of each trampoline, so that it stays while a handler reads it. Written by the kernel, in the system call itself. */
-  onstack_found replaced[ONSTACK_TRAMPOLINES];
+  onstack_previous replaced[ONSTACK_TRAMPOLINES];
 } onstack_action;
 
 ONSTACK_INTERNAL_DATA onstack_action onstack_actions[ONSTACK_SIGNALS];

@@ -32,7 +32,7 @@ typedef struct onstack_kept {
   uint8_t native_bytes[ONSTACK_KEPT_NATIVE] __attribute__((aligned(16)));
   uint8_t go_bytes[ONSTACK_KEPT_GO] __attribute__((aligned(16)));
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* the consumer's */
-  uint8_t found[ONSTACK_MAX_DEPTH];
+  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
 } onstack_kept;
 
 _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");

@@ -52,7 +52,7 @@ ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
 
-/* A handler that stands below ours in place of the host's (the preload's): nobody, while the host has none. */
+/* A handler that stands below ours in place of the host's (the preload's): the default disposition, while the host has none. */
 typedef struct onstack_own_stand_in {
   uint64_t handler;    /* 0: there is none */
   uint32_t has_host;   /* what it stands for is a handler (dekker, as `undisputed`) */

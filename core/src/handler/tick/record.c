@@ -62,7 +62,7 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
                              slot->custom,
                              entry->frames,
                              slot->ring.depth,
-                             onstack_ring_found(&slot->ring, entry)};
+                             onstack_ring_unwound_by(&slot->ring, entry)};
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
   if (result.truncation == ONSTACK_TRUNCATED_PENDING)
     entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers, event->elsewhere);
@@ -125,7 +125,7 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   const onstack_walk_result result = record_walk(slot, event, entry);
   entry->frame_count = (uint16_t)result.frame_count;
   entry->truncation = (uint8_t)result.truncation;
-  onstack_ring_settle(&slot->ring, entry);
+  onstack_ring_trim(&slot->ring, entry);
   if (slot->ring.label_room > 0 && !event->elsewhere) {
     record_copy_labels(slot, entry);
     record_copy_span(slot, entry);

@@ -81,10 +81,10 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
   return entry;
 }
 
-ONSTACK_HANDLER void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry) {
-  const volatile uint8_t *from = onstack_ring_found(ring, entry);
+ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry) {
+  const volatile uint8_t *from = onstack_ring_unwound_by(ring, entry);
   entry->capacity = (uint16_t)entry->frame_count;
-  volatile uint8_t *to = onstack_ring_found(ring, entry); /* not behind `from`: bytes may be moved in order */
+  volatile uint8_t *to = onstack_ring_unwound_by(ring, entry); /* not behind `from`: bytes may be moved in order */
   if (to == from) return;
   for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
 }

@@ -39,7 +39,7 @@ typedef struct onstack_ring_entry {
   uint8_t truncation;
   uint8_t flags;     /* ONSTACK_SAMPLE_* */
   uint8_t kept;      /* the stack that is to be walked again, from 1 on (handler/tick/kept.h); 0: none */
-  uint64_t frames[]; /* then one byte a frame, how its caller was found (ONSTACK_BY_*), then labels */
+  uint64_t frames[]; /* then one byte a frame, by what it was unwound (ONSTACK_BY_*), then labels */
 } onstack_ring_entry;
 
 typedef struct onstack_ring {
@@ -63,15 +63,15 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
    Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
-static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_found(const onstack_ring *ring,
-                                                                                 onstack_ring_entry *entry) {
+static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
+                                                                                      onstack_ring_entry *entry) {
   (void)ring;
   return (uint8_t *)(entry->frames + entry->capacity);
 }
 
 static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
                                                                                onstack_ring_entry *entry) {
-  return (char *)onstack_ring_found(ring, entry) + entry->capacity;
+  return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
 }
 
 /* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
@@ -79,7 +79,7 @@ static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(c
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
 
 /* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
-ONSTACK_INTERNAL void onstack_ring_settle(onstack_ring *ring, onstack_ring_entry *entry);
+ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
 
 /* Hands a filled entry to the consumer. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position);

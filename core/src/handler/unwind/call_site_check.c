@@ -13,12 +13,12 @@ typedef struct call_site_batch {
 } call_site_batch;
 
 /* The marked frames from `next` on, as many as one system call reads. Another sample may have proven some meanwhile. */
-static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *found,
+static ONSTACK_HANDLER uint32_t call_site_collect(call_site_batch *batch, const uint64_t *frames, uint8_t *unwound_by,
                                                   uint32_t count, uint32_t next, uint64_t seal) {
   batch->count = 0;
   for (; next < count && batch->count < ONSTACK_COPY_MANY; next++) {
-    if (!(found[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
-    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNPROVEN)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     uint64_t value = onstack_pc_recall(frames[next] - 1, seal);
     if (value && !(value & ONSTACK_PC_UNPROVEN)) continue;
     batch->frames[batch->count] = next;
@@ -33,25 +33,25 @@ static ONSTACK_HANDLER void call_site_note(uint64_t return_address, uint64_t sea
 }
 
 /* The frames before the first that is not code by today's map. */
-static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *found, uint32_t count) {
+static ONSTACK_HANDLER uint32_t call_sites_listed(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
   onstack_code_range last = {0, 0};
   for (uint32_t next = 1; next < count; next++) {
-    if (!(found[next - 1] & ONSTACK_BY_UNLISTED)) continue;
-    found[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
+    if (!(unwound_by[next - 1] & ONSTACK_BY_UNLISTED)) continue;
+    unwound_by[next - 1] &= (uint8_t)~ONSTACK_BY_UNLISTED;
     if (!onstack_code_is_executable(frames[next] - 1, &last)) return next;
   }
   return count;
 }
 
-ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count) {
+ONSTACK_HANDLER uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count) {
   /* Before the code is read: what is noted of code that another module replaces meanwhile belongs to an epoch that is
      over (control/unwind/modules.c counts it up before anything is unmapped). */
   uint64_t seal = onstack_pc_seal(onstack_observe(&onstack_pc_epoch));
   call_site_batch batch;
   uint32_t next = 1;
-  count = call_sites_listed(frames, found, count);
+  count = call_sites_listed(frames, unwound_by, count);
   while (next < count) {
-    next = call_site_collect(&batch, frames, found, count, next, seal);
+    next = call_site_collect(&batch, frames, unwound_by, count, next, seal);
     for (uint32_t i = 0; i < batch.count;) {
       uint32_t got = onstack_memory_copy_many(batch.words + i, batch.count - i, batch.words + i);
       for (uint32_t end = i + got; i < end; i++) {

@@ -19,6 +19,6 @@
  * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
-ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *found, uint32_t count);
+ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
 
 #endif

@@ -14,7 +14,7 @@
  *           choice: some two microseconds, and descriptors in the host's table.
  *   none    refuses everything: walks end at the interrupted PC.
  *
- * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp answers EPERM for both).
+ * Chosen at start by a self-test on a good page and on a PROT_NONE page (seccomp returns EPERM for both).
  */
 #ifndef ONSTACK_HANDLER_UNWIND_MEMORY_H
 #define ONSTACK_HANDLER_UNWIND_MEMORY_H

@@ -14,7 +14,7 @@
  * - Each pipe has one user at a time, who takes it by a single try: nobody waits for a lock that the interrupted code,
  *   or a thread that never runs again, may hold. Where all are taken the word counts as unreadable.
  * - What went in is taken out again before the pipe is given back: 16 bytes are written as a whole or, where the second
- *   page is missing, in part. A pipe that answers anything else is not used again.
+ *   page is missing, in part. A pipe that returns anything else is not used again.
  * - Non-blocking, close-on-exec, and closed in the child of a fork.
  */
 #include "handler/unwind/memory_pipe.h"

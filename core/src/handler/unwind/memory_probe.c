@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then answers EINVAL:
- * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other answer
+ * Reader `probe`. rt_sigprocmask with an invalid `how` copies the set from user memory first and then returns EINVAL:
+ * EFAULT tells an unreadable page, at about 100 ns, and the mask is not touched (kernel/signal.c). Any other result
  * (a seccomp filter's EPERM) proves nothing.
  */
 #include "base/address.h"

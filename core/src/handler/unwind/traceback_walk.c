@@ -38,14 +38,15 @@ static ONSTACK_HANDLER onstack_stack_range traceback_bounds(uint64_t sp) {
 static ONSTACK_HANDLER onstack_walk_result traceback_walk(const onstack_registers *from, uint64_t *frames,
                                                           uint32_t capacity) {
   onstack_memory memory;
-  uint8_t found[TRACEBACK_DEPTH];
+  uint8_t unwound_by[TRACEBACK_DEPTH];
   if (capacity > TRACEBACK_DEPTH) capacity = TRACEBACK_DEPTH;
   onstack_walk_prepare(&memory, onstack_traceback.reader, onstack_traceback.copy_works, NULL);
   onstack_walk_forget_ranges(&memory);
   memory.ranges[0] = traceback_bounds(from->sp);
-  const onstack_walk walk = {.registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .found = found};
+  const onstack_walk walk = {
+      .registers = from, .memory = &memory, .frames = frames, .capacity = capacity, .unwound_by = unwound_by};
   onstack_walk_result result = onstack_walk_run(&onstack_unwinder_rules, &walk);
-  onstack_walk_check(memory.copy_works, frames, found, &result);
+  onstack_walk_check(memory.copy_works, frames, unwound_by, &result);
   return result;
 }
 
@@ -92,15 +93,15 @@ static ONSTACK_HANDLER bool traceback_apply(const onstack_rule *rule, onstack_re
   return true;
 }
 
-ONSTACK_HANDLER bool onstack_traceback_climb(onstack_registers *registers) {
+ONSTACK_HANDLER bool onstack_traceback_step(onstack_registers *registers) {
   onstack_module module = {.low = 0};
-  bool climbed = false;
+  bool stepped = false;
   onstack_traceback_enter();
   if (onstack_observe(&onstack_traceback.ready)) {
     const onstack_rule *rule = onstack_rules_find(registers->pc, &module);
     if (!rule) onstack_store_relaxed(&onstack_traceback.stale, 1u);
-    climbed = rule && traceback_apply(rule, registers);
+    stepped = rule && traceback_apply(rule, registers);
   }
   onstack_traceback_leave();
-  return climbed;
+  return stepped;
 }

@@ -33,7 +33,7 @@ ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
 ONSTACK_INTERNAL uint32_t onstack_traceback_run(const onstack_registers *from, uint64_t *frames, uint32_t capacity);
 
 /* One frame up by the rule of its code, on the calling thread's own live stack; false: no rule says how. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_traceback_climb(onstack_registers *registers);
+ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
 
 /* Around all that reads tables which may be retired. Signal-safe. */
 ONSTACK_INTERNAL void onstack_traceback_enter(void);

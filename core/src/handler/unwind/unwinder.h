@@ -24,7 +24,7 @@ typedef struct onstack_walk {
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
   uint8_t *
-      found; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+      unwound_by; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Adapter for the user's unwinder (onstack_unwinder in the public header). What it answers is checked, because its
+ * Adapter for the user's unwinder (onstack_unwinder in the public header). What it returns is checked, because its
  * count decides how far the drain reads.
  */
 #include "handler/unwind/unwinder.h"
@@ -12,7 +12,7 @@ static ONSTACK_HANDLER onstack_walk_result custom_run(const onstack_walk *walk) 
     result.frame_count = walk->capacity;
     result.truncation = ONSTACK_TRUNCATED_DEPTH;
   }
-  for (uint32_t i = 0; walk->found && i < result.frame_count; i++) walk->found[i] = ONSTACK_BY_UNWINDER;
+  for (uint32_t i = 0; walk->unwound_by && i < result.frame_count; i++) walk->unwound_by[i] = ONSTACK_BY_UNWINDER;
   if (result.truncation >= ONSTACK_TRUNCATION_COUNT) result.truncation = ONSTACK_TRUNCATED_UNWINDER;
   return result;
 }

@@ -77,7 +77,7 @@ static ONSTACK_HANDLER onstack_walk_result fp_run(const onstack_walk *walk) {
       why = ONSTACK_TRUNCATED_DEPTH;
       break;
     }
-    if (walk->found) walk->found[count - 1] = ONSTACK_BY_RECORD;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = ONSTACK_BY_RECORD;
     walk->frames[count++] = return_address;
     uint64_t before = cursor.fp;
     why = fp_advance(walk->memory, &cursor, record, return_address, walk->frames[count - 2]);

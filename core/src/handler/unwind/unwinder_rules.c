@@ -40,15 +40,15 @@ static ONSTACK_HANDLER uint64_t rules_find_out(rules_cursor *cursor, uint64_t ad
     cursor->go_kind = onstack_code_go_kind(cursor->go, address);
     return rules_pack_go(cursor);
   }
-  const onstack_modules_status answer = onstack_modules_find(address, &cursor->module);
-  const bool held = answer == ONSTACK_MODULE_HERE;
+  const onstack_modules_status status = onstack_modules_find(address, &cursor->module);
+  const bool held = status == ONSTACK_MODULE_HERE;
   if (held && cursor->module.table) cursor->rule = onstack_rules_lookup(cursor->module.table, address - cursor->module.base);
   if (cursor->rule) return (uint64_t)(uintptr_t)cursor->rule;
   if (!onstack_code_is_executable(address, &cursor->code)) return 0;
-  cursor->generated = answer == ONSTACK_MODULE_NONE;
+  cursor->generated = status == ONSTACK_MODULE_NONE;
   cursor->described = held && cursor->module.table;
-  cursor->pending = held ? cursor->module.pending : answer == ONSTACK_MODULES_CHANGING;
-  if (answer == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
+  cursor->pending = held ? cursor->module.pending : status == ONSTACK_MODULES_CHANGING;
+  if (status == ONSTACK_MODULES_CHANGING) cursor->code.low = cursor->code.high = 0; /* not to be remembered */
   if (cursor->pending) return RULES_PENDING;
   return cursor->generated ? RULES_GENERATED : cursor->described ? RULES_UNDESCRIBED : RULES_WITHOUT;
 }
@@ -152,9 +152,9 @@ static ONSTACK_HANDLER onstack_walk_result rules_run(const onstack_walk *walk) {
     }
     if (cursor.unproven) how |= ONSTACK_BY_UNPROVEN;
     if (cursor.unlisted) how |= ONSTACK_BY_UNLISTED;
-    if (walk->found) walk->found[count - 1] = how;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = how;
     /* What stands right above an interrupted address was not called: the kernel's trampoline has no rule on arm64. */
-    if (walk->found && cursor.exact && count > 1) walk->found[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
+    if (walk->unwound_by && cursor.exact && count > 1) walk->unwound_by[count - 2] &= (uint8_t)~ONSTACK_BY_UNPROVEN;
     walk->frames[count++] = cursor.exact ? cursor.pc + 1 : cursor.pc;
   }
   return (onstack_walk_result){count, why == RULES_STEP_ROOT ? ONSTACK_TRUNCATED_NOT : why};

@@ -15,7 +15,7 @@ int onstack_profile_symbols_init(onstack_symbol_table *table) {
 void onstack_profile_symbols_release(onstack_symbol_table *table) {
   free(table->addresses);
   onstack_profile_hash_release(&table->index);
-  free(table->answers);
+  free(table->lines_of);
   free(table->lines);
   free(table->asked);
   onstack_profile_strings_release(&table->strings);
@@ -48,28 +48,28 @@ uint32_t onstack_profile_symbols_number(const onstack_symbol_table *table, uint6
 }
 
 int onstack_profile_symbols_open(onstack_symbol_table *table) {
-  table->answers = calloc(table->count + 1, sizeof(*table->answers)); /* + 1: NULL means failure, not "none" */
-  if (!table->answers) return -ENOMEM;
+  table->lines_of = calloc(table->count + 1, sizeof(*table->lines_of)); /* + 1: NULL means failure, not "none" */
+  if (!table->lines_of) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
-    table->answers[i].first = table->answers[i].last = ONSTACK_PROFILE_NO_LINE;
+    table->lines_of[i].first = table->lines_of[i].last = ONSTACK_PROFILE_NO_LINE;
   }
   return 0;
 }
 
 /* Appends a line to the chain of an address. */
-static int symbols_append(onstack_symbol_table *table, onstack_profile_answer *answer, const onstack_profile_line *line) {
+static int symbols_append(onstack_symbol_table *table, onstack_profile_lines_of *of, const onstack_profile_line *line) {
   if (table->line_count >= ONSTACK_PROFILE_NO_LINE) return -ENOMEM;
   void *lines = onstack_profile_grow(table->lines, &table->line_capacity, table->line_count + 1, sizeof(*line));
   if (!lines) return -ENOMEM;
   table->lines = lines;
   uint32_t number = (uint32_t)table->line_count++;
   table->lines[number] = *line;
-  if (answer->first == ONSTACK_PROFILE_NO_LINE) {
-    answer->first = number;
+  if (of->first == ONSTACK_PROFILE_NO_LINE) {
+    of->first = number;
   } else {
-    table->lines[answer->last].next = number;
+    table->lines[of->last].next = number;
   }
-  answer->last = number;
+  of->last = number;
   return 0;
 }
 
@@ -77,8 +77,8 @@ int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, c
   onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE};
   int error = onstack_profile_strings_add_text(&table->strings, name, &line.name);
   line.system_name = line.name;
-  if (error == 0) error = symbols_append(table, &table->answers[number], &line);
-  if (error == 0) table->answers[number].named = named;
+  if (error == 0) error = symbols_append(table, &table->lines_of[number], &line);
+  if (error == 0) table->lines_of[number].named = named;
   return error;
 }
 
@@ -91,8 +91,8 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
   if (line.name == 0) line.name = line.system_name;
   if (line.system_name == 0) line.system_name = line.name;
   if (line.name == 0) return 0; /* knows nothing: the ELF symbols may */
-  error = symbols_append(table, &table->answers[index], &line);
-  if (error == 0) table->answers[index].named = true;
+  error = symbols_append(table, &table->lines_of[index], &line);
+  if (error == 0) table->lines_of[index].named = true;
   return error;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * answer sheet that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
  */
 #ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 #define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
@@ -24,18 +24,18 @@ typedef struct onstack_profile_line {
   int64_t start_line;
 } onstack_profile_line;
 
-typedef struct onstack_profile_answer {
+typedef struct onstack_profile_lines_of {
   uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
   uint32_t last;
   bool named; /* by a symbol; false: by module and offset, or not at all */
-} onstack_profile_answer;
+} onstack_profile_lines_of;
 
 struct onstack_symbol_table {
   uint64_t *addresses; /* in the order of arrival; an address's position is its number */
   size_t count;
   size_t capacity;
   onstack_profile_hash_index index;
-  onstack_profile_answer *answers; /* one an address; NULL until opened */
+  onstack_profile_lines_of *lines_of; /* one an address; NULL until opened */
   onstack_profile_line *lines;
   size_t line_count;
   size_t line_capacity;
@@ -50,7 +50,7 @@ ONSTACK_INTERNAL void onstack_profile_symbols_release(onstack_symbol_table *tabl
 
 /* Adds an address if it is new. Only before onstack_profile_symbols_open. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_add_address(onstack_symbol_table *table, uint64_t address);
-/* Ends the additions of addresses and makes room for answers. Errors: -ENOMEM. */
+/* Ends the additions of addresses and makes room for lines. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_open(onstack_symbol_table *table);
 
 /* The number of an address that has been added. */

@@ -49,13 +49,13 @@ static int symbolize_compare(const void *a, const void *b) {
   return left->address < right->address ? -1 : left->address > right->address;
 }
 
-/* The addresses without an answer, sorted. */
+/* The addresses without a name, sorted. */
 static int symbolize_collect(const onstack_symbol_table *table, symbolize_item **items, size_t *count) {
   *items = malloc((table->count + 1) * sizeof(**items));
   if (!*items) return -ENOMEM;
   *count = 0;
   for (size_t i = 0; i < table->count; i++) {
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     (*items)[(*count)++] = (symbolize_item){.address = table->addresses[i], .number = (uint32_t)i};
   }
   qsort(*items, *count, sizeof(**items), symbolize_compare);
@@ -105,7 +105,7 @@ int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onsta
   if (!source || !source->symbol) return 0;
   for (size_t i = 0; error == 0 && i < table->count; i++) {
     uint64_t real;
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
     if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
     if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
@@ -136,7 +136,7 @@ static int symbolize_name_by_module(onstack_symbol_table *table, uint32_t number
 int onstack_profile_symbolize_by_module(onstack_symbol_table *table, const onstack_profile_maps *maps) {
   int error = 0;
   for (size_t i = 0; error == 0 && i < table->count; i++) {
-    if (table->answers[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
     error = symbolize_name_by_module(table, (uint32_t)i, maps);
   }
   return error;

@@ -15,13 +15,13 @@
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_host(onstack_symbol_table *table, const onstack_profile_maps *maps,
                                                        onstack_symbolizer symbolizer, void *data);
 
-/* Names the addresses without an answer by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
+/* Names the addresses without a name by ELF symbols. Files that cannot be read name nothing. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
 /* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
 
-/* Names the addresses without an answer that lie in memory of no file by that source. Errors: -ENOMEM. */
+/* Names the addresses without a name that lie in memory of no file by that source. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
 /* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */

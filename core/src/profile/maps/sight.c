@@ -42,15 +42,15 @@ void onstack_profile_sight_after_fork(onstack_profile_sight *sight) {
 
 onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, bool keep_retired) {
   onstack_loader_counts before, after = sight_count();
-  bool settled = false;
+  bool steady = false;
   onstack_profile_maps *now = NULL;
-  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !settled; i++) {
+  for (int i = 0; i < ONSTACK_SIGHT_TRIES && !steady; i++) {
     if (now) onstack_profile_maps_free(now);
     before = after;
     now = onstack_profile_maps_read(sight->maps, keep_retired, !onstack_loader_same(&before, &sight->loaded));
     if (!now) return NULL;
     after = sight_count();
-    settled = onstack_loader_same(&before, &after);
+    steady = onstack_loader_same(&before, &after);
   }
   const uint64_t read_ns = onstack_monotonic_ns();
   /* Where it never came to rest, the set is true of no time, and the next sample has it read again. */
@@ -60,8 +60,8 @@ onstack_profile_maps *onstack_profile_sight_read(onstack_profile_sight *sight, b
   sight->earlier_until_ns = sight->until_ns;
   sight->maps = now;
   sight->loaded = before;
-  sight->since_ns = settled ? read_ns : UINT64_MAX;
-  sight->until_ns = settled ? read_ns : 0;
+  sight->since_ns = steady ? read_ns : UINT64_MAX;
+  sight->until_ns = steady ? read_ns : 0;
   return sight_drop(old);
 }
 

@@ -44,9 +44,9 @@ static bool otlp_is_rust_name(const onstack_profile_string *name) {
  * The language of the function that was compiled for this place, the last of its lines: by the name of its source file, or
  * in Rust by the form of its symbol. Go's assembly files are C's by their ends, and their functions have a package.
  */
-static const char *otlp_frame_type(const onstack_symbol_table *symbols, const onstack_profile_answer *answer) {
-  if (!answer->named) return "native";
-  const onstack_profile_line *line = &symbols->lines[answer->last];
+static const char *otlp_frame_type(const onstack_symbol_table *symbols, const onstack_profile_lines_of *lines) {
+  if (!lines->named) return "native";
+  const onstack_profile_line *line = &symbols->lines[lines->last];
   const onstack_profile_string *file = &symbols->strings.items[line->file];
   const onstack_profile_string *name = &symbols->strings.items[line->system_name];
   if (otlp_ends_with(file, ".go")) return "go";
@@ -55,10 +55,10 @@ static const char *otlp_frame_type(const onstack_symbol_table *symbols, const on
 }
 
 /* Of what lies in memory without a file nobody knows who wrote it. */
-static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profile_answer *answer,
+static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profile_lines_of *lines,
                                const onstack_profile_mapping *place) {
   if (!place || !onstack_profile_mapping_is_file(place)) return 0;
-  onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, answer));
+  onstack_protobuf_add_text(&writer->value, otlp_value_string, otlp_frame_type(&writer->report->symbols, lines));
   int error = onstack_otlp_add_attribute(writer, "profile.frame.type", &writer->numbers);
   onstack_protobuf_add_part(&writer->message, otlp_location_attribute_indices, &writer->numbers);
   return error;
@@ -66,15 +66,15 @@ static int otlp_add_frame_type(onstack_otlp_writer *writer, const onstack_profil
 
 static int otlp_add_location(onstack_otlp_writer *writer, uint32_t number) {
   const onstack_symbol_table *symbols = &writer->report->symbols;
-  const onstack_profile_answer *answer = &symbols->answers[number];
+  const onstack_profile_lines_of *lines = &symbols->lines_of[number];
   const onstack_profile_mapping *place;
   onstack_profile_table_mapping *mapping =
       onstack_profile_tables_mapping(&writer->tables, symbols->addresses[number], &place);
   if (mapping) onstack_protobuf_add_number(&writer->message, otlp_location_mapping, mapping->number);
   onstack_protobuf_add_number(&writer->message, otlp_location_address,
                               onstack_profile_tables_real(place, symbols->addresses[number]));
-  int error = onstack_profile_tables_add_lines(&writer->tables, answer, mapping, &writer->message);
-  if (error == 0) error = otlp_add_frame_type(writer, answer, place);
+  int error = onstack_profile_tables_add_lines(&writer->tables, lines, mapping, &writer->message);
+  if (error == 0) error = otlp_add_frame_type(writer, lines, place);
   otlp_add_entry(writer, otlp_dictionary_locations);
   return error;
 }

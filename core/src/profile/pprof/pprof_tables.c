@@ -12,7 +12,7 @@ static int pprof_write_location(onstack_pprof_writer *writer, uint32_t number) {
   if (mapping) onstack_protobuf_add_number(&writer->message, pprof_location_mapping_id, mapping->number);
   onstack_protobuf_add_number(&writer->message, pprof_location_address,
                               onstack_profile_tables_real(place, symbols->addresses[number]));
-  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->answers[number], mapping, &writer->message);
+  int error = onstack_profile_tables_add_lines(&writer->tables, &symbols->lines_of[number], mapping, &writer->message);
   return error != 0 ? error : onstack_pprof_send(writer, pprof_profile_location);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What google/pprof and profile servers say of a profile: the program in bindings/go/internal/judge, which is built once.
+//! What google/pprof and profile servers say of a profile: the program in bindings/go/internal/checker, which is built once.
 
 #![allow(dead_code)] // each test program uses a part
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// Nothing where there is no Go, or no repository around this package, and that is said.
-fn judge() -> Option<&'static Path> {
+fn checker() -> Option<&'static Path> {
     static ONCE: OnceLock<Option<PathBuf>> = OnceLock::new();
     ONCE.get_or_init(build).as_deref()
 }
@@ -17,11 +17,11 @@ fn judge() -> Option<&'static Path> {
 fn build() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../go");
     // Of this process' own: several are built and run at once.
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("judge-{}", env!("CARGO_CRATE_NAME")));
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("checker-{}", env!("CARGO_CRATE_NAME")));
     let built =
-        Command::new("go").args(["build", "-o"]).arg(&program).arg("./internal/judge").current_dir(&source).output();
+        Command::new("go").args(["build", "-o"]).arg(&program).arg("./internal/checker").current_dir(&source).output();
     let Ok(built) = built else {
-        eprintln!("SKIPPED: Go or bindings/go/internal/judge is not here: profiles were NOT judged by google/pprof");
+        eprintln!("SKIPPED: Go or bindings/go/internal/checker is not here: profiles were NOT checked by google/pprof");
         return None;
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -30,13 +30,13 @@ fn build() -> Option<PathBuf> {
 
 /// Builds it, which may take longer than a client waits for an answer.
 pub fn prepare() {
-    judge();
+    checker();
 }
 
 /// Whether their readers and checks take the profile, compressed or not, or why they do not; nothing where nobody can be
 /// asked.
 pub fn check(profile: &[u8]) -> Option<Result<(), String>> {
-    let mut child = Command::new(judge()?).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(checker()?).arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It may have seen enough.
     let _ = child.stdin.take().unwrap().write_all(profile);
     let output = child.wait_with_output().unwrap();

@@ -189,7 +189,7 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_by_table(rules_cursor *c
   return RULES_STEP_OK;
 }
 
-/* An instruction that pcsp has no answer for. What asyncPreempt's caller needs is not in its record alone. */
+/* An instruction that pcsp has no entry for. What asyncPreempt's caller needs is not in its record alone. */
 static ONSTACK_HANDLER onstack_truncation rules_step_go_undescribed(rules_cursor *cursor) {
   return cursor->go_kind == ONSTACK_GO_EXACT ? ONSTACK_TRUNCATED_STACK_SWITCH : rules_step_record(cursor);
 }

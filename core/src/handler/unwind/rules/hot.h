@@ -90,7 +90,7 @@ static ONSTACK_HANDLER uint32_t rules_run_hot(rules_cursor *cursor, const onstac
     uint64_t found = onstack_pc_recall(next.pc - 1, seal);
     /* Unknown, to be marked, or to be left in ways of its own. */
     if (found & ONSTACK_PC_UNPROVEN || (found < RULES_PACKED && (cursor->by_table || !rules_is_plain_go(found)))) break;
-    if (walk->found) walk->found[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
+    if (walk->unwound_by) walk->unwound_by[count - 1] = native ? ONSTACK_BY_RULES : ONSTACK_BY_GO;
     walk->frames[count++] = next.pc;
     at = next;
     value = found;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "judge.h"
+#include "checker.h"
 
 #include "command.h"
 #include "filter.h"
@@ -21,34 +21,34 @@
 #include <time.h>
 #include <unistd.h>
 
-#define JUDGE_SECONDS 30.0 /* a subject that takes so long hangs: it takes a tenth of one */
-#define JUDGE_LINGER 1.0   /* a thread that has ended may be listed for a moment more */
+#define CHECKER_SECONDS 30.0 /* a subject that takes so long hangs: it takes a tenth of one */
+#define CHECKER_LINGER 1.0   /* a thread that has ended may be listed for a moment more */
 
-static const char *const judge_phases[] = {"setting up", "waiting", "start",   "sampling",         "write",
-                                           "stop",       "free",    "looking", "the next session", "the end"};
+static const char *const checker_phases[] = {"setting up", "waiting", "start",   "sampling",         "write",
+                                             "stop",       "free",    "looking", "the next session", "the end"};
 
-static int judge_page;
+static int checker_page;
 
-plan *judge_plan(void) {
-  judge_page = memfd_create("plan", MFD_CLOEXEC);
-  if (judge_page < 0 || ftruncate(judge_page, sizeof(plan)) != 0) return NULL;
-  void *page = mmap(NULL, sizeof(plan), PROT_READ | PROT_WRITE, MAP_SHARED, judge_page, 0);
+plan *checker_plan(void) {
+  checker_page = memfd_create("plan", MFD_CLOEXEC);
+  if (checker_page < 0 || ftruncate(checker_page, sizeof(plan)) != 0) return NULL;
+  void *page = mmap(NULL, sizeof(plan), PROT_READ | PROT_WRITE, MAP_SHARED, checker_page, 0);
   return page == MAP_FAILED ? NULL : page;
 }
 
-static double judge_now(void) {
+static double checker_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /* A wake has no failure, and the preload's guard, who is not to disturb an idle host, sleeps until it comes. */
-static bool judge_spares(const plan *plan, const struct seccomp_notif *asked) {
+static bool checker_spares(const plan *plan, const struct seccomp_notif *asked) {
   return plan->command && asked->data.nr == SYS_futex && (asked->data.args[1] & FUTEX_CMD_MASK) == FUTEX_WAKE;
 }
 
-static bool judge_fails(plan *plan, const struct seccomp_notif *asked) {
-  if (!plan->armed || (int32_t)asked->pid == plan->host || judge_spares(plan, asked)) return false;
+static bool checker_fails(plan *plan, const struct seccomp_notif *asked) {
+  if (!plan->armed || (int32_t)asked->pid == plan->host || checker_spares(plan, asked)) return false;
   if (plan->call == PLAN_EVERY_CALL) {
     if (asked->data.nr >= 0 && asked->data.nr < PLAN_MAX_CALL) plan->calls[asked->data.nr]++;
     return false;
@@ -59,27 +59,27 @@ static bool judge_fails(plan *plan, const struct seccomp_notif *asked) {
   return true;
 }
 
-static void judge_answer(plan *plan, int listener) {
+static void checker_reply(plan *plan, int listener) {
   struct seccomp_notif asked = {0};
-  struct seccomp_notif_resp answer = {0};
+  struct seccomp_notif_resp reply = {0};
   if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) return; /* a signal took it back, or it has died */
-  answer.id = asked.id;
-  /* brk answers where the break is, never an error: libc compares. */
-  if (judge_fails(plan, &asked))
-    answer.error = asked.data.nr == SYS_brk ? 0 : -plan->error;
+  reply.id = asked.id;
+  /* brk returns where the break is, never an error: libc compares. */
+  if (checker_fails(plan, &asked))
+    reply.error = asked.data.nr == SYS_brk ? 0 : -plan->error;
   else
-    answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-  ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    reply.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+  ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &reply);
 }
 
-typedef struct judge_view {
+typedef struct checker_view {
   outside before, after;
   double looked; /* when the first look after was taken; 0: not yet */
-} judge_view;
+} checker_view;
 
 /* A timer that the kernel does not delete stays in its table, and our handler where it does not stop it either; an action that
    it does not take stays as it is, and a descriptor that cannot be told from a host's is not closed. */
-static void judge_forgive(const plan *plan, judge_view *view) {
+static void checker_forgive(const plan *plan, checker_view *view) {
   bool most = plan->call == PLAN_MOST_CALLS;
   if (most || plan->call == SYS_timer_delete) view->after.timers = view->before.timers;
   if (most || (plan->call == SYS_fstat && (plan->persistent || plan->midway))) view->after.fds = view->before.fds;
@@ -88,67 +88,67 @@ static void judge_forgive(const plan *plan, judge_view *view) {
 }
 
 /* Moves the subject on when it waits to be looked at. */
-static void judge_look(plan *plan, int pid, judge_view *view) {
+static void checker_look(plan *plan, int pid, checker_view *view) {
   if (plan->phase == PLAN_BEFORE && plan->go < PLAN_BEFORE) {
     view->before = outside_look(pid);
     plan->go = PLAN_BEFORE;
   } else if (plan->phase == PLAN_AFTER && plan->go < PLAN_AFTER) {
     view->after = outside_look(pid);
-    judge_forgive(plan, view);
-    if (view->looked == 0) view->looked = judge_now();
-    if (outside_same(&view->before, &view->after) || judge_now() - view->looked > JUDGE_LINGER) plan->go = PLAN_AFTER;
+    checker_forgive(plan, view);
+    if (view->looked == 0) view->looked = checker_now();
+    if (outside_same(&view->before, &view->after) || checker_now() - view->looked > CHECKER_LINGER) plan->go = PLAN_AFTER;
   }
 }
 
-static void judge_complain(plan *plan, const char *text) {
+static void checker_complain(plan *plan, const char *text) {
   if (plan->complaint[0] == 0) snprintf(plan->complaint, sizeof(plan->complaint), "%s", text);
 }
 
-static void judge_status(plan *plan, int status, bool hung) {
+static void checker_status(plan *plan, int status, bool hung) {
   char text[128];
   int phase = plan->phase;
   if (hung)
-    snprintf(text, sizeof(text), "hangs in %s", judge_phases[phase]);
+    snprintf(text, sizeof(text), "hangs in %s", checker_phases[phase]);
   else if (WIFSIGNALED(status))
-    snprintf(text, sizeof(text), "killed by signal %d in %s", WTERMSIG(status), judge_phases[phase]);
+    snprintf(text, sizeof(text), "killed by signal %d in %s", WTERMSIG(status), checker_phases[phase]);
   else if (WEXITSTATUS(status) != plan->status || (phase != PLAN_END && !plan->skipped[0]))
-    snprintf(text, sizeof(text), "ended with status %d in %s", WEXITSTATUS(status), judge_phases[phase]);
+    snprintf(text, sizeof(text), "ended with status %d in %s", WEXITSTATUS(status), checker_phases[phase]);
   else
     return;
   /* Worse than whatever it said before. */
   plan->complaint[0] = 0;
-  judge_complain(plan, text);
+  checker_complain(plan, text);
 }
 
-static void judge_left(plan *plan, const judge_view *view) {
+static void checker_left(plan *plan, const checker_view *view) {
   const outside *a = &view->before, *b = &view->after;
   char text[160];
   if (view->looked == 0 || outside_same(a, b)) return;
   snprintf(text, sizeof(text), "left behind: threads %d -> %d, descriptors %d -> %d, timers %d -> %d, action %d -> %d",
            a->threads, b->threads, a->fds, b->fds, a->timers, b->timers, a->profiling, b->profiling);
-  judge_complain(plan, text);
+  checker_complain(plan, text);
 }
 
-static void judge_watch(plan *plan, int pid, int listener) {
-  judge_view view = {0};
+static void checker_watch(plan *plan, int pid, int listener) {
+  checker_view view = {0};
   int status = 0;
-  double end = judge_now() + JUDGE_SECONDS;
+  double end = checker_now() + CHECKER_SECONDS;
   bool hung = false;
   struct pollfd asked = {listener, POLLIN, 0}; /* a negative descriptor is only a pause */
   while (waitpid(pid, &status, WNOHANG) == 0) {
     asked.revents = 0;
-    if (poll(&asked, 1, 1) > 0 && asked.revents & POLLIN) judge_answer(plan, listener);
-    judge_look(plan, pid, &view);
-    if (judge_now() < end) continue;
+    if (poll(&asked, 1, 1) > 0 && asked.revents & POLLIN) checker_reply(plan, listener);
+    checker_look(plan, pid, &view);
+    if (checker_now() < end) continue;
     hung = true;
     kill(pid, SIGKILL);
     end = 1e300;
   }
-  judge_status(plan, status, hung);
-  judge_left(plan, &view);
+  checker_status(plan, status, hung);
+  checker_left(plan, &view);
 }
 
-int judge(plan *plan) {
+int checker_run(plan *plan) {
   int sockets[2];
   plan->complaint[0] = plan->skipped[0] = 0;
   plan->phase = plan->go = plan->armed = plan->host = 0;
@@ -159,12 +159,12 @@ int judge(plan *plan) {
   int pid = fork();
   if (pid == 0) {
     close(sockets[0]);
-    if (plan->command) command_run(plan, judge_page, sockets[1]);
+    if (plan->command) command_run(plan, checker_page, sockets[1]);
     subject_run(plan, sockets[1]);
   }
   close(sockets[1]);
   int listener = plan->call == PLAN_NO_CALL || plan->denied ? -1 : filter_receive(sockets[0]);
-  judge_watch(plan, pid, listener);
+  checker_watch(plan, pid, listener);
   if (listener >= 0) close(listener);
   close(sockets[0]);
   return plan->complaint[0] != 0;

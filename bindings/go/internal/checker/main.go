@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-// Judge reads the profiles that tests/fuzz/fuzz_pprof.c hands over, by google/pprof and by the rules of profile servers,
+// Checker reads the profiles that tests/fuzz/fuzz_pprof.c hands over, by google/pprof and by the rules of profile servers,
 // and fails at the first one that is not sound: refused by either, other sums than were put in, or text that other readers
 // of protocol buffers would refuse.
 //
-//	judge FILE
+//	checker FILE
 //
 // FILE has, for each profile, ten numbers of 64 bits (bytes, samples, and the sums of its value types), and the bytes.
 //
-//	judge -
+//	checker -
 //
 // reads one profile of any making, compressed or not, from the standard input and asks for the readers' checks only (tests
 // of the preload and of Rust).
@@ -49,28 +49,28 @@ type head struct {
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: judge FILE   (ONSTACK_FUZZ_PROFILES of tests/fuzz/fuzz_pprof.c), or judge - <PROFILE")
+		fmt.Fprintln(os.Stderr, "usage: checker FILE   (ONSTACK_FUZZ_PROFILES of tests/fuzz/fuzz_pprof.c), or checker - <PROFILE")
 		os.Exit(2)
 	}
 	if os.Args[1] == "-" {
-		if err := judgeAny(os.Stdin); err != nil {
+		if err := checkAny(os.Stdin); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	count, err := judgeFile(os.Args[1])
+	count, err := checkFile(os.Args[1])
 	if err == nil && count == 0 {
 		err = errors.New("it holds no profile")
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "judge: %s: profile %d: %v\n", os.Args[1], count, err)
+		fmt.Fprintf(os.Stderr, "checker: %s: profile %d: %v\n", os.Args[1], count, err)
 		os.Exit(1)
 	}
-	fmt.Printf("judge: %d profiles are sound for google/pprof and for profile servers\n", count)
+	fmt.Printf("checker: %d profiles are sound for google/pprof and for profile servers\n", count)
 }
 
-func judgeAny(in io.Reader) error {
+func checkAny(in io.Reader) error {
 	raw, err := io.ReadAll(in)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func judgeAny(in io.Reader) error {
 	return err
 }
 
-func judgeFile(path string) (count int, err error) {
+func checkFile(path string) (count int, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func judgeFile(path string) (count int, err error) {
 		if _, err := io.ReadFull(in, raw); err != nil {
 			return count, err
 		}
-		if err := judge(raw, h); err != nil {
+		if err := check(raw, h); err != nil {
 			return count, fmt.Errorf("%w\n%q", err, raw)
 		}
 	}
@@ -125,7 +125,7 @@ func placesOf(types []*profile.ValueType) (places []int, err error) {
 	return places, nil
 }
 
-func judge(raw []byte, h head) error {
+func check(raw []byte, h head) error {
 	p, err := pprofcheck.Parse(raw)
 	if err != nil {
 		return err
@@ -145,20 +145,20 @@ func judge(raw []byte, h head) error {
 			}
 			sums[places[i]] += uint64(value)
 		}
-		if err := judgeSample(sample); err != nil {
+		if err := checkSample(sample); err != nil {
 			return err
 		}
 	}
 	if sums != h.Sums || uint64(len(p.Sample)) > h.Samples {
 		return fmt.Errorf("%v in %d stacks; put in were %v in %d samples", sums, len(p.Sample), h.Sums, h.Samples)
 	}
-	if err := judgePlaces(p); err != nil {
+	if err := checkPlaces(p); err != nil {
 		return err
 	}
-	return judgeCopy(p)
+	return checkCopy(p)
 }
 
-func judgeSample(s *profile.Sample) error {
+func checkSample(s *profile.Sample) error {
 	if len(s.Location) == 0 {
 		return errors.New("a sample without a frame")
 	}
@@ -178,7 +178,7 @@ func judgeSample(s *profile.Sample) error {
 	return nil
 }
 
-func judgePlaces(p *profile.Profile) error {
+func checkPlaces(p *profile.Profile) error {
 	used := map[*profile.Location]bool{}
 	for _, sample := range p.Sample {
 		for _, location := range sample.Location {
@@ -209,8 +209,8 @@ func judgePlaces(p *profile.Profile) error {
 	return nil
 }
 
-// judgeCopy writes it by pprof's own writer: what was read must come back.
-func judgeCopy(p *profile.Profile) error {
+// checkCopy writes it by pprof's own writer: what was read must come back.
+func checkCopy(p *profile.Profile) error {
 	var out bytes.Buffer
 	if err := p.WriteUncompressed(&out); err != nil {
 		return err

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* How frames were found: return addresses must follow a call, code without unwind information says so, and the
+/* By what frames were unwound: return addresses must follow a call, code without unwind information says so, and the
    statistics by module tell which is which. */
 #include "support.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(found, .init = t_setup);
+TestSuite(unwound_by, .init = t_setup);
 
 #if defined(__x86_64__)
 static bool ends(const char *code, size_t size) {
@@ -21,7 +21,7 @@ static bool ends(const char *code, size_t size) {
 #define ENDS(code) ends(code, sizeof(code) - 1)
 
 /* As GNU as encodes them. */
-Test(found, every_form_of_a_call_is_known) {
+Test(unwound_by, every_form_of_a_call_is_known) {
   cr_expect(ENDS("\xe8\x01\x02\x03\x04"), "call rel32");
   cr_expect(ENDS("\xff\xd0"), "call *%%rax");
   cr_expect(ENDS("\x41\xff\xd3"), "call *%%r11");
@@ -36,7 +36,7 @@ Test(found, every_form_of_a_call_is_known) {
   cr_expect(ENDS("\xff\x14\xc5\x01\x02\x03\x04"), "call *0x4030201(,%%rax,8)");
 }
 
-Test(found, other_instructions_are_not_calls) {
+Test(unwound_by, other_instructions_are_not_calls) {
   cr_expect_not(ENDS("\xe9\x01\x02\x03\x04"), "jmp rel32");
   cr_expect_not(ENDS("\xff\xe0"), "jmp *%%rax");
   cr_expect_not(ENDS("\xff\x25\x01\x02\x03\x04"), "jmp *x(%%rip)");
@@ -84,7 +84,7 @@ static void sample_function(void (*function)(uint64_t), uint64_t skip, seen *s) 
   cr_assert_eq(onstack_session_free(session), 0);
 }
 
-Test(found, a_return_address_that_follows_no_call_is_no_frame) {
+Test(unwound_by, a_return_address_that_follows_no_call_is_no_frame) {
   seen s = {0};
   sample_function(found_liar, 8, &s); /* behind the push */
   cr_assert_gt(s.samples, 20);
@@ -92,7 +92,7 @@ Test(found, a_return_address_that_follows_no_call_is_no_frame) {
   cr_assert_eq(s.by_reason[ONSTACK_TRUNCATED_BAD_RETURN], s.samples);
 }
 
-Test(found, code_without_unwind_information_says_so) {
+Test(unwound_by, code_without_unwind_information_says_so) {
   seen s = {0};
   sample_function(found_bare, 0, &s);
   cr_assert_gt(s.samples, 20);
@@ -112,7 +112,7 @@ static int list(void *data, const onstack_module_stats *module) {
   listed *l = data;
   if (l->modules++ > 0 && module->lost > l->last_lost) l->sorted = false;
   l->last_lost = module->lost;
-  if (strstr(module->path, "test_found")) l->own = *module;
+  if (strstr(module->path, "test_unwound_by")) l->own = *module;
   if (strstr(module->path, "libc.so")) l->libc = *module;
   return 0;
 }
@@ -130,7 +130,7 @@ static void run_with(const char *unwinder, listed *l, onstack_stats *stats) {
   cr_assert_eq(onstack_session_free(session), 0);
 }
 
-Test(found, statistics_tell_by_what_each_module_was_walked) {
+Test(unwound_by, statistics_tell_by_what_each_module_was_walked) {
   listed l;
   onstack_stats stats;
   run_with("rules", &l, &stats);
@@ -147,7 +147,7 @@ Test(found, statistics_tell_by_what_each_module_was_walked) {
 }
 
 /* The loader gives it none. New memory is zero by chance only: an allocator that used it before has left something. */
-Test(found, the_program_has_its_path) {
+Test(unwound_by, the_program_has_its_path) {
   char path[4096] = "";
   listed l;
   onstack_stats stats;
@@ -164,7 +164,7 @@ static int stop_at_once(void *data, const onstack_module_stats *module) {
   return 7;
 }
 
-Test(found, a_visit_can_end_early_and_bad_input_is_refused) {
+Test(unwound_by, a_visit_can_end_early_and_bad_input_is_refused) {
   int visits = 0;
   onstack_options options = t_options(1000, NULL, NULL);
   onstack_session *session = t_start(&options);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a run must show. Each check has a name; a run is judged by what its host printed after each step."""
+"""What a run must show. Each check has a name; a run is checked by what its host printed after each step."""
 
 from cells import ALONE, C, EXACT, INITIAL, INITIAL_OR_PASS, PASS
 
@@ -10,7 +10,7 @@ OURS_AFTER_THEIRS = "ours samples on after theirs has stopped"
 PASS_THROUGH = "our handler, put back after our stop, does no harm"
 
 ALIVE = "runs to its end, the runtime whole"
-BOOKS = "our counters add up"
+ACCOUNTING = "our counters add up"
 ACTION_FINAL = "the action in the end is the right one"
 ACTION_STOP = "our stop puts back exactly what our start found"
 ACTION_NEWER = "our stop leaves a newer owner alone"
@@ -42,7 +42,7 @@ class Verdict:
         return dict(self.__dict__)
 
 
-def judge(cell, events):
+def check(cell, events):
     verdict = Verdict()
     verdict.check(ALIVE, True, "")
     _weights(verdict, cell, events)
@@ -125,12 +125,12 @@ def _books(verdict, cell, events):
         if not ours or ours["running"] or not event["step"].startswith(("O-", "churn", "race")):
             continue
         spent = ours["recorded"] + sum(ours[name] for name in DROPS)
-        verdict.check(BOOKS, ours["ticks"] == spent, f"{ours['ticks']} ticks, {spent} accounted for")
-        verdict.check(BOOKS, ours["delivered"] == ours["samples"], f"{ours['delivered']} of {ours['samples']} delivered")
+        verdict.check(ACCOUNTING, ours["ticks"] == spent, f"{ours['ticks']} ticks, {spent} accounted for")
+        verdict.check(ACCOUNTING, ours["delivered"] == ours["samples"], f"{ours['delivered']} of {ours['samples']} delivered")
         if "sink_ticks" in ours:
-            verdict.check(BOOKS, ours["sink_ticks"] == ours["recorded"], f"sink got {ours['sink_ticks']}, not recorded's")
+            verdict.check(ACCOUNTING, ours["sink_ticks"] == ours["recorded"], f"sink got {ours['sink_ticks']}, not recorded's")
         lost = ours["ticks"] - ours["recorded"] - ours["dropped_stopping"]
-        verdict.check(BOOKS, lost == 0, f"{lost} ticks dropped: {ours}")
+        verdict.check(ACCOUNTING, lost == 0, f"{lost} ticks dropped: {ours}")
         # A signal on its way through an owner that leaves while we stop comes back to a handler without a level below.
         allowed = 1 if cell.order.name in ("stop-on-stop", "race") else 0
         looped = ours.get("looped", 0)
