@@ -84,8 +84,8 @@ func TestAlikeAnswers(t *testing.T) {
 	}
 	linesAlike(t, "answer", 3, func(fields []string) {
 		status, _ := strconv.Atoi(fields[0])
-		tried := p.check(&http.Response{StatusCode: status, Status: fields[0] + " " + http.StatusText(status)}, fields[1])
-		if tried.err == nil || tried.again != (fields[2] == "retry") || !strings.HasSuffix(tried.err.Error(), ": "+fields[1]) ||
+		tried := p.check(&http.Response{StatusCode: status, Status: fields[0] + " " + http.StatusText(status)}, []byte(fields[1]))
+		if tried.err == nil || tried.again != (fields[2] == "retry") || !strings.Contains(tried.err.Error(), ": "+fields[1]) ||
 			!strings.HasPrefix(tried.err.Error(), "onstack: push to http://localhost:1/ingest: "+fields[0]+" ") {
 			t.Errorf("%q: %+v", fields, tried)
 		}
