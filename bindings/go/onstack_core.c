@@ -14609,6 +14609,7 @@ typedef struct onstack_profile_columns {
   uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
   uint8_t shown;                   /* by default */
   bool says_shown;                 /* readers would not choose it by themselves */
+  const char *drop_frames;         /* the functions that readers leave out, with what they call; NULL: none */
   const char *period_type;
   uint64_t period;
 } onstack_profile_columns;
@@ -14636,6 +14637,15 @@ static const struct {
     [ONSTACK_KIND_WAIT] = {"contentions", "delay"},
     [ONSTACK_KIND_DUMP] = {NULL, "threads"},
 };
+
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char columns_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
 
 static const char *columns_unit_name(onstack_unit unit) {
   return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
@@ -14689,6 +14699,7 @@ onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report 
   columns.shown = heap ? columns.held_value : columns.value[columns.first];
   /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
   columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
+  columns.drop_frames = heap ? columns_allocators : NULL;
   columns.period_type = heap ? "space" : columns.items[columns.shown].type;
   columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period_ns;
   return columns;
@@ -17297,18 +17308,6 @@ static void otlp_add_table(onstack_otlp_writer *writer, uint32_t table, const on
   }
 }
 
-/* Codecs that want ids of their lengths want them in the entry that means none as well. */
-static void otlp_add_links(onstack_otlp_writer *writer) {
-  static const uint8_t zeros[16] = {0};
-  onstack_protobuf_add_bytes(&writer->message, otlp_link_trace_id, zeros, 16);
-  onstack_protobuf_add_bytes(&writer->message, otlp_link_span_id, zeros, 8);
-  otlp_add_entry(writer, otlp_dictionary_links);
-  for (size_t i = 1; i < writer->links.count; i++) {
-    const onstack_profile_string *link = &writer->links.items[i];
-    onstack_protobuf_add_bytes(&writer->dictionary, otlp_dictionary_links, link->text, link->length);
-  }
-}
-
 static bool otlp_ends_with(const onstack_profile_string *text, const char *end) {
   const size_t length = strlen(end);
   return text->length >= length && memcmp(text->text + text->length - length, end, length) == 0;
@@ -17420,7 +17419,8 @@ int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
     error = otlp_add_mapping(writer, writer->tables.mapping_order[i]);
   }
   otlp_add_table(writer, otlp_dictionary_functions, &writer->tables.functions);
-  otlp_add_links(writer);
+  /* Of entry 0 the specification allows ids of zeros as well; servers refuse those. */
+  otlp_add_table(writer, otlp_dictionary_links, &writer->links);
   otlp_add_table(writer, otlp_dictionary_attributes, &writer->attributes);
   otlp_add_table(writer, otlp_dictionary_stacks, &writer->stacks);
   /* Nothing adds a string from here on. */
@@ -17689,11 +17689,18 @@ static int otlp_make_comments(onstack_otlp_writer *writer) {
   return error;
 }
 
-static int otlp_add_comments(onstack_otlp_writer *writer) {
+/* What pprof says of a whole profile, as attributes. */
+static int otlp_add_remarks(onstack_otlp_writer *writer) {
+  onstack_protobuf numbers = {0};
   int error = otlp_make_comments(writer);
-  if (error != 0 || writer->value.used == 0) return error;
-  error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &writer->numbers);
-  onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &writer->numbers);
+  if (error == 0 && writer->value.used > 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &numbers);
+  if (error == 0 && writer->columns.drop_frames) {
+    error = onstack_otlp_text_value(writer, writer->columns.drop_frames, strlen(writer->columns.drop_frames));
+    if (error == 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.drop_frames", &numbers);
+  }
+  if (numbers.used > 0 || numbers.failed)
+    onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &numbers);
+  onstack_protobuf_release(&numbers);
   return error;
 }
 
@@ -17708,7 +17715,7 @@ static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
   onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
   error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
   onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
-  if (error == 0) error = otlp_add_comments(writer);
+  if (error == 0) error = otlp_add_remarks(writer);
   onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
   return error;
 }
@@ -17949,19 +17956,10 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pr
   return error;
 }
 
-/*
- * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
- * table's first column names who asked for the memory. The frames are in the profile.
- */
-static const char pprof_allocators[] =
-    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
-    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
-    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
-
 static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
   uint32_t number;
-  if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
-  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
+  if (!writer->columns.drop_frames) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, writer->columns.drop_frames, &number);
   if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_drop_frames, number);
   return error;
 }

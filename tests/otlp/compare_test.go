@@ -237,7 +237,17 @@ func same(t testing.TB, p *profile.Profile, all pprofile.Profiles) {
 			t.Fatalf("time, duration or period: %v %v %v %v, in pprof %v %v %v", one.Time(), one.DurationNano(), one.Period(),
 				typeText(dictionary, one.PeriodType()), p.TimeNanos, p.DurationNanos, p.Period)
 		}
-		sameComments(t, p.Comments, attributes(t, dictionary, one))
+		said := attributes(t, dictionary, one)
+		sameComments(t, p.Comments, said)
+		for key, want := range map[string]string{"drop": p.DropFrames, "keep": p.KeepFrames} {
+			have := ""
+			if value, ok := said.Get("pprof.profile." + key + "_frames"); ok {
+				have = value.Str()
+			}
+			if have != want {
+				t.Fatalf("%s_frames: %q in OTLP, %q in pprof", key, have, want)
+			}
+		}
 		if shown := p.DefaultSampleType; i == 0 && shown != "" && !strings.HasPrefix(typeText(dictionary, one.SampleType()), shown+"/") {
 			t.Fatalf("the first is %s, and the default %s", typeText(dictionary, one.SampleType()), shown)
 		}

@@ -17,6 +17,15 @@ static const struct {
     [ONSTACK_KIND_DUMP] = {NULL, "threads"},
 };
 
+/*
+ * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
+ * table's first column names who asked for the memory. The frames are in the profile.
+ */
+static const char columns_allocators[] =
+    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
+    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
+    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
+
 static const char *columns_unit_name(onstack_unit unit) {
   return unit == ONSTACK_UNIT_NANOSECONDS ? "nanoseconds" : unit == ONSTACK_UNIT_BYTES ? "bytes" : "count";
 }
@@ -69,6 +78,7 @@ onstack_profile_columns onstack_profile_columns_of(const onstack_profile_report 
   columns.shown = heap ? columns.held_value : columns.value[columns.first];
   /* Of several kinds, and of allocations, the last would be shown; of the latter that is right, and is said as Go says it. */
   columns.says_shown = (view->kinds & (view->kinds - 1)) != 0 || heap;
+  columns.drop_frames = heap ? columns_allocators : NULL;
   columns.period_type = heap ? "space" : columns.items[columns.shown].type;
   columns.period = view->count > 0 ? columns_main_period(view, columns.first) : report->period_ns;
   return columns;

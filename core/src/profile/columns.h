@@ -23,6 +23,7 @@ typedef struct onstack_profile_columns {
   uint8_t held_weight, held_value; /* of what is in use; ONSTACK_PROFILE_NO_COLUMN: no allocations */
   uint8_t shown;                   /* by default */
   bool says_shown;                 /* readers would not choose it by themselves */
+  const char *drop_frames;         /* the functions that readers leave out, with what they call; NULL: none */
   const char *period_type;
   uint64_t period;
 } onstack_profile_columns;

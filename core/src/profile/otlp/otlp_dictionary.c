@@ -16,18 +16,6 @@ static void otlp_add_table(onstack_otlp_writer *writer, uint32_t table, const on
   }
 }
 
-/* Codecs that want ids of their lengths want them in the entry that means none as well. */
-static void otlp_add_links(onstack_otlp_writer *writer) {
-  static const uint8_t zeros[16] = {0};
-  onstack_protobuf_add_bytes(&writer->message, otlp_link_trace_id, zeros, 16);
-  onstack_protobuf_add_bytes(&writer->message, otlp_link_span_id, zeros, 8);
-  otlp_add_entry(writer, otlp_dictionary_links);
-  for (size_t i = 1; i < writer->links.count; i++) {
-    const onstack_profile_string *link = &writer->links.items[i];
-    onstack_protobuf_add_bytes(&writer->dictionary, otlp_dictionary_links, link->text, link->length);
-  }
-}
-
 static bool otlp_ends_with(const onstack_profile_string *text, const char *end) {
   const size_t length = strlen(end);
   return text->length >= length && memcmp(text->text + text->length - length, end, length) == 0;
@@ -139,7 +127,8 @@ int onstack_otlp_make_dictionary(onstack_otlp_writer *writer) {
     error = otlp_add_mapping(writer, writer->tables.mapping_order[i]);
   }
   otlp_add_table(writer, otlp_dictionary_functions, &writer->tables.functions);
-  otlp_add_links(writer);
+  /* Of entry 0 the specification allows ids of zeros as well; servers refuse those. */
+  otlp_add_table(writer, otlp_dictionary_links, &writer->links);
   otlp_add_table(writer, otlp_dictionary_attributes, &writer->attributes);
   otlp_add_table(writer, otlp_dictionary_stacks, &writer->stacks);
   /* Nothing adds a string from here on. */

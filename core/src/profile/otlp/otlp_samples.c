@@ -93,11 +93,18 @@ static int otlp_make_comments(onstack_otlp_writer *writer) {
   return error;
 }
 
-static int otlp_add_comments(onstack_otlp_writer *writer) {
+/* What pprof says of a whole profile, as attributes. */
+static int otlp_add_remarks(onstack_otlp_writer *writer) {
+  onstack_protobuf numbers = {0};
   int error = otlp_make_comments(writer);
-  if (error != 0 || writer->value.used == 0) return error;
-  error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &writer->numbers);
-  onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &writer->numbers);
+  if (error == 0 && writer->value.used > 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.comment", &numbers);
+  if (error == 0 && writer->columns.drop_frames) {
+    error = onstack_otlp_text_value(writer, writer->columns.drop_frames, strlen(writer->columns.drop_frames));
+    if (error == 0) error = onstack_otlp_add_attribute(writer, "pprof.profile.drop_frames", &numbers);
+  }
+  if (numbers.used > 0 || numbers.failed)
+    onstack_protobuf_add_part(&writer->message, otlp_profile_attribute_indices, &numbers);
+  onstack_protobuf_release(&numbers);
   return error;
 }
 
@@ -112,7 +119,7 @@ static int otlp_add_profile(onstack_otlp_writer *writer, uint32_t column) {
   onstack_protobuf_add_number(message, otlp_profile_duration_nano, (uint64_t)writer->report->duration_ns);
   error = otlp_add_value_type(writer, otlp_profile_period_type, columns->period_type, columns->items[columns->shown].unit);
   onstack_protobuf_add_number(message, otlp_profile_period, columns->period);
-  if (error == 0) error = otlp_add_comments(writer);
+  if (error == 0) error = otlp_add_remarks(writer);
   onstack_protobuf_add_part(&writer->scope_profiles, otlp_scope_profiles_profiles, message);
   return error;
 }

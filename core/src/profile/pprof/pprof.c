@@ -33,19 +33,10 @@ static int pprof_add_default_type(onstack_pprof_writer *writer, const onstack_pr
   return error;
 }
 
-/*
- * The functions of allocators, a regular expression in Go's syntax: readers leave them and what they call out, so that a
- * table's first column names who asked for the memory. The frames are in the profile.
- */
-static const char pprof_allocators[] =
-    "(malloc|calloc|realloc|reallocarray|free|posix_memalign|aligned_alloc|memalign|p?valloc"
-    "|operator new(\\[\\])?|onstack_heap_.*|onstack::heap::.*"
-    "|<onstack::heap::.*|(__rustc::)?__rust_.*alloc.*|<?alloc::(alloc|raw_vec)::.*)";
-
 static int pprof_add_drop_frames(onstack_pprof_writer *writer) {
   uint32_t number;
-  if (writer->columns.first != ONSTACK_KIND_ALLOCATION) return 0;
-  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, pprof_allocators, &number);
+  if (!writer->columns.drop_frames) return 0;
+  int error = onstack_profile_strings_add_text(&writer->report->symbols.strings, writer->columns.drop_frames, &number);
   if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_drop_frames, number);
   return error;
 }

@@ -163,12 +163,8 @@ impl<'a> Dictionary<'a> {
         self.mappings.put(1, &mut out);
         self.locations.put(2, &mut out);
         self.functions.put(3, &mut out);
-        // Codecs that want ids of their lengths want them in the entry that means none as well.
-        let mut none = Out::default();
-        none.bytes(1, &[0; 16]);
-        none.bytes(2, &[0; 8]);
-        out.message(4, &none);
-        self.links.entries[1..].iter().for_each(|link| out.bytes(4, link));
+        // Of entry 0 the specification allows ids of zeros as well; servers refuse those.
+        self.links.put(4, &mut out);
         self.strings.put(5, &mut out);
         self.attributes.put(6, &mut out);
         self.stacks.put(7, &mut out);

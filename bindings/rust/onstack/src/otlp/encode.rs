@@ -56,7 +56,7 @@ impl Out {
 /// Encoded messages, each once, by number. Number 0 is the one without a field, which means none.
 pub(super) struct Table {
     numbers: HashMap<Vec<u8>, u64>,
-    pub(super) entries: Vec<Vec<u8>>,
+    entries: Vec<Vec<u8>>,
 }
 
 impl Table {
