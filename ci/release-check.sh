@@ -76,7 +76,8 @@ check_crates() {
 lacking = [(p["name"], f) for p in json.load(sys.stdin)["packages"] if p["publish"] is None
            for f in ("repository", "homepage", "documentation", "description", "license", "readme", "rust_version") if not p[f]]
 sys.exit("".join(f"{name}/Cargo.toml says no {field}\n" for name, field in lacking))' || return
-  (cd bindings/rust && nice -n 19 cargo publish --workspace --dry-run --locked) || return
+  (cd bindings/rust && nice -n 19 cargo publish --workspace --dry-run --locked &&
+    cargo package --quiet --workspace --no-verify --locked) || return
   rm -rf "$work/crate" "$work/root"
   mkdir "$work/crate"
   local crate
@@ -90,6 +91,7 @@ sys.exit("".join(f"{name}/Cargo.toml says no {field}\n" for name, field in lacki
   for crate in "$work/crate"/*; do
     patches+=(--config "patch.crates-io.$(basename "${crate%-"$version"}").path=\"$crate\"")
   done
+  [ ${#patches[@]} -gt 0 ] || { echo "no crate was packed"; return 1; }
   nice -n 19 cargo install --quiet --path "$work/crate/onstack-cli-$version" --root "$work/root" "${patches[@]}" || return
   (cd "$work/root" && XDG_CACHE_HOME=$work/root/cache bin/onstack record -o sort.pb.gz -- \
     sh -c 'i=0; while [ $i -lt 500000 ]; do i=$((i+1)); done' && bin/onstack top sort.pb.gz | grep -q 'Total: [1-9]') &&
@@ -143,26 +145,32 @@ GO
 
 check_debian() { BUILD=$work ci/deb.sh --root; }
 
-if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
-  echo "release-check: commit first; what is released is a commit" >&2
-  exit 1
-fi
-parts=${*:-versions dist tarball crates msrv go debian}
-fresh_clone "$clone" || exit
-cd "$clone" || exit
-for part in $parts; do
-  declare -F "check_$part" >/dev/null || { echo "release-check: no part is named $part" >&2; exit 2; }
-  echo "== $part"
-  "check_$part"
-  case $? in
-  0) echo "ok $part" && passed=$((passed + 1)) ;;
-  77) echo "skip $part" && skipped=$((skipped + 1)) ;;
-  *) echo "not ok $part" && failed=$((failed + 1)) ;;
-  esac
-done
-echo "== onstack $version, $(git rev-parse --short HEAD)"
-grep -q "^## $version, not released" CHANGELOG.md && echo "to do before the tags: a date in CHANGELOG.md and core/package/debian/changelog"
-echo "tags: v$version and bindings/go/v$version; then cargo publish --workspace in bindings/rust"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed = 0 ] || exit 1
-[ $skipped = 0 ] || exit 77
+# In a function: bash reads a script as it goes, and in an hour the file may change.
+main() {
+  if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
+    echo "release-check: commit first; what is released is a commit" >&2
+    exit 1
+  fi
+  parts=${*:-versions dist tarball crates msrv go debian}
+  fresh_clone "$clone" || exit
+  cd "$clone" || exit
+  for part in $parts; do
+    declare -F "check_$part" >/dev/null || { echo "release-check: no part is named $part" >&2; exit 2; }
+    echo "== $part"
+    "check_$part"
+    case $? in
+    0) echo "ok $part" && passed=$((passed + 1)) ;;
+    77) echo "skip $part" && skipped=$((skipped + 1)) ;;
+    *) echo "not ok $part" && failed=$((failed + 1)) ;;
+    esac
+  done
+  echo "== onstack $version, $(git rev-parse --short HEAD)"
+  grep -q "^## $version, not released" CHANGELOG.md && echo "to do before the tags: a date in CHANGELOG.md and core/package/debian/changelog"
+  echo "tags: v$version and bindings/go/v$version; then cargo publish --workspace in bindings/rust"
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ $failed = 0 ] || exit 1
+  [ $skipped = 0 ] || exit 77
+  exit 0
+}
+
+main "$@"
