@@ -115,9 +115,10 @@ check: ## what needs no running: generated copies, exports, includes, handler im
 	@ci/check.sh
 
 .PHONY: stress
-stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload; librdkafka, wazero and DuckDB under Go (ten minutes)
+stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload, and under heap profiles; librdkafka, wazero and DuckDB under Go (a quarter of an hour)
 	@ONSTACK_DEPS=hosts ci/deps.sh
 	@tests/preload/hosts.py
+	@tests/preload/hosts.py --heap
 	@tests/hosts/run.sh
 
 .PHONY: bench

@@ -23,7 +23,8 @@ build() { # name, variables for make...
   shift
   # zig's cache would keep an object whose headers are not the ones of now; the rest is quick.
   rm -rf "${out:?}/$name"
-  if make --no-print-directory -s -j2 -f core/Makefile "${target:-lib}" BUILD="$out/$name" "$@" >"$out/$name.log" 2>&1; then
+  # shellcheck disable=SC2086
+  if make --no-print-directory -s -j2 -f core/Makefile ${target:-lib} BUILD="$out/$name" "$@" >"$out/$name.log" 2>&1; then
     return 0
   fi
   grep -E 'warning|error|Error' "$out/$name.log" | head -20
@@ -32,13 +33,14 @@ build() { # name, variables for make...
 }
 
 # Links a program to a library that was just built; the program tells by itself whether sessions work there.
-link() { # name, kind (static or shared), compiler with flags...
-  local name=$1 kind=$2 library
+link() { # name, kind (static, shared, or heap: libonstack-heap.a over the shared one), compiler with flags...
+  local name=$1 kind=$2 library source=start
   shift 2
   library=$out/$name/lib/libonstack.a
-  [ "$kind" = shared ] && library="-L$out/$name/lib -lonstack"
+  [ "$kind" = static ] || library="-L$out/$name/lib -lonstack"
+  [ "$kind" != heap ] || source=heap library="$out/$name/lib/libonstack-heap.a $library -ldl"
   # shellcheck disable=SC2086
-  "$@" -g -O1 -Wall -Wextra -Werror -I core/include tests/portability/start.c $library -lpthread \
+  "$@" -g -O1 -Wall -Wextra -Werror -I core/include tests/portability/$source.c $library -lpthread \
     -o "$out/$name/start-$kind" >"$out/$name.log" 2>&1 && return
   head -20 "$out/$name.log"
   say "not ok $name: a program does not link ($kind)"
@@ -62,7 +64,7 @@ check_compilers() {
   for compiler in gcc clang-14; do
     command -v "$compiler" >/dev/null || { say "skip $compiler: it is not installed"; continue; }
     build "$compiler" CC="$compiler" CFLAGS="$pedantic" && link "$compiler" static "$compiler" && run "$compiler" static &&
-      link "$compiler" shared "$compiler" && run "$compiler" shared
+      link "$compiler" shared "$compiler" && run "$compiler" shared && link "$compiler" heap "$compiler" && run "$compiler" heap
   done
   # What other systems get, on this one, because it can be run here.
   build unsupported SYSTEM=freebsd CFLAGS="$pedantic" && link unsupported static cc -DEXPECT_UNSUPPORTED && run unsupported static
@@ -74,6 +76,7 @@ check_musl() {
   # --eh-frame-hdr: musl's gcc leaves it out, and without it there are no rules for the program's own code.
   link musl static musl-gcc -static -Wl,--eh-frame-hdr && run musl static
   link musl shared musl-gcc -Wl,--eh-frame-hdr && run musl shared
+  link musl heap musl-gcc -Wl,--eh-frame-hdr && run musl heap
 }
 
 check_aarch64() {
@@ -98,7 +101,7 @@ find_zig() {
 
 # Without the preload: zig's linker has no --wrap.
 with_zig() { # name, target
-  target=libraries build "$1" CC="python3 -m ziglang cc -target $2" AR="python3 -m ziglang ar" CFLAGS="-O2 -g -pedantic"
+  target="libraries ${3-}" build "$1" CC="python3 -m ziglang cc -target $2" AR="python3 -m ziglang ar" CFLAGS="-O2 -g -pedantic"
 }
 
 check_glibc() {
@@ -106,15 +109,16 @@ check_glibc() {
   local machine name newest
   for machine in x86_64 aarch64; do
     name=glibc-$machine
-    with_zig "$name" "$machine-linux-gnu.$oldest_glibc" || continue
+    with_zig "$name" "$machine-linux-gnu.$oldest_glibc" "$out/$name/lib/libonstack-heap.a" || continue
     link "$name" shared python3 -m ziglang cc -target "$machine-linux-gnu.$oldest_glibc" || continue
+    link "$name" heap python3 -m ziglang cc -target "$machine-linux-gnu.$oldest_glibc" || continue
     newest=$(objdump -T "$out/$name/lib/libonstack.so" | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
     if [ "$(printf '%s\n' "GLIBC_$oldest_glibc" "$newest" | sort -V | tail -1)" = "GLIBC_$oldest_glibc" ]; then
       say "ok $name: needs nothing newer than $newest"
     else
       say "not ok $name: needs $newest, more than GLIBC_$oldest_glibc has"
     fi
-    [ "$machine" = "$(uname -m)" ] && run "$name" shared
+    [ "$machine" = "$(uname -m)" ] && run "$name" shared && run "$name" heap
   done
 }
 

@@ -33,6 +33,11 @@ want_header libunwind-dev libunwind.h
 want_header zlib1g-dev zlib.h # libz.a goes into the preload, which writes plain pprof without
 if [ "${ONSTACK_DEPS:-}" = bench ]; then
   want_header libgoogle-perftools-dev gperftools/profiler.h
+  ls /usr/lib/*/libjemalloc.so.2 >/dev/null 2>&1 || packages+=(libjemalloc2)
+  ls /usr/lib/heaptrack/libheaptrack_preload.so >/dev/null 2>&1 || packages+=(heaptrack)
+  command -v redis-server >/dev/null 2>&1 || packages+=(redis)
+  command -v db_bench >/dev/null 2>&1 || packages+=(rocksdb-tools)
+  export RUNLEVEL=1 # the packages' own services are not started
 fi
 if [ "${ONSTACK_DEPS:-}" = fuzz ]; then
   command -v clang-14 >/dev/null 2>&1 || packages+=(clang-14)

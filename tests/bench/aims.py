@@ -70,4 +70,36 @@ AIMS = (
         plan="as for libc's.",
     ),
     Aim("libLLVM-14's table", "tables/libLLVM-14.so.1", "size", "rows4", 4, 1024, "MiB"),
+    Aim(
+        "a pair of malloc(64) and free, nothing switched on", "heap/pair", "off-adds", "heap-onstack", 0.3, 1, "ns",
+        why="the call goes through the preload: one jump and one look at a word for malloc, as many for free.",
+        plan="nothing: a preloaded function is called so.",
+    ),
+    Aim("a pair of malloc(64) and free, a sample each 512 KiB", "heap/pair", "on-adds", "heap-onstack", 3, 1, "ns"),
+    Aim("the same on 16 threads", "heap/pair-16", "on-adds", "heap-onstack", 3, 1, "ns"),
+    Aim(
+        "a sampled malloc under 30 frames", "heap/sampled", "sampled", "heap-onstack", 1, 1000, "us",
+        why="five system calls are half of it: two that block signals and let them again, so that no handler nests over a claimed "
+        "entry and none leaves the visit by a jump, and the questions whether pages of the stack can be read.",
+        plan="to measure a visit that blocks nothing but leaves a mark for handlers.",
+    ),
+    Aim(
+        "a sampled malloc under Go and C", "heap/go-sampled", "sampled", "heap-onstack", 1, 1000, "us",
+        why="as above; and the goroutine's stack is another one than C runs on, so that its words are copied by the kernel until "
+        "housekeeping knows its bounds, which change with each goroutine.",
+        plan="to fetch several words of a goroutine's stack by one call.",
+    ),
+    Aim("the profiler's memory, at 8,000 samples in use", "heap/held", "own-memory", "heap-onstack", 5.6, 1024, "MiB"),
+    Aim(
+        "redis, a sample each 512 KiB", "heap/redis", "adds", "heap-onstack", 1, 1, "%",
+        why="see the interval beside it.", plan="a run on an idle machine.",
+    ),
+    Aim(
+        "RocksDB, a sample each 512 KiB", "heap/rocksdb", "adds", "heap-onstack", 1, 1, "%",
+        why="see the interval beside it.", plan="a run on an idle machine.",
+    ),
+    Aim(
+        "Go + wasmtime, a sample each 512 KiB", "heap/go-service", "adds", "heap-onstack", 1, 1, "%",
+        why="see the interval beside it.", plan="a run on an idle machine.",
+    ),
 )

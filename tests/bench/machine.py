@@ -45,6 +45,10 @@ def _locked_version(directory, crate):
     return found.group(1) if found else "unknown"
 
 
+def _debian(package):
+    return _output("dpkg-query", "-W", "-f=${Version}", package) or "not available"
+
+
 def load():
     return " ".join(f"{value:.2f}" for value in os.getloadavg())
 
@@ -64,5 +68,7 @@ def facts():
         ("pprof-rs", _locked_version("pprof-rs", "pprof")),
         ("framehop", _locked_version("framehop", "framehop")),
         ("gperftools", _output("pkg-config", "--modversion", "libprofiler") or "not available"),
+        ("jemalloc", _debian("libjemalloc2")),
+        ("heaptrack", _debian("heaptrack")),
         ("libunwind", _output("pkg-config", "--modversion", "libunwind") or "not available"),
     ]

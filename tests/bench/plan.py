@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 
 BASELINE = "onstack-rules"  # ratios are against this subject, our default
-BASELINES = {"tables": "rows4", "finished-profile": "go-onstack", "go-native": "go-host", "go-wasmtime": "go-wasmtime"}  # except in these families
+BASELINES = {"tables": "rows4", "finished-profile": "go-onstack", "go-native": "go-host", "go-wasmtime": "go-wasmtime",
+             "heap": "heap-onstack"}  # except in these families
 RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these subjects, whose work is another
 
 
@@ -65,6 +66,12 @@ SUBJECTS = (
     Subject("go-pprof-host", "go-pprof", "-", ("go-native",)),
     Subject("go-host", "go-host", "rules", ("go-native",)),
     Subject("go-wasmtime", "go-wasmtime", "rules", ("go-wasmtime",)),
+    # Heap profilers, each over the allocator that it comes with, or libc's.
+    Subject("heap-onstack", "heap", "onstack", ("heap",)),
+    Subject("heap-jemalloc", "heap", "jemalloc", ("heap",)),
+    Subject("heap-tcmalloc", "heap", "tcmalloc", ("heap",)),
+    Subject("heap-gperftools", "heap", "gperftools", ("heap",)),
+    Subject("heap-heaptrack", "heap", "heaptrack", ("heap",)),
     # Layouts of the rule tables; rows4 is onstack's.
     Subject("rows4", "tables", "rows4", ("tables",)),
     Subject("rows4-coarse", "tables", "rows4-coarse", ("tables",)),
@@ -72,7 +79,11 @@ SUBJECTS = (
     Subject("rows8-chunked", "tables", "rows8-chunked", ("tables",)),
 )
 # Families that only the subjects take part in which name them.
-CLOSED = ("go-native", "go-wasmtime", "tables", "finished-profile")
+CLOSED = ("go-native", "go-wasmtime", "tables", "finished-profile", "heap")
+
+
+# gperftools' profiler takes minutes for what the others do in seconds: 5 us for each pair of malloc and free, under one lock.
+HEAP_WHOLE = ("heap-onstack", "heap-jemalloc", "heap-tcmalloc", "heap-heaptrack")
 
 
 def _handler_cost(depth):
@@ -136,6 +147,15 @@ CASES = (
     _start_stop(64),
     Case("finished-profile", (("finished-profile", "hz=250"),), 4, 1),
     Case("displacement", (("displacement", "repeats=100", "hz=100"),), 0, None, ("onstack-rules",)),
+    Case("heap/pair", (("pair",),), 0.3, 0.2),
+    Case("heap/pair-of-64", (("pair", "live=64"),), 0.3, 0.2),
+    Case("heap/pair-16", (("pair", "threads=16"),), 0.5, 0.3),
+    Case("heap/sampled", (("sampled",),), 0, 0, rounds=3),
+    Case("heap/go-sampled", (("go-sampled",),), 0, 0, program="go-", rounds=3),
+    Case("heap/held", (("held",),), 0, 0, rounds=2),
+    Case("heap/redis", (("redis",),), 40, 12, HEAP_WHOLE, rounds=2),
+    Case("heap/rocksdb", (("rocksdb",),), 40, 12, HEAP_WHOLE, rounds=2),
+    Case("heap/go-service", (("go-service",),), 40, 12, HEAP_WHOLE, program="go-", rounds=2),
     _coexist("pure"),
     _coexist("native"),
     Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),

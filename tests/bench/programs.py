@@ -57,5 +57,5 @@ def run(program, variant, arguments, timeout):
 
 def _environment():
     """The caller's, without what would switch a profiler on or change one behind the benchmark's back."""
-    prefixes = ("CPUPROFILE", "ONSTACK_", "LD_PRELOAD", "TCMALLOC_")
+    prefixes = ("CPUPROFILE", "HEAPPROFILE", "MALLOC_CONF", "ONSTACK_", "LD_PRELOAD", "TCMALLOC_")
     return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}

@@ -44,7 +44,32 @@ _GO_ALONE = Reason(
     "nothing: the frames that it leaves out are what onstack is for.",
 )
 
+HEAP_SAMPLERS = ("heap-jemalloc", "heap-tcmalloc")
+
 REASONS = {
+    "Heap profiles: malloc and free": (
+        Reason(
+            HEAP_SAMPLERS,
+            "the profiler is a part of the allocator: it counts where the allocator counts anyway, and a block's own record says whether "
+            "it was sampled. onstack stands before the allocator: a jump more for each call, and one byte that is looked at for each "
+            "free. jemalloc's stack in a Go program ends where Go begins, so that it has half of the frames to walk. In memory, both take "
+            "what unwinding needs from the libraries that are loaded anyway; onstack derives tables, and has its buffer (1 MiB).",
+            "nothing: it is for whatever allocator the program has.",
+        ),
+        Reason(
+            ("heap-heaptrack",),
+            "it remembers the stack of the call before and walks to where the two differ, on a stack that it takes for readable; and "
+            "writes an index where onstack writes the whole stack. It pays some 90 ns for each pair.",
+            "to measure what the last stack of a thread would save.",
+        ),
+    ),
+    "Heap profiles: whole programs": (
+        Reason(
+            HEAP_SAMPLERS,
+            "as above: these figures are for another allocator, with a profiler inside.",
+            "a whole run on an idle machine, whose interval tells what of it is chance.",
+        ),
+    ),
     "In Go and across languages, warm": (_GO_ALONE,),
     "In Go and across languages, on a real tick": (
         Reason(

@@ -89,7 +89,10 @@ Test(heap, stacks_lead_from_the_allocation_to_the_root) {
   cr_assert_eq(stats.truncated, 0);
   char *text = folded_text(profile, NULL);
   cr_assert(strstr(text, "_start;__libc_start_main;"), "%s", text);
-  cr_assert(strstr(text, ";heap_leaking 4096\n") || strstr(text, ";heap_leaking;heap_give 4096\n"), "%s", text);
+  /* Calls at the end of a function may have become jumps, or not. */
+  cr_assert(strstr(text, ";heap_leaking 4096\n") || strstr(text, ";heap_leaking;heap_give 4096\n") ||
+                strstr(text, ";heap_leaking;heap_give;onstack_heap_allocated 4096\n"),
+            "%s", text);
   free(text);
   onstack_profile_free(profile);
 }

@@ -3,7 +3,8 @@
 """Programs that others wrote, with and without the preload: what they print and how they end must not differ, servers must
 answer every request while they fork, reload and are profiled, and each profile left must be one that google/pprof reads.
 
-Usage: tests/preload/hosts.py [host...]    (default: all; some five minutes)
+Usage: tests/preload/hosts.py [--heap] [host...]    (default: all; some five minutes)
+--heap: heap profiles instead of those of time; the programs must not differ either.
 Hosts that are not installed are installed from Debian where that is possible (ci/deps.sh), and skipped otherwise.
 """
 import pathlib
@@ -17,6 +18,7 @@ sys.dont_write_bytecode = True
 
 import harness
 import hosts_programs, hosts_servers, hosts_large  # noqa: F401, E401  they register their hosts
+import hosts_common
 from hosts_common import hosts
 
 
@@ -38,7 +40,8 @@ def main():
     subprocess.run(["make", "-s", "--no-print-directory", "-C", str(harness.ROOT), "-f", "core/Makefile", "lib"],
                    check=True, stdout=subprocess.DEVNULL)
     harness.OUT.mkdir(parents=True, exist_ok=True)
-    chosen = sys.argv[1:] or list(hosts)
+    hosts_common.heap = "--heap" in sys.argv
+    chosen = [name for name in sys.argv[1:] if name != "--heap"] or list(hosts)
     unknown = [name for name in chosen if name not in hosts]
     if unknown:
         sys.exit(f"hosts.py: no such host: {' '.join(unknown)}; there are {' '.join(hosts)}")

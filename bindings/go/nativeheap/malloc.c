@@ -30,6 +30,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Not in the headers of every libc. */
+void *reallocarray(void *from, size_t count, size_t size);
+void *memalign(size_t alignment, size_t size);
+void *valloc(size_t size);
+void *pvalloc(size_t size);
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+size_t malloc_usable_size(void *block);
+
 #define MALLOC_API __attribute__((visibility("default")))
 #define MALLOC_INLINE static inline __attribute__((always_inline))
 #define MALLOC_PAGE ((size_t)4096)

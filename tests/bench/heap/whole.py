@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Whole programs: CPU time of the same work with and without a heap profiler, in pairs, with the interval of their mean."""
+
+import math
+import os
+import shutil
+import socket
+import subprocess
+import time
+from statistics import mean, stdev
+
+import tools
+
+LEAST_PAIRS, MOST_PAIRS = 3, 16
+# Of t, two-sided 95 %, by degrees of freedom.
+STUDENT = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
+STUDENT_MORE = 2.23
+HERTZ = os.sysconf("SC_CLK_TCK")
+
+
+def need(*names):
+    for name in names:
+        path = shutil.which(name, path="/usr/bin:/usr/sbin:" + os.environ["PATH"])
+        if not path:
+            raise tools.Missing(f"{name} not found")
+        yield path
+
+
+def cpu_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / HERTZ
+
+
+def cpu_of_run(command, variables, scratch):
+    """User and system time of a program that ends by itself."""
+    process = subprocess.Popen([str(part) for part in command], env=tools.environment(variables), cwd=scratch,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    errors = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    if status != 0:
+        raise RuntimeError(f"{command[0]}: status {status}: {errors.decode()[-200:]}")
+    return used.ru_utime + used.ru_stime
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def redis(variables, scratch):
+    """The server's CPU time for a fixed number of requests. Debian's redis brings jemalloc, and under the others theirs."""
+    server, bench = need("redis-server", "redis-benchmark")
+    port = free_port()
+    process = subprocess.Popen([server, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", scratch],
+                               env=tools.environment(variables), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 20
+        while not answers(port):
+            if time.monotonic() > until or process.poll() is not None:
+                raise RuntimeError("redis-server does not answer")
+            time.sleep(0.05)
+        time.sleep(0.5)
+        before = cpu_of(process.pid)
+        subprocess.run([bench, "-h", "127.0.0.1", "-p", str(port), "-n", "120000", "-c", "20", "-P", "16", "-d", "300", "-r", "100000",
+                        "-t", "set,get,lpush,hset", "-q"], env=tools.environment({}), stdout=subprocess.DEVNULL, check=True, timeout=120)
+        return cpu_of(process.pid) - before
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def rocksdb(variables, scratch):
+    """RocksDB's own benchmark: fill and read, in C++."""
+    (program,) = need("db_bench")
+    place = os.path.join(scratch, "db")
+    shutil.rmtree(place, ignore_errors=True)
+    return cpu_of_run([program, "--benchmarks=fillrandom,readrandom", "--num=150000", "--value_size=200", "--threads=2",
+                       f"--db={place}", "--compression_type=lz4", "--seed=1"], variables, scratch)
+
+
+def go_service(variables, scratch):
+    """Go and wasmtime (Rust): modules are compiled on two goroutines."""
+    return cpu_of_run([tools.BUILD / "bench" / "heap-go", "service", "modules=24"], variables, scratch)
+
+
+PROGRAMS = {"redis": redis, "rocksdb": rocksdb, "go-service": go_service}
+
+
+def measured(program, emit):
+    def measure(name, asked, scratch):
+        tool = tools.tool(name, tools.RATE, scratch)
+        logs, end = [], time.monotonic() + float(asked["seconds"])
+        while len(logs) < LEAST_PAIRS or (len(logs) < MOST_PAIRS and time.monotonic() < end):
+            turned = len(logs) % 2 == 1
+            used = [program(variables, scratch) for variables in ((tool.on, tool.base) if turned else (tool.base, tool.on))]
+            without, with_it = reversed(used) if turned else used
+            logs.append(math.log(with_it / without))
+        half = STUDENT.get(len(logs) - 1, STUDENT_MORE) * stdev(logs) / math.sqrt(len(logs))
+        emit("adds", "% CPU time", 100 * (math.exp(mean(logs)) - 1))
+        emit("interval", "% CPU time", 100 * half)
+
+    return measure

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* libonstack-heap.a under every libc that it is built for: a session counts each allocation of this program. */
+#include <onstack/onstack.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROUNDS 1000
+#define MORE (64 * 1024) /* what libc and the library allocate for themselves meanwhile */
+
+static void *volatile kept;
+
+/* Every way once; how many bytes that is. */
+static size_t allocate(void) {
+  void *aligned = NULL;
+  kept = malloc(100);
+  free(kept);
+  kept = calloc(10, 20);
+  kept = realloc(kept, 300);
+  free(kept);
+  if (posix_memalign(&aligned, 64, 400) == 0) free(aligned);
+  kept = strdup("text");
+  free(kept);
+  return 100 + 200 + 300 + 400 + 5;
+}
+
+int main(void) {
+  onstack_options options;
+  onstack_session *session;
+  onstack_profile *profile;
+  uint64_t bytes = 0;
+  size_t wanted = 0;
+  onstack_options_init(&options, sizeof(options));
+  options.clock = ONSTACK_CLOCK_HEAP;
+  options.heap_interval = 1;
+  options.buffer_bytes = 16u << 20;
+  options.sink = onstack_profile_sink;
+  if (onstack_profile_new(NULL, &profile) != 0) return 1;
+  options.sink_data = profile;
+  const int result = onstack_session_start(&options, &session);
+  if (result != 0) {
+    printf("not ok: start (%d: %s)\n", result, onstack_strerror(result));
+    return 1;
+  }
+  for (int i = 0; i < ROUNDS; i++) wanted += allocate();
+  onstack_session_stop(session);
+  onstack_profile_totals(profile, ONSTACK_KIND_ALLOCATION, NULL, NULL, &bytes);
+  printf("%lu bytes of %lu in the heap profile\n", (unsigned long)bytes, (unsigned long)wanted);
+  onstack_session_free(session);
+  onstack_profile_free(profile);
+  return bytes < wanted || bytes > wanted + MORE;
+}
