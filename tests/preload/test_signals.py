@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A host's own handlers for SIGPROF are called as the kernel would have called them, sampled or not."""
-from harness import SIGNALS, STATUS, Run, case, equal, one_line
+import os
+import re
+import shutil
+import subprocess
+
+from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, by_itself, case, check, equal, one_line
 
 OPTIONS = dict(ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250")
 
@@ -31,3 +36,28 @@ def why_there_are_no_samples_is_said_in_one_line():
             with Run(SIGNALS, kind, **dict(OPTIONS, ONSTACK_PROFILE=name)) as run:
                 equal((run.status, run.names), (STATUS, files), f"status and files of {kind}")
                 one_line(run, "no samples", *words)
+
+
+def pprof_crate():
+    """A program with the crate's profiler and without ours, in the place where tests/coexist/run.sh builds it too."""
+    if not shutil.which("cargo"):
+        raise Skip("cargo is not installed")
+    built = BUILD / "coexist" / "cargo"
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(built))
+    place = dict(cwd=ROOT / "tests" / "coexist" / "pprof-crate", env=environment)
+    if subprocess.run(["cargo", "fetch", "--quiet"], check=False, **place).returncode != 0:
+        raise Skip("cargo cannot fetch the pprof crate (no registry in reach)")
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--bin", "alone"], check=True, **place)
+    return built / "release" / "alone"
+
+
+@by_itself
+def a_program_with_a_profiler_of_its_own_has_both_profiles():
+    program = pprof_crate()
+    with Run(program) as run:
+        equal((run.status, run.errors), (STATUS, ""), f"status and errors without a profile ({run.output})")
+    with Run(program, **OPTIONS) as run:
+        equal((run.status, run.errors), (STATUS, ""), f"status and errors while sampled ({run.output})")
+        check(int(re.match(r"\d+", run.output)[0]) > 20, f"its own profile: {run.output}")
+        burnt = sum(ns for _, ns, stack in run.profile().samples if any("5alone4burn" in name for name in stack)) / 1e9
+        check(burnt > 0.5, f"our profile has {burnt} s of 1.5")
