@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The host's ways to change a signal's action; see host_action.h for the one signal where that matters. */
 #include "base/address.h"
+#include "base/atomics.h"
 #include "handler/signal/copy.h"
 #include "handler/signal/copy.h"
 #include "handler/unwind/memory.h"
@@ -54,13 +55,30 @@ static sighandler_t interpose_handler(onstack_next_name name, int signal, sighan
 
 #undef signal /* a macro in some dialects */
 
+static uint32_t interpose_interrupts; /* what siginterrupt has said of SIGPROF, for later calls of signal() too */
+
+static int interpose_flags(void) { return onstack_load_relaxed(&interpose_interrupts) ? 0 : SA_RESTART; }
+
 ONSTACK_PRELOAD_API sighandler_t signal(int number, sighandler_t handler) {
-  return interpose_handler(ONSTACK_NEXT_SIGNAL, number, handler, SA_RESTART);
+  return interpose_handler(ONSTACK_NEXT_SIGNAL, number, handler, interpose_flags());
 }
 
 ONSTACK_PRELOAD_API sighandler_t bsd_signal(int number, sighandler_t handler);
 sighandler_t bsd_signal(int number, sighandler_t handler) {
-  return interpose_handler(ONSTACK_NEXT_SIGNAL, number, handler, SA_RESTART);
+  return interpose_handler(ONSTACK_NEXT_SIGNAL, number, handler, interpose_flags());
+}
+
+ONSTACK_PRELOAD_API int siginterrupt(int number, int interrupts) {
+  if (!onstack_host_action_is_ours(number)) {
+    int (*next)(int, int) = (int (*)(int, int))onstack_next(ONSTACK_NEXT_SIGINTERRUPT);
+    return next ? next(number, interrupts) : (errno = ENOSYS, -1);
+  }
+  struct sigaction action;
+  onstack_host_action_change(NULL, &action);
+  action.sa_flags = interrupts ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+  onstack_store_relaxed(&interpose_interrupts, (uint32_t)(interrupts != 0));
+  onstack_host_action_change(&action, NULL);
+  return 0;
 }
 
 #define INTERPOSE_SYSV (SA_RESETHAND | SA_NODEFER)
@@ -74,4 +92,31 @@ sighandler_t sysv_signal(int number, sighandler_t handler) {
 ONSTACK_PRELOAD_API sighandler_t __sysv_signal(int number, sighandler_t handler);
 sighandler_t __sysv_signal(int number, sighandler_t handler) {
   return interpose_handler(ONSTACK_NEXT_SYSV_SIGNAL, number, handler, (int)INTERPOSE_SYSV);
+}
+
+ONSTACK_PRELOAD_API int sigignore(int number) {
+  if (!onstack_host_action_is_ours(number)) {
+    int (*next)(int) = (int (*)(int))onstack_next(ONSTACK_NEXT_SIGIGNORE);
+    return next ? next(number) : (errno = ENOSYS, -1);
+  }
+  const struct sigaction action = {.sa_handler = SIG_IGN};
+  onstack_host_action_change(&action, NULL);
+  return 0;
+}
+
+/* A handler, with the signal open; or SIG_HOLD: the signal blocked, with the action that it has. Answers what was before. */
+ONSTACK_PRELOAD_API sighandler_t sigset(int number, sighandler_t handler) {
+  if (!onstack_host_action_is_ours(number)) {
+    interpose_signal next = (interpose_signal)onstack_next(ONSTACK_NEXT_SIGSET);
+    return next ? next(number, handler) : (errno = ENOSYS, SIG_ERR);
+  }
+  if (handler == SIG_ERR) return errno = EINVAL, SIG_ERR;
+  const bool holds = handler == SIG_HOLD;
+  struct sigaction action = {.sa_handler = handler}, old;
+  sigset_t mask, before;
+  sigemptyset(&mask);
+  sigaddset(&mask, number);
+  onstack_host_action_change(holds ? NULL : &action, &old);
+  if (sigprocmask(holds ? SIG_BLOCK : SIG_UNBLOCK, &mask, &before) != 0) return SIG_ERR;
+  return sigismember(&before, number) ? SIG_HOLD : old.sa_handler;
 }

@@ -6,13 +6,23 @@
 #include <dlfcn.h>
 
 static const char *const next_names[ONSTACK_NEXT_COUNT] = {
-    [ONSTACK_NEXT_EXIT] = "_exit",      [ONSTACK_NEXT_EXIT_CAPITAL] = "_Exit",
-    [ONSTACK_NEXT_ABORT] = "abort",     [ONSTACK_NEXT_FORK] = "fork",
-    [ONSTACK_NEXT_FORKPTY] = "forkpty", [ONSTACK_NEXT_DAEMON] = "daemon",
-    [ONSTACK_NEXT_EXECVE] = "execve",   [ONSTACK_NEXT_EXECVPE] = "execvpe",
-    [ONSTACK_NEXT_FEXECVE] = "fexecve", [ONSTACK_NEXT_SIGACTION] = "sigaction",
-    [ONSTACK_NEXT_SIGNAL] = "signal",   [ONSTACK_NEXT_SYSV_SIGNAL] = "sysv_signal",
-    [ONSTACK_NEXT_FSTATAT] = "fstatat", [ONSTACK_NEXT_FXSTATAT] = "__fxstatat",
+    [ONSTACK_NEXT_EXIT] = "_exit",
+    [ONSTACK_NEXT_EXIT_CAPITAL] = "_Exit",
+    [ONSTACK_NEXT_ABORT] = "abort",
+    [ONSTACK_NEXT_FORK] = "fork",
+    [ONSTACK_NEXT_FORKPTY] = "forkpty",
+    [ONSTACK_NEXT_DAEMON] = "daemon",
+    [ONSTACK_NEXT_EXECVE] = "execve",
+    [ONSTACK_NEXT_EXECVPE] = "execvpe",
+    [ONSTACK_NEXT_FEXECVE] = "fexecve",
+    [ONSTACK_NEXT_SIGACTION] = "sigaction",
+    [ONSTACK_NEXT_SIGNAL] = "signal",
+    [ONSTACK_NEXT_SYSV_SIGNAL] = "sysv_signal",
+    [ONSTACK_NEXT_SIGINTERRUPT] = "siginterrupt",
+    [ONSTACK_NEXT_SIGSET] = "sigset",
+    [ONSTACK_NEXT_SIGIGNORE] = "sigignore",
+    [ONSTACK_NEXT_FSTATAT] = "fstatat",
+    [ONSTACK_NEXT_FXSTATAT] = "__fxstatat",
 };
 
 static void *next_found[ONSTACK_NEXT_COUNT];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A host with handlers of its own for SIGPROF, which it checks by what the kernel promises: the stack that it asked for,
- * and system calls that restart or not; or one that lets no signal through. Usage: signals stack|restart|blocked|small.
+ * and system calls that restart or not; or one that lets no signal through. Usage: signals stack|restart|systemv|blocked|small.
  * Exit status 3 when all is as without a profiler.
  */
 #include <errno.h>
@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define STATUS 3
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* siginterrupt and sigset, which older programs call */
 
 static void work(double seconds) {
   struct timespec now;
@@ -101,11 +103,9 @@ static void take(int milliseconds) {
 }
 
 /* Signals until the read has ended by one, or a byte behind ten of them. */
-static int ends_read(int flags) {
+static int read_ends(void) {
   pthread_t reader;
-  struct sigaction action = {.sa_handler = small_handler, .sa_flags = flags};
-  sigaction(SIGPROF, &action, NULL);
-  reading = 0;
+  reading = handled = 0;
   if (pthread_create(&reader, NULL, reader_main, NULL) != 0) exit(95);
   while (reading == 0) take(1);
   for (int i = 0; i < 10 && reading == 1; i++) {
@@ -119,6 +119,12 @@ static int ends_read(int flags) {
   return result < 0 && error == EINTR;
 }
 
+static int ends_read(int flags) {
+  struct sigaction action = {.sa_handler = small_handler, .sa_flags = flags};
+  sigaction(SIGPROF, &action, NULL);
+  return read_ends();
+}
+
 static int test_restart(void) {
   if (pipe(ends) != 0) return 98;
   for (int i = 0; i < 3; i++) {
@@ -128,6 +134,31 @@ static int test_restart(void) {
     if (!ends_read(SA_ONSTACK)) return 93;
     if (ends_read(SA_RESTART | SA_ONSTACK)) return 94;
     signal(SIGPROF, SIG_DFL);
+    work(0.1);
+  }
+  return STATUS;
+}
+
+static int is_handler(sighandler_t wanted) {
+  struct sigaction now;
+  return sigaction(SIGPROF, NULL, &now) == 0 && now.sa_handler == wanted;
+}
+
+/* The older ways to say the same. */
+static int test_systemv(void) {
+  if (pipe(ends) != 0) return 98;
+  for (int i = 0; i < 3; i++) {
+    if (ends_read(SA_RESTART)) return 91;
+    if (siginterrupt(SIGPROF, 1) != 0 || !read_ends()) return 92;
+    signal(SIGPROF, small_handler); /* siginterrupt says for later ones, too */
+    if (!read_ends()) return 93;
+    work(0.1);
+    if (siginterrupt(SIGPROF, 0) != 0 || read_ends()) return 94;
+    if (sigset(SIGPROF, small_handler) != small_handler || !read_ends()) return 99;
+    if (sigset(SIGPROF, SIG_HOLD) != small_handler || sigset(SIGPROF, small_handler) != SIG_HOLD) return 100;
+    work(0.1);
+    if (sigignore(SIGPROF) != 0 || !is_handler(SIG_IGN)) return 101;
+    if (sigset(SIGPROF, SIG_DFL) != SIG_IGN || !is_handler(SIG_DFL)) return 102;
     work(0.1);
   }
   return STATUS;
@@ -154,6 +185,7 @@ int main(int argc, char **argv) {
   alarm(40); /* a read that nothing ends */
   if (argc == 2 && strcmp(argv[1], "stack") == 0) return test_stack();
   if (argc == 2 && strcmp(argv[1], "restart") == 0) return test_restart();
+  if (argc == 2 && strcmp(argv[1], "systemv") == 0) return test_systemv();
   if (argc == 2 && strcmp(argv[1], "blocked") == 0) return test_blocked();
   if (argc == 2 && strcmp(argv[1], "small") == 0) return test_small();
   return 99;

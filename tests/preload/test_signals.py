@@ -30,6 +30,11 @@ def a_handler_says_whether_system_calls_restart():
 
 
 @case
+def system_v_says_the_same_in_other_words():
+    as_without("systemv")
+
+
+@case
 def why_there_are_no_samples_is_said_in_one_line():
     for kind, words in (("blocked", ("block the profiling signal", "pthread_sigmask")), ("small", ("sigaltstack", "larger"))):
         for name, files in (("out", ["out"]), ("out.%p", [])):
