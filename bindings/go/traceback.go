@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // tracebackMu lets a second caller wait for the first, where the core would send it away.
@@ -21,19 +22,28 @@ var tracebackMu sync.Mutex
 // That package calls it by itself; call it again after dlopen to have names for the new library at once. It costs
 // some ten milliseconds the first time.
 func PrepareTraceback() error {
-	tracebackMu.Lock()
-	defer tracebackMu.Unlock()
-	if err := coreError("prepare traceback", int(C.onstack_traceback_prepare())); err != nil {
+	if err := prepareTraceback(); err != nil {
 		return err
 	}
-	learnPrinter()
+	// Without the lock: the runtime walks stacks of ours meanwhile, and others may prepare.
+	if !printerAsked.Swap(true) {
+		learnPrinter()
+	}
 	return nil
 }
+
+func prepareTraceback() error {
+	tracebackMu.Lock()
+	defer tracebackMu.Unlock()
+	return coreError("prepare traceback", int(C.onstack_traceback_prepare()))
+}
+
+var printerAsked atomic.Bool
 
 // learnPrinter finds out how to tell the passes of the runtime's printer apart, once: in the first text here it prints,
 // in the second it counts and skips as well, and a word of its frame says which. Without such a word stacks are printed as the
 // runtime does it alone. Nothing is asked of ours, and nothing learned, where package cgotraceback is not in use.
-var learnPrinter = sync.OnceFunc(func() {
+func learnPrinter() {
 	var printing, skipping, unused [C.ONSTACKGO_PRINTER_WORDS]C.uintptr_t
 	if C.onstackgo_printer_watch(0, &printing[0], &unused[0]) == 0 {
 		return
@@ -54,7 +64,7 @@ var learnPrinter = sync.OnceFunc(func() {
 		C.onstackgo_printer_known(C.uint32_t(i), prints, C.uintptr_t(f.Entry()), C.uintptr_t(high))
 		return
 	}
-})
+}
 
 // printerDepth is more frames than the runtime prints of either end.
 const printerDepth = 120
