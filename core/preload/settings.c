@@ -136,7 +136,7 @@ static bool settings_read_fork(onstack_settings_of_preload *settings) {
 static bool settings_read_others(onstack_settings_of_preload *settings) {
   const char *unwinder = settings_get("ONSTACK_UNWINDER"), *status = settings_get("ONSTACK_STATUS");
   if (unwinder && strlen(unwinder) >= sizeof(settings->unwinder))
-    return settings_complain("ONSTACK_UNWINDER", unwinder, "there are rules, frame_pointer and pc_only");
+    return settings_complain("ONSTACK_UNWINDER", unwinder, onstack_strerror(ONSTACK_E_UNWINDER));
   if (unwinder) strcpy(settings->unwinder, unwinder);
   return !status || settings_read_name("ONSTACK_STATUS", status, settings->status);
 }
