@@ -402,8 +402,8 @@ struct onstack_labels {
   char text[];    /* "key\0value\0key\0value\0" */
 };
 
-/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors: OPTIONS (the
-   key), -ENOMEM. */
+/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors:
+   OPTIONS (the key), -ENOMEM. */
 ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
 
 #endif
@@ -815,8 +815,8 @@ typedef struct onstack_mapping {
 ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
 
 /*
- * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at every
- * page for that, some milliseconds for each GiB.
+ * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at
+ * every page for that, some milliseconds for each GiB.
  */
 ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
                                              void (*resident)(void *data, uint64_t bytes), void *data);
@@ -1257,8 +1257,8 @@ int onstack_switch_read(uint8_t value, bool *on) {
  * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
  * on the same. A drain that came later could not: the collector may have run in between.
  *
- * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a
- * label of its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
+ * its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
  * wrong layout, or a system without that copy, gives no labels rather than a fault.
  */
 #ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
@@ -1765,11 +1765,13 @@ ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
 /* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
 ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
 
-/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno. Signal-safe. */
+/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno.
+   Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
                                           uint64_t cookie);
 
-/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno. Signal-safe. */
+/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
+   Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
 
 /* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
@@ -2892,9 +2894,9 @@ ONSTACK_HANDLER_APART void onstack_action_forward(int signal, siginfo_t *info, v
  *
  * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
  * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
- * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner
- * that is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process: control/signal/nesting_fit.c
- * says where they do.
+ * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner that
+ * is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process:
+ * control/signal/nesting_fit.c says where they do.
  */
 #ifndef ONSTACK_HANDLER_SIGNAL_NESTING_H
 #define ONSTACK_HANDLER_SIGNAL_NESTING_H
@@ -3031,8 +3033,8 @@ typedef struct onstack_kept {
 
 _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
 
-/* Keeps the stack of these registers; `elsewhere`: it is not the calling thread's, whose goroutine is another one. Returns its number in the pool, from 1 on; 0: the pool
-   (which may be NULL) has none, or nothing could be copied. Signal-safe. */
+/* Keeps the stack of these registers; `elsewhere`: it is not the calling thread's, whose goroutine is another one. Returns
+   its number in the pool, from 1 on; 0: the pool (which may be NULL) has none, or nothing could be copied. Signal-safe. */
 ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere);
 
 /* Gives one back. Consumer only. */
@@ -3167,8 +3169,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *
-      unwound_by; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the
+                          last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {
@@ -3381,7 +3383,8 @@ ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
    /proc than are counted here. */
 ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 
-/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
+/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening
+   once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
 
@@ -4146,8 +4149,8 @@ ONSTACK_INTERNAL const onstack_rule *onstack_rules_lookup(const onstack_rule_tab
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since, or
- * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since,
+ * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
 ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);
@@ -5084,8 +5087,9 @@ ONSTACK_HANDLER onstack_truncation onstack_code_leave_guest(onstack_code_frame *
 #if defined(__x86_64__)
 
 /*
- * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's execution context, puts SP on a stack from Go's heap, clears
- * RBP and calls the guest (abi_entry_preamble.go, abi_entry_amd64.s):
+ * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
+ * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
+ * abi_entry_amd64.s):
  *
  *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
  *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)
@@ -6782,8 +6786,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *curso
 
 /*
  * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
- * (control/unwind/go/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it in
- * what was stored, and at the end in SP.
+ * (control/unwind/go/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it
+ * in what was stored, and at the end in SP.
  */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
   const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);
@@ -6986,10 +6990,10 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_exact(rules_cursor *curs
 
 /* ---- core/src/handler/unwind/rules/hot.h ---- */
 /*
- * The part of unwinder_rules.c for what most frames are: a return address that the PC cache knows, with a plain rule or in
- * a plain Go function, on a page that was just proven readable. It takes as many such frames as follow each other, with the cursor in registers,
- * and leaves everything else to the general step; what it does take is exactly what rules_step would have taken
- * (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
+ * The part of unwinder_rules.c for what most frames are: a return address that the PC cache knows, with a plain rule or in a
+ * plain Go function, on a page that was just proven readable. It takes as many such frames as follow each other, with the
+ * cursor in registers, and leaves everything else to the general step; what it does take is exactly what rules_step would have
+ * taken (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
  */
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_HOT_H
 #define ONSTACK_HANDLER_UNWIND_RULES_HOT_H
@@ -7502,8 +7506,8 @@ static inline uint8_t *onstack_live_filter(uint64_t address) {
   return &onstack_load_relaxed(&onstack_live.filter)[(address >> 6 ^ address >> 12) & mask];
 }
 
-/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
-   count of the block's begin, or got the block by an order of the host's that carries it. */
+/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it
+   has the count of the block's begin, or got the block by an order of the host's that carries it. */
 static inline bool onstack_live_may_have(uint64_t address) {
   return onstack_load_relaxed(onstack_live_filter(address)) != 0;
 }
@@ -7585,8 +7589,8 @@ static bool heap_is_due(uint32_t number, size_t size) {
 }
 
 /*
- * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which has
- * begun since, shows by the number.
+ * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
+ * has begun since, shows by the number.
  */
 static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
   onstack_slot *slot = onstack_load_relaxed(&heap.slot);
@@ -7610,7 +7614,7 @@ static void heap_meet(onstack_slot *slot, uint32_t number) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t name[2];
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
     heap_name(name);
     for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
@@ -7924,8 +7928,8 @@ typedef struct onstack_clock_ops {
   /* Threads are disarmed; whether a tick may be on its way to any thread, armed or not. NULL: no. */
   bool (*awaits)(const onstack_slot *slot);
 
-  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended before
-     `leave`. NULL: it needs none. */
+  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended
+     before `leave`. NULL: it needs none. */
   uint64_t (*work)(void *slot);
   const char *thread_name;
 
@@ -7966,7 +7970,8 @@ ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *n
 /* That of an option's number (ONSTACK_CLOCK_*; 0: the default); NULL if there is none. Any thread. */
 ONSTACK_INTERNAL const onstack_clock_ops *onstack_clock_find(uint32_t number);
 
-/* The clock that a session gets: the one of its settings, or the next best that the kernel lets tick. 0 or ONSTACK_E_CLOCK. Start only. */
+/* The clock that a session gets: the one of its settings, or the next best that the kernel lets tick. 0 or ONSTACK_E_CLOCK.
+   Start only. */
 ONSTACK_INTERNAL int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock);
 
 /* In the child of a fork. Async-signal-safe. */
@@ -8106,8 +8111,8 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
    was called inside a sink. Always the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
 
-/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always the
-   same function. */
+/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always
+   the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
 
 /*
@@ -8162,8 +8167,8 @@ ONSTACK_INTERNAL void onstack_action_unblock(uint64_t old_mask);
 #define ONSTACK_CONTROL_SIGNAL_RESTORE_H
 
 /* ---- core/src/control/signal/on_top.h ---- */
-/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads, under
-   the lock of all copies. */
+/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads,
+   under the lock of all copies. */
 #ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
 #define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
 
@@ -8196,7 +8201,8 @@ ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kern
 /* As onstack_copies_meet, but that our own copy is none. */
 ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
 
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another copy's. */
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another
+   copy's. */
 ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
 
 /* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */
@@ -9135,8 +9141,8 @@ ONSTACK_INTERNAL void onstack_nesting_open(void);
  * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
  * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
  * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
- * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal
- * while sessions came and went gets one of each at once.
+ * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the
+ * signal while sessions came and went gets one of each at once.
  *
  * The first look finds no stack known yet: a thread of Go's with ticks comes first.
  */
@@ -9672,8 +9678,8 @@ void onstack_trampolines_forget(onstack_action *action, const onstack_below *uno
 
 /* ---- core/src/control/tick/clock_cpu.c ---- */
 /*
- * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time (handler/tick/process_tick.h),
- * and a scan takes those that no tick has met for long (session/consumer.c says why).
+ * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
+ * (handler/tick/process_tick.h), and a scan takes those that no tick has met for long (session/consumer.c says why).
  */
 
 #include <stdio.h>
@@ -12110,8 +12116,8 @@ void onstack_code_map_after_fork(void) {
 
 /* ---- core/src/control/unwind/go/go_layout_aarch64.c ---- */
 /*
- * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
- * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
+ * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
+ * The functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
 /* ---- core/src/control/unwind/go/go_layout.h ---- */
 /*
@@ -13970,7 +13976,8 @@ void onstack_module_statistics_release(onstack_module_statistics *statistics) {
 
 /* ---- core/src/drain/thread.c ---- */
 /* ---- core/src/drain/thread.h ---- */
-/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
+/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for,
+   and once more at the end. */
 #ifndef ONSTACK_DRAIN_THREAD_H
 #define ONSTACK_DRAIN_THREAD_H
 
@@ -13987,7 +13994,8 @@ typedef struct onstack_drain_thread {
   void *data;
 } onstack_drain_thread;
 
-/* Starts it with every signal blocked; returns when it is known as one of ours (handler/tick/own_threads.h). 0 or -errno. Start only. */
+/* Starts it with every signal blocked; returns when it is known as one of ours (handler/tick/own_threads.h). 0 or -errno.
+   Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
 /* Lets it finish, without waiting. */
@@ -14435,8 +14443,8 @@ ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
 
 /*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
- * the last of `items`). Errors: -ENOMEM (nothing is counted).
+ * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before
+ * (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
  */
 ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                                   const onstack_sample *sample, size_t limit, bool *added);
@@ -19237,9 +19245,9 @@ ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstac
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
 /*
- * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
- * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
- * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
+ * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and one
+ * that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms, and some
+ * for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
  * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
  * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
  *
@@ -19500,7 +19508,8 @@ typedef enum onstack_memory_part {
   ONSTACK_MEMORY_PARTS
 } onstack_memory_part;
 
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps cannot be read; -ENOMEM. */
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
+   cannot be read; -ENOMEM. */
 ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
 
 #endif
@@ -19862,9 +19871,9 @@ static int session_begin(onstack_session *session) {
 }
 
 /*
- * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's rows)
- * is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have
- * put their allocator and loader in order before child handlers run.
+ * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's
+ * rows) is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have put
+ * their allocator and loader in order before child handlers run.
  */
 static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -18,7 +18,8 @@ static onstack_walk_result libunwind_walk(void *data, const onstack_registers *r
   unw_cursor_t cursor;
   (void)data;
   frames[0] = registers->pc;
-  /* Without a context there is nothing to begin from: a sample that no signal took. The flag says that the first frame was interrupted, not called from (libunwind(3)). */
+  /* Without a context there is nothing to begin from: a sample that no signal took. The flag says that the first frame was
+     interrupted, not called from (libunwind(3)). */
   if (!ucontext || unw_init_local2(&cursor, ucontext, UNW_INIT_SIGNAL_FRAME) != 0) {
     result.truncation = ONSTACK_TRUNCATED_UNWINDER;
     return result;

@@ -7,8 +7,8 @@
  * addresses of a kind of their own would be easier to know at their end; but an allocator gives such an address again and
  * again, and each sample adds one: after a minute all small blocks of a busy program lie a page apart.
  *
- * While no heap session runs, a call is a look at a word. No lock. dlsym may allocate: what is asked for while the next functions
- * are looked up comes from `early`, for good.
+ * While no heap session runs, a call is a look at a word. No lock. dlsym may allocate: what is asked for while the next
+ * functions are looked up comes from `early`, for good.
  */
 #include "onstack/onstack.h"
 
@@ -103,7 +103,7 @@ static void *no_aligned(size_t alignment, size_t size) {
 static bool malloc_look_up(const char *name, void *place) {
   void *found = dlsym(RTLD_NEXT, name);
   memcpy(place, &found, sizeof(found));
-  return found != NULL;
+  return found;
 }
 
 static bool malloc_look_up_all(malloc_functions *found) {
@@ -165,8 +165,8 @@ static size_t first_usable_size(void *block) { return malloc_ready() ? NEXT(usab
 /* ---- what is sampled ---- */
 
 /*
- * A thread's own countdown. In libcs whose calloc calls malloc, and whose posix_memalign calls aligned_alloc, by names (musl), a
- * call comes back to this file: it is counted where it began. A handler that allocates meanwhile is not sampled.
+ * A thread's own countdown. In libcs whose calloc calls malloc, and whose posix_memalign calls aligned_alloc, by names (musl),
+ * a call comes back to this file: it is counted where it began. A handler that allocates meanwhile is not sampled.
  */
 typedef struct malloc_thread {
   uint64_t left;   /* bytes before the one that is sampled next */

@@ -17,7 +17,7 @@
 #define OUTPUT_ATTEMPTS 16 /* names left behind by processes that were killed while they wrote */
 
 static int output_check(const char *pattern) {
-  for (const char *at = pattern; (at = strchr(at, '%')) != NULL; at += 2)
+  for (const char *at = pattern; (at = strchr(at, '%')); at += 2)
     if (at[1] != 'p' && at[1] != '%') return -EINVAL;
   return 0;
 }
@@ -39,7 +39,7 @@ int onstack_output_pattern(const char *pattern, char out[ONSTACK_OUTPUT_NAME]) {
 }
 
 bool onstack_output_has_pid(const char *pattern) {
-  for (const char *at = pattern; (at = strchr(at, '%')) != NULL; at += 2) {
+  for (const char *at = pattern; (at = strchr(at, '%')); at += 2) {
     if (at[1] == 'p') return true;
     if (at[1] == 0) break;
   }

@@ -100,7 +100,7 @@ static void check_stats(onstack_session *session, const seen *all) {
                                                        s->dropped_no_stack + s->dropped_unwinder + s->dropped_stopping);
 #ifdef GROWN
   check("counters that the library does not know are zero, and it says how far it went",
-        s->grown == 0 && s->grown_text == NULL && s->size < sizeof(*s));
+        s->grown == 0 && !s->grown_text && s->size < sizeof(*s));
 #endif
 }
 
@@ -131,7 +131,7 @@ static void check_write(onstack_profile *profile) {
   options.size = sizeof(options);
   options.symbolizer = name_everything;
   check("write_folded", onstack_profile_write_folded(profile, &options, append, text) == 0);
-  check("our symbolizer's names are in it", strstr(text, "named_by_the_program") != NULL);
+  check("our symbolizer's names are in it", !!strstr(text, "named_by_the_program"));
 #ifdef GROWN
   options.grown = 1;
   check("an unknown write option is refused",
@@ -181,12 +181,12 @@ static void check_refusals(void) {
   onstack_profile *profile;
   onstack_options_init(&options, sizeof(options));
   options.grown_text = "a thing that only newer libraries do";
-  check("an unknown option is refused", onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && session == NULL);
+  check("an unknown option is refused", onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && !session);
   onstack_unwinder unwinder = {.size = sizeof(unwinder), .name = "grown", .walk = walk_pc, .grown = 1};
   onstack_options_init(&options, sizeof(options));
   options.custom_unwinder = &unwinder;
   check("an unwinder that wants unknown things is refused",
-        onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && session == NULL);
+        onstack_session_start(&options, &session) == ONSTACK_E_OPTIONS && !session);
   onstack_profile_options wanted = {.size = sizeof(wanted), .grown = 1};
   check("an unknown profile option is refused", onstack_profile_new(&wanted, &profile) == ONSTACK_E_OPTIONS);
 }

@@ -150,7 +150,7 @@ static int counts(void *data, const onstack_sample *sample) {
 /* Runs on whichever thread was the last: ours. */
 static void at_the_end(void) {
   onstack_stats stats = {.size = sizeof(stats)};
-  if (last_session == NULL) _exit(0);
+  if (!last_session) _exit(0);
   if (onstack_session_stop(last_session) != 0) _exit(90);
   if (onstack_session_stats(last_session, &stats) != 0 || stats.delivered != last_samples) _exit(91);
   if (last_samples < 5 || onstack_session_free(last_session) != 0) _exit(92);

@@ -138,8 +138,8 @@ static bool is_inside(int n, double p, int k) {
   return binomial_up_to(n, p, k) > 0.025 && 1 - binomial_up_to(n, p, k - 1) > 0.025;
 }
 
-/* From the profile's sums to how many blocks were sampled. Each stands for 1 / p blocks and s / p bytes, rounded by chance to the
-   one or the other side. */
+/* From the profile's sums to how many blocks were sampled. Each stands for 1 / p blocks and s / p bytes, rounded by chance
+   to the one or the other side. */
 static int sampled_blocks(const total *of, double p, int64_t objects, int64_t bytes) {
   const double each = (double)of->size / p, sampled = round((double)bytes / each), rounding = 1 + 4 * sqrt(sampled);
   cr_assert_lt(fabs((double)bytes - sampled * each), rounding, "%s: %ld bytes are no whole number of samples", of->function,

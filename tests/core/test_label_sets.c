@@ -417,7 +417,7 @@ static void child_in_a_scope(phases *seen, const onstack_labels *set) {
   CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, NULL, &before) == 0 && before == set, 2);
   CHILD(child_phase(seen, 0) == 0, 3);
   CHILD(onstack_thread_label_set("own", "still") == 0, 4);
-  CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, set, &before) == 0 && before == NULL, 5);
+  CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, set, &before) == 0 && !before, 5);
   CHILD(child_phase(seen, 2) == 0, 6);
   _exit(0);
 }
@@ -466,8 +466,8 @@ Test(label_sets, a_child_whose_other_thread_calls_first_begins_anew) {
     t_deadline(30);
     CHILD(pthread_create(&thread, NULL, calls_first, set) == 0 && pthread_join(thread, &result) == 0 && result == set, 10);
     CHILD(child_phase(seen, 0) == 0, 11);
-    CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, NULL, &before) == 0 && before == NULL, 12);
-    CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, set, &before) == 0 && before == NULL, 13);
+    CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, NULL, &before) == 0 && !before, 12);
+    CHILD(onstack_thread_labels_swap(ONSTACK_LABELS_TASK, set, &before) == 0 && !before, 13);
     CHILD(child_phase(seen, 1) == 0, 14);
     pthread_exit(NULL); /* the destructor runs on what was the parent's thread */
   }

@@ -29,7 +29,7 @@ static int see(void *data, const onstack_sample *sample) {
   item->tid = sample->tid;
   item->flags = sample->flags;
   item->bytes = sample->label_bytes;
-  if (sample->label_bytes > sizeof(item->text) || (sample->labels == NULL) != (sample->label_bytes == 0)) return 1;
+  if (sample->label_bytes > sizeof(item->text) || (!sample->labels) != (sample->label_bytes == 0)) return 1;
   if (sample->label_bytes) memcpy(item->text, sample->labels, sample->label_bytes);
   return 0;
 }

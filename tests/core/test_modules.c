@@ -145,7 +145,7 @@ static void *open_and_close(void *data) {
     void (*burn)(unsigned long);
     void *library = dlopen(self->path, RTLD_NOW | RTLD_LOCAL);
     *(void **)&burn = library ? dlsym(library, "plugin_burn") : NULL;
-    self->failed = burn == NULL;
+    self->failed = !burn;
     if (self->failed) break;
     __atomic_store_n(&seen.low[number], ((uint64_t)(uintptr_t)burn & ~(uint64_t)4095) - 4096, __ATOMIC_RELAXED);
     burn(600000);

@@ -89,7 +89,7 @@ static size_t samples_by_threads(onstack_switch names, onstack_switch ids) {
   decoded *out = write_and_decode(profile, NULL);
   size_t count = out->sample_count;
   for (size_t i = 0; i < count; i++) {
-    cr_assert_eq(out->samples[i].thread != NULL, names != ONSTACK_OFF);
+    cr_assert_eq(!!out->samples[i].thread, names != ONSTACK_OFF);
     cr_assert_eq(out->samples[i].thread_id != 0, ids != ONSTACK_OFF);
   }
   decoded_free(out);
@@ -171,7 +171,7 @@ Test(profile_aggregate, many_stacks_keep_their_counts) {
   onstack_write_options options = {.size = sizeof(options), .symbolize = ONSTACK_OFF};
   char *text = folded_text(profile, &options);
   size_t lines = 0;
-  for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"), lines++) {
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
     cr_assert_str_eq(line + strlen(line) - 2, " 2");
   }
   cr_assert_eq(lines, stacks);

@@ -53,8 +53,8 @@ static size_t read_all(int descriptor) {
     cr_assert_eq(onstack_elf_symbols_find(&file, type, queries, QUERIES, &names), 0);
   }
   for (size_t i = 0; i < QUERIES; i++) {
-    named += queries[i].name != NULL;
-    if (queries[i].name != NULL) length += strlen(queries[i].name); /* read to its end */
+    named += !!queries[i].name;
+    if (queries[i].name) length += strlen(queries[i].name); /* read to its end */
   }
   cr_assert_geq(length, named);
   onstack_profile_arena_release(&names);
@@ -137,7 +137,7 @@ Test(profile_hostile, twenty_thousand_mutations) {
 
 static int find_linker(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
-  if (strstr(info->dlpi_name, "/ld-") == NULL) return 0;
+  if (!strstr(info->dlpi_name, "/ld-")) return 0;
   snprintf(data, 512, "%s", info->dlpi_name);
   return 1;
 }
@@ -239,7 +239,7 @@ Test(profile_hostile, a_file_of_another_build_names_nothing) {
     onstack_elf_query query = {.address = 0x2020};
     mapping.build_id.bytes[7] ^= same == 0;
     cr_assert_eq(onstack_elf_module_symbols(&mapping, &query, 1, &names), 0);
-    cr_assert_eq(query.name != NULL, same);
+    cr_assert_eq(!!query.name, same);
     onstack_profile_arena_release(&names);
   }
   close(descriptor);

@@ -40,7 +40,7 @@ static void write_file(const char *path, bytes all) {
 
 static int find_libm(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
-  if (strstr(info->dlpi_name, "libm.so") == NULL) return 0;
+  if (!strstr(info->dlpi_name, "libm.so")) return 0;
   snprintf(data, 512, "%s", info->dlpi_name);
   return 1;
 }
@@ -245,7 +245,7 @@ Test(profile_maps, samples_keep_the_names_of_the_library_that_lay_there) {
   for (size_t i = 0; i < 5; i++) {
     const char *stack = d_stack(out, i);
     const d_location *location = d_find_location(out, out->samples[i].locations[0]);
-    bool named = strstr(stack, names[i]) != NULL;
+    bool named = strstr(stack, names[i]);
     cr_assert(named, "sample %zu: %s", i, stack);
     mappings[i] = location->mapping;
     cr_assert_eq(location->address, names[i][0] == '[' ? 0 : place);
@@ -260,7 +260,7 @@ Test(profile_maps, samples_keep_the_names_of_the_library_that_lay_there) {
   decoded_free(out);
   char *text = folded_text(profile, NULL);
   const char *successor = strstr(text, "worker;XXXXXXXXX");
-  cr_assert(successor != NULL && strncmp(strchr(successor, ' '), " 2\n", 3) == 0, "%s", text);
+  cr_assert(successor && strncmp(strchr(successor, ' '), " 2\n", 3) == 0, "%s", text);
   cr_assert_not_null(strstr(text, "worker;[library just replaced] 2"), "%s", text);
   free(text);
   dlclose(it.handle);
@@ -314,7 +314,7 @@ static bool add_piece(onstack_profile_maps *maps, uint64_t number) {
   const uint64_t start = 0x100000000u + number * 0x2000;
   onstack_profile_mapping mapping = {.start = start, .real = start, .limit = start + 0x1000, .inode = number + 1};
   int length = snprintf(path, sizeof(path), "/plugin%u", (unsigned)number);
-  return onstack_profile_maps_append(maps, &mapping, path, (size_t)length) != NULL;
+  return onstack_profile_maps_append(maps, &mapping, path, (size_t)length);
 }
 
 /* Libraries without end, each at a place of its own, and all gone. */
@@ -378,7 +378,7 @@ Test(profile_maps, a_file_replaced_since_names_nothing) {
   decoded *out = write_and_decode(profile, NULL);
   cr_assert_null(strstr(d_stack(out, 0), "XXXXXXXXX"), "%s", d_stack(out, 0));
   /* Where the separate debug file of the old build is installed, it still names the function. */
-  cr_assert(strstr(d_stack(out, 0), "nextafter") != NULL || strncmp(d_stack(out, 0), "plugin.so+0x", 12) == 0, "%s",
+  cr_assert(strstr(d_stack(out, 0), "nextafter") || strncmp(d_stack(out, 0), "plugin.so+0x", 12) == 0, "%s",
             d_stack(out, 0));
   decoded_free(out);
   dlclose(it.handle);

@@ -210,7 +210,7 @@ Test(profile_pprof, a_stack_cut_short_says_so_at_its_root) {
     snprintf(folded, sizeof(folded), "worker;%s%s0x12000;0x11000 1\n", frame ? frame : "", frame ? ";" : "");
     decoded *out = write_and_decode(profile, NULL);
     cr_assert_str_eq(d_stack(out, 0), pprof);
-    if (frame != NULL) {
+    if (frame) {
       const d_location *root = d_find_location(out, out->samples[0].locations[2]);
       cr_assert_eq(root->address, 0);
       cr_assert_eq(root->mapping, 0);

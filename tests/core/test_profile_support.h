@@ -305,7 +305,7 @@ static UNUSED decoded *decode(const memory *from) {
   for (size_t i = 0; i < out->sample_count; i++) {
     d_sample *sample = &out->samples[i];
     cr_assert_eq(sample->value_count, out->type_count / 2);
-    if (sample->thread != NULL) sample->thread = d_text(out, (uint64_t)(uintptr_t)sample->thread);
+    if (sample->thread) sample->thread = d_text(out, (uint64_t)(uintptr_t)sample->thread);
   }
   d_check_tables(out);
   return out;

@@ -68,7 +68,7 @@ typedef struct module {
 static int find_module(struct dl_phdr_info *info, size_t size, void *data) {
   module *wanted = data;
   (void)size;
-  if (strstr(info->dlpi_name, wanted->part) == NULL) return 0;
+  if (!strstr(info->dlpi_name, wanted->part)) return 0;
   wanted->bias = info->dlpi_addr;
   snprintf(wanted->path, sizeof(wanted->path), "%s", info->dlpi_name);
   for (size_t i = 0; i < info->dlpi_phnum; i++) {
@@ -134,9 +134,9 @@ Test(profile_symbols, a_gap_of_libc_is_module_and_offset) {
 
 Test(profile_symbols, the_vdso_is_read_from_memory) {
   void *vdso = dlopen("linux-vdso.so.1", RTLD_NOLOAD | RTLD_LAZY);
-  void *function = vdso == NULL ? NULL : dlsym(vdso, "__vdso_gettimeofday");
-  if (vdso != NULL && function == NULL) function = dlsym(vdso, "__kernel_gettimeofday");
-  if (function == NULL) cr_skip_test("no vdso here");
+  void *function = !vdso ? NULL : dlsym(vdso, "__vdso_gettimeofday");
+  if (vdso && !function) function = dlsym(vdso, "__kernel_gettimeofday");
+  if (!function) cr_skip_test("no vdso here");
   char *name = name_of(address_of(function), NULL);
   cr_assert_not_null(strstr(name, "gettimeofday"), "%s", name);
   free(name);

@@ -30,7 +30,7 @@ static void *run_sink(void *data) {
 /* Returns the ticks that the text adds up to. */
 static uint64_t folded_ticks(char *text) {
   uint64_t ticks = 0;
-  for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
     ticks += strtoull(strrchr(line, ' ') + 1, NULL, 10);
   }
   return ticks;

@@ -30,7 +30,8 @@ static bool pin_to_this_processor(void) {
   return sched_setaffinity(0, sizeof(here), &here) == 0;
 }
 
-/* As one who stops waits, in CPU time. Who burns it until the kernel takes the processor away needs 0.95 s (sched_rt_runtime_us). */
+/* As one who stops waits, in CPU time. Who burns it until the kernel takes the processor away needs 0.95 s
+   (sched_rt_runtime_us). */
 Test(real_time, who_waits_leaves_the_processor_to_who_is_waited_for) {
   const struct sched_param ordinary = {.sched_priority = 0}, first = {.sched_priority = 10};
   pthread_t thread;

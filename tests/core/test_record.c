@@ -174,7 +174,7 @@ static onstack_walk_result refuse(void *data, const onstack_registers *registers
                                   uint32_t capacity) {
   (void)registers, (void)capacity;
   frames[0] = registers->pc;
-  *(uint32_t *)data += ucontext == NULL;
+  *(uint32_t *)data += !ucontext;
   return (onstack_walk_result){ucontext ? 1 : 0, ONSTACK_TRUNCATED_BY_DESIGN};
 }
 

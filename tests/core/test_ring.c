@@ -49,7 +49,7 @@ static bool put(onstack_ring *ring, uint32_t number, uint32_t frames) {
   uint64_t position;
   onstack_ring_entry *entry = onstack_ring_claim(ring, &position);
   if (entry) fill(ring, entry, position, number, frames);
-  return entry != NULL;
+  return entry;
 }
 
 static void check(const onstack_ring *ring, onstack_ring_entry *entry, uint32_t number, uint32_t frames) {

@@ -87,10 +87,10 @@ Test(statistics_text, a_writer_that_refuses_ends_it) {
 Test(statistics_text, each_loss_that_somebody_can_repair_has_an_advice) {
   for (uint32_t reason = 0; reason < ONSTACK_TRUNCATION_COUNT; reason++) {
     const char *key = onstack_profile_truncation_key(reason), *frame = onstack_profile_truncation_frame(reason);
-    cr_assert_eq(key == NULL, reason == ONSTACK_TRUNCATED_NOT);
-    cr_assert_eq(frame == NULL, reason == ONSTACK_TRUNCATED_NOT || reason == ONSTACK_TRUNCATED_BY_DESIGN);
+    cr_assert_eq(!key, reason == ONSTACK_TRUNCATED_NOT);
+    cr_assert_eq(!frame, reason == ONSTACK_TRUNCATED_NOT || reason == ONSTACK_TRUNCATED_BY_DESIGN);
     const char *advice = key ? onstack_advice(key) : NULL;
-    cr_assert_eq(advice == NULL, frame == NULL, "%s", key);
+    cr_assert_eq(!advice, !frame, "%s", key);
     if (!frame) continue;
     char text[100] = "";
     cr_assert_eq(sscanf(frame, "[truncated: %99[^]]]", text), 1);

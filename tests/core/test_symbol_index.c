@@ -52,7 +52,7 @@ static onstack_symbol_set *set_of(const image_file *file, uint64_t inode) {
 static void check_name(const onstack_symbol_set *set, uint64_t vaddr, const char *expected, uint64_t start) {
   uint64_t entry;
   const char *name = onstack_symbol_set_find(set, 0x500000 + vaddr - 0x2000, &entry);
-  if (expected == NULL) {
+  if (!expected) {
     cr_assert_null(name, "%#lx has the name %s", (unsigned long)vaddr, name);
     return;
   }

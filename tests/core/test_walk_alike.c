@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Reader `probe` takes most frames on the walker's short way (handler/unwind/rules/hot.h), reader `copy` none: both must find the
-   same stack, however deep they may go. */
+/* Reader `probe` takes most frames on the walker's short way (handler/unwind/rules/hot.h), reader `copy` none: both must
+   find the same stack, however deep they may go. */
 #include "control/unwind/code_map_update.h"
 #include "control/unwind/modules.h"
 #include "handler/unwind/pc_cache.h"

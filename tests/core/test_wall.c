@@ -180,7 +180,7 @@ static bool profile_says(onstack_clock clock, const char *word) {
   t_finish(session);
   cr_assert_eq(onstack_profile_write_pprof(profile, NULL, look_for, text), 0);
   onstack_profile_free(profile);
-  return text[1] != NULL;
+  return text[1];
 }
 
 Test(wall, a_profile_is_named_by_its_clock) {

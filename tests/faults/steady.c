@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A session in its steady state allocates nothing, whatever threads come and go: a host that forks leaves its child the locks of
- * an allocator as they are at that instant, and not every allocator puts them in order there (gcc's address sanitizer does not).
+ * A session in its steady state allocates nothing, whatever threads come and go: a host that forks leaves its child the locks
+ * of an allocator as they are at that instant, and not every allocator puts them in order there (gcc's address sanitizer does
+ * not).
  */
 #include "allocate.h"
 

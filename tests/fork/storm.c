@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Forks from four threads at once while the process is sampled: no child is lost, none hangs, none ends by a signal.
- * Usage: storm [forks, default 100000] [stop|follow] [hertz, default 250; 0: a heap session, of each allocation] [MiB of memory,
- * default 0]
+ * Usage: storm [forks, default 100000] [stop|follow] [hertz, default 250; 0: a heap session, of each allocation]
+ *              [MiB of memory, default 0]
  * Every 64th child looks at its session; all allocate. Prints one line; 1: a child went wrong, killed by SIGALRM: hung.
  */
 #include "onstack/onstack.h"

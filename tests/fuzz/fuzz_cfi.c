@@ -42,7 +42,7 @@ static void check_result(const onstack_rule_table *table, uint64_t offset, uint3
 static void check_results(const onstack_rule_table *table) {
   uint32_t step = table->row_count / 64 + 1;
   uint64_t first = row_offset(table, 0);
-  if (first > 0) fuzz_check(onstack_rules_lookup(table, first - 1) == NULL);
+  if (first > 0) fuzz_check(!onstack_rules_lookup(table, first - 1));
   for (uint32_t row = 0; row < table->row_count; row += step) {
     uint64_t offset = row_offset(table, row);
     uint64_t end = row + 1 < table->row_count ? row_offset(table, row + 1) : UINT64_MAX;

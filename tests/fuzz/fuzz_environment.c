@@ -57,7 +57,7 @@ static char *take_variable(const char *name, fuzz_input *input) {
 }
 
 static void check_name(const char *name, bool may_be_empty) {
-  fuzz_check(memchr(name, 0, ONSTACK_OUTPUT_NAME) != NULL);
+  fuzz_check(memchr(name, 0, ONSTACK_OUTPUT_NAME));
   char out[ONSTACK_OUTPUT_NAME];
   if (name[0] == 0) {
     fuzz_check(may_be_empty);
@@ -76,7 +76,7 @@ static void check_settings(const onstack_settings_of_preload *settings) {
   fuzz_check(settings->clock <= ONSTACK_CLOCK_WALL);
   fuzz_check(settings->toggle >= 0 && settings->toggle <= SIGRTMAX);
   fuzz_check(settings->toggle != SIGKILL && settings->toggle != SIGSTOP && settings->toggle != SIGPROF);
-  fuzz_check(memchr(settings->unwinder, 0, sizeof(settings->unwinder)) != NULL);
+  fuzz_check(memchr(settings->unwinder, 0, sizeof(settings->unwinder)));
   fuzz_check(settings->kept_out == !settings->follow);
   if (settings->follow) fuzz_check(onstack_output_has_pid(settings->profile));
   check_name(settings->profile, false);
@@ -120,12 +120,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < NAMES; i++) {
     variables[count] = take_variable(names[i], &input);
-    count += variables[count] != NULL;
+    count += !!variables[count];
   }
   variables[count] = NULL;
   onstack_settings_of_preload settings;
   read_all(variables, &settings);
-  for (uint32_t i = 0; i < count; i++) fuzz_check(strchr(variables[i], '=') != NULL);
+  for (uint32_t i = 0; i < count; i++) fuzz_check(strchr(variables[i], '='));
   check_successor(&settings, variables, size & 1);
   for (uint32_t i = 0; i < count; i++) free(variables[i]);
   return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A loaded object with Go's sections, of any content: found by its section headers, its function table read, the layout
- * taken out of its instructions, and then asked as the handler asks. The object's file and its memory have the same
- * bytes but for the loader's relocations, in a heap block of exactly their size. Promise: nothing outside the object is touched.
- * Input: the file; or behind the letter 'T', a bare function table.
+ * A loaded object with Go's sections, of any content: found by its section headers, its function table read, the layout taken
+ * out of its instructions, and then asked as the handler asks. The object's file and its memory have the same bytes but for the
+ * loader's relocations, in a heap block of exactly their size. Promise: nothing outside the object is touched. Input: the file;
+ * or behind the letter 'T', a bare function table.
  */
 #include "fuzz.h"
 

@@ -44,7 +44,7 @@ static void check_pairs(const uint8_t *out, uint32_t used) {
   for (uint32_t at = 0; at < used;) {
     for (uint32_t part = 0; part < 2; part++) {
       const uint8_t *end = memchr(out + at, 0, used - at);
-      fuzz_check(end != NULL && (part == 1 || end > out + at));
+      fuzz_check(end && (part == 1 || end > out + at));
       at = (uint32_t)(end - out) + 1;
     }
   }

@@ -84,7 +84,7 @@ static void check_line(char *line, const onstack_module_stats *module) {
     fuzz_check(step > 0 && (unsigned char)line[i] >= 0x20 && line[i] != 0x7f);
   }
   char *path = strstr(line, " path=");
-  fuzz_check(path != NULL);
+  fuzz_check(path);
   path += 6;
   size_t bytes = undo(path), wanted = strnlen(module->path, TEXT_PATH);
   fuzz_check(bytes == wanted && memcmp(path, module->path, wanted) == 0);

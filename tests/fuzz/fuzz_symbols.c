@@ -48,11 +48,11 @@ static void check_results(const onstack_symbol_file *file) {
     uint64_t start = 0, address = address_of(i);
     const char *name = symbol_file_find(file, address, &start);
     const onstack_symbol_entry *wanted = find_slowly(file, address);
-    if (name == NULL) {
-      fuzz_check(wanted == NULL || file->count > SYMBOL_INDEX_BACK);
+    if (!name) {
+      fuzz_check(!wanted || file->count > SYMBOL_INDEX_BACK);
       continue;
     }
-    fuzz_check(wanted != NULL && name == file->names + wanted->name && start == wanted->start);
+    fuzz_check(wanted && name == file->names + wanted->name && start == wanted->start);
   }
 }
 
@@ -89,7 +89,7 @@ static void run_module(bool own_id) {
   fuzz_check(error == 0);
   int opened = onstack_elf_module_open_best(&elf, &mapping);
   if (opened == 0) onstack_elf_close(&elf);
-  for (uint32_t i = 0; i < QUERIES; i++) fuzz_check(queries[i].name == NULL || opened == 0);
+  for (uint32_t i = 0; i < QUERIES; i++) fuzz_check(!queries[i].name || opened == 0);
   onstack_profile_arena_release(&names);
 }
 

@@ -42,7 +42,7 @@ static void *volatile large_kept;
 APART static void large_zeroed(void) {
   const size_t before = of_status("VmRSS"), size = 512 * MIB;
   unsigned char *block = calloc(size / 64, 64);
-  check(block != NULL, "calloc");
+  check(!!block, "calloc");
   for (size_t i = 0; i < size; i += 4096) check(block[i] == 0, "memory that is not zero");
   /* an allocator that touches it itself is no fault of ours: then the run without has said so too */
   printf("zeroed memory is %s\n", of_status("VmRSS") - before < 64 * MIB ? "not there" : "there");
@@ -55,7 +55,7 @@ APART static void large_grown(void) {
   memset(block, 1, MIB);
   for (size_t i = 2; i <= 128; i++) {
     block = realloc(block, i * MIB);
-    check(block != NULL, "realloc");
+    check(!!block, "realloc");
     memset(block + (i - 1) * MIB, (int)i, MIB);
   }
   for (size_t i = 1; i <= 128; i++) check(block[(i - 1) * MIB] == i && block[i * MIB - 1] == i, "bytes that have moved");
@@ -215,7 +215,7 @@ static void odd(void) {
   tell("valloc", 4096, page, 0);
   tell("pvalloc", 4096, pages, 0);
   check(malloc_usable_size(pages) >= 8192 && malloc_usable_size(NULL) == 0, "usable size");
-  printf("malloc(0) %d, realloc to 0 %d\n", nothing != NULL, none != NULL);
+  printf("malloc(0) %d, realloc to 0 %d\n", !!nothing, !!none);
   errno = 0;
   volatile size_t most = PTRDIFF_MAX;
   check(!malloc(most) && errno == ENOMEM && !(pvalloc && pvalloc(SIZE_MAX)) && !memalign(64, most), "too much");
@@ -254,7 +254,7 @@ static void forks(char **arguments) {
   fflush(stdout);
   char *again[] = {arguments[0], (char *)(uintptr_t) "threads", NULL};
   void *volatile lost = malloc(1000);
-  check(lost != NULL, "malloc");
+  check(!!lost, "malloc");
   execv(arguments[0], again);
   fail("exec");
 }

@@ -18,7 +18,7 @@ static int stub_threads, stub_kill;
 
 __attribute__((constructor)) static void stub_begin(void) {
   if (getenv("STUB_THREADS")) stub_threads = atoi(getenv("STUB_THREADS"));
-  stub_kill = getenv("STUB_KILL") != NULL;
+  stub_kill = !!getenv("STUB_KILL");
 }
 
 static int stub_is_keeper(void) {

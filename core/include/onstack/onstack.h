@@ -223,9 +223,9 @@ typedef uint8_t onstack_clock;
 #define ONSTACK_CLOCK_WALL 2
 /*
  * No time at all: memory, where it is allocated. Allocators report to the session by onstack_heap_allocated and its kin; one
- * allocation in `heap_interval` bytes is sampled, and its end is told. No signal is caught and no timer is made. One such session
- * at a time (ONSTACK_E_SESSIONS). `frequency` must be 0. In the statistics a tick is an allocation, as the samples' weights
- * count them.
+ * allocation in `heap_interval` bytes is sampled, and its end is told. No signal is caught and no timer is made. One such
+ * session at a time (ONSTACK_E_SESSIONS). `frequency` must be 0. In the statistics a tick is an allocation, as the samples'
+ * weights count them.
  */
 #define ONSTACK_CLOCK_HEAP 3
 
@@ -278,9 +278,8 @@ typedef struct onstack_options {
      return ONSTACK_E_CONTEXT. NULL: all threads */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data; /* handed to thread_filter */
-  uint32_t
-      heap_interval; /* with ONSTACK_CLOCK_HEAP: mean bytes from one sample to the next; 0: 524,288. 1: each allocation */
-  uint32_t heap_objects; /* sampled allocations that can be in use at a time, at most 1,048,576; 0: 16,384. Later ones are
+  uint32_t heap_interval;   /* with ONSTACK_CLOCK_HEAP: mean bytes between samples; 0: 524,288. 1: each allocation */
+  uint32_t heap_objects;    /* sampled allocations that can be in use at a time, at most 1,048,576; 0: 16,384. Later ones are
                               samples, but not counted as in use (heap_untracked). Some 70 bytes each */
 } onstack_options;
 
@@ -291,8 +290,8 @@ typedef struct onstack_options {
 ONSTACK_API int onstack_options_init(onstack_options *options, size_t size);
 
 /*
- * Why a start refuses these options: a sentence that begins with the name of the one at fault and a colon, "max_depth: give 1 to
- * 1024 frames", for a wrapper to replace the name by its own. NULL: options are not the reason.
+ * Why a start refuses these options: a sentence that begins with the name of the one at fault and a colon, "max_depth: give 1
+ * to 1024 frames", for a wrapper to replace the name by its own. NULL: options are not the reason.
  * Context: any thread. Returns a static string.
  */
 ONSTACK_API const char *onstack_options_fault(const onstack_options *options);
@@ -469,7 +468,8 @@ typedef struct onstack_runtime_memory {
  *   onstack.memory bytes=123456 of=unexplained
  * All lines but the first add up to the first, the resident size (/proc/self/smaps, proc(5)). `of` comes last and goes to the
  * end of the line. `session`: of ONSTACK_CLOCK_HEAP, which knows what is in use; NULL: none. `runtime` NULL: none, or one that
- * says nothing. malloc is asked by mallinfo2 (glibc 2.33) or mallctl (jemalloc); without an answer its free memory is unexplained.
+ * says nothing. malloc is asked by mallinfo2 (glibc 2.33) or mallctl (jemalloc); without an answer its free memory is
+ * unexplained.
  * Context: any thread; not in a signal handler. Takes milliseconds for each GiB. Errors: OPTIONS, OUTPUT, -errno where smaps
  * cannot be read.
  */
@@ -560,8 +560,8 @@ ONSTACK_API int onstack_thread_labels_swap(uint32_t place, const onstack_labels 
 
 /*
  * Gives the calling thread a label of its own, behind those of its places: a name of the thread, say. `value` NULL takes the
- * label away. Costs allocations; a thread's first one some system calls as well. The strings are copied. The labels end with the
- * thread; in the child of a fork the forking thread keeps its own.
+ * label away. Costs allocations; a thread's first one some system calls as well. The strings are copied. The labels end with
+ * the thread; in the child of a fork the forking thread keeps its own.
  * Context: as above. Errors: OPTIONS (the key, or too long; nothing is changed), -ENOMEM (also: more than 16,384 threads with
  * labels), CONTEXT (as above), UNSUPPORTED.
  */
@@ -744,7 +744,8 @@ ONSTACK_API int onstack_profile_write_otlp(onstack_profile *profile, const onsta
  * Turns on (ONSTACK_ON) or off that samples name the span of their thread, where an OpenTelemetry library publishes it in the
  * thread-local pointer otel_thread_ctx_v1 (OTEP 4947): as labels trace_id and span_id, in hexadecimal digits, in sessions with
  * 67 bytes of room for them (options.label_bytes). Attributes of the thread are left out. For the whole process; a sample takes
- * some microseconds more then, and each span has its own stacks in a profile. The library must be loaded; call it again when it was loaded anew.
+ * some microseconds more then, and each span has its own stacks in a profile. The library must be loaded; call it again when it
+ * was loaded anew.
  * Context: any thread of libc's. Errors: OPTIONS; UNSUPPORTED, when no loaded object has that symbol, or this libc is not
  * known (off then).
  */

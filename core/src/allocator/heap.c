@@ -77,8 +77,8 @@ static bool heap_is_due(uint32_t number, size_t size) {
 }
 
 /*
- * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which has
- * begun since, shows by the number.
+ * Into the session of that number, which cannot end meanwhile. A thread may be late: what it reads of another session, which
+ * has begun since, shows by the number.
  */
 static bool heap_enter(onstack_source_visit *visit, uint32_t number, onstack_thread *record) {
   onstack_slot *slot = onstack_load_relaxed(&heap.slot);
@@ -102,7 +102,7 @@ static void heap_meet(onstack_slot *slot, uint32_t number) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
   uint64_t name[2];
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  if (!record && (record = onstack_thread_claim(&slot->threads, tid)) != NULL) {
+  if (!record && (record = onstack_thread_claim(&slot->threads, tid))) {
     heap_name(name);
     for (uint32_t i = 0; i < 2; i++) onstack_store_relaxed(&record->name[i], name[i]);
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);

@@ -69,8 +69,8 @@ static inline uint8_t *onstack_live_filter(uint64_t address) {
   return &onstack_load_relaxed(&onstack_live.filter)[(address >> 6 ^ address >> 12) & mask];
 }
 
-/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it has the
-   count of the block's begin, or got the block by an order of the host's that carries it. */
+/* False: an address is not live. Any thread, signal-safe, also without a visit: then only the thread that has it knows; it
+   has the count of the block's begin, or got the block by an order of the host's that carries it. */
 static inline bool onstack_live_may_have(uint64_t address) {
   return onstack_load_relaxed(onstack_live_filter(address)) != 0;
 }

@@ -13,8 +13,8 @@ struct onstack_labels {
   char text[];    /* "key\0value\0key\0value\0" */
 };
 
-/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors: OPTIONS (the
-   key), -ENOMEM. */
+/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors:
+   OPTIONS (the key), -ENOMEM. */
 ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
 
 #endif

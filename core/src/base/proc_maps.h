@@ -24,8 +24,8 @@ typedef struct onstack_mapping {
 ONSTACK_INTERNAL int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapping), void *data);
 
 /*
- * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at every
- * page for that, some milliseconds for each GiB.
+ * The same of /proc/self/smaps (Linux 2.6.14): behind each mapping `resident` gets its bytes in memory. The kernel looks at
+ * every page for that, some milliseconds for each GiB.
  */
 ONSTACK_INTERNAL int onstack_proc_smaps_each(void (*visit)(void *data, const onstack_mapping *mapping),
                                              void (*resident)(void *data, uint64_t bytes), void *data);

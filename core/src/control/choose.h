@@ -13,7 +13,8 @@ ONSTACK_INTERNAL const onstack_unwinder_ops *onstack_unwinder_find(const char *n
 /* That of an option's number (ONSTACK_CLOCK_*; 0: the default); NULL if there is none. Any thread. */
 ONSTACK_INTERNAL const onstack_clock_ops *onstack_clock_find(uint32_t number);
 
-/* The clock that a session gets: the one of its settings, or the next best that the kernel lets tick. 0 or ONSTACK_E_CLOCK. Start only. */
+/* The clock that a session gets: the one of its settings, or the next best that the kernel lets tick. 0 or ONSTACK_E_CLOCK.
+   Start only. */
 ONSTACK_INTERNAL int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_ops **clock);
 
 /* In the child of a fork. Async-signal-safe. */

@@ -15,8 +15,8 @@ ONSTACK_INTERNAL int onstack_fork_prepare(void);
    was called inside a sink. Always the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_follow(void (*follow)(void));
 
-/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always the
-   same function. */
+/* `after_fork` puts labels in order in each child, also one that ran no atfork handlers; only async-signal-safe work. Always
+   the same function. */
 ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
 
 /*

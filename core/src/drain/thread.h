@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for, and once more at the end. */
+/* A thread of ours, the drain thread above all: calls `work` when the handler wakes it, after as many ns as it asked for,
+   and once more at the end. */
 #ifndef ONSTACK_DRAIN_THREAD_H
 #define ONSTACK_DRAIN_THREAD_H
 
@@ -18,7 +19,8 @@ typedef struct onstack_drain_thread {
   void *data;
 } onstack_drain_thread;
 
-/* Starts it with every signal blocked; returns when it is known as one of ours (handler/tick/own_threads.h). 0 or -errno. Start only. */
+/* Starts it with every signal blocked; returns when it is known as one of ours (handler/tick/own_threads.h). 0 or -errno.
+   Start only. */
 ONSTACK_INTERNAL int onstack_drain_thread_start(onstack_drain_thread *drain);
 
 /* Lets it finish, without waiting. */

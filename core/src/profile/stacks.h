@@ -54,8 +54,8 @@ ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks
 ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
 
 /*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before (then it is
- * the last of `items`). Errors: -ENOMEM (nothing is counted).
+ * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before
+ * (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
  */
 ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
                                                   const onstack_sample *sample, size_t limit, bool *added);

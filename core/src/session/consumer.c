@@ -31,9 +31,9 @@
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
 
 /*
- * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and
- * one that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms,
- * and some for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
+ * Where the process tick finds new threads, it may take its time: processors look at their timers at the same instant, and one
+ * that is always first there gives all process ticks to its own thread. (One new thread in a hundred waited for 50 ms, and some
+ * for 400.) A scan takes what no tick has met in three periods of the thread's CPU time (`scan_age`). Not earlier: a timer of
  * its own loses what is due after a thread's last kernel tick, the process tick does not, and of lives of 20 ms that is a
  * fifth. It asks for the thread's age alone, so that what a thread is expected to weigh does not depend on when it comes.
  *

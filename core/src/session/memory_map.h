@@ -16,7 +16,8 @@ typedef enum onstack_memory_part {
   ONSTACK_MEMORY_PARTS
 } onstack_memory_part;
 
-/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps cannot be read; -ENOMEM. */
+/* `object`: an address in a runtime's heap; 0: Go's is looked for. Ordinary threads. Errors: -errno, when /proc/self/smaps
+   cannot be read; -ENOMEM. */
 ONSTACK_INTERNAL int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS]);
 
 #endif

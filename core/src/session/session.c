@@ -104,9 +104,9 @@ static int session_begin(onstack_session *session) {
 }
 
 /*
- * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's rows)
- * is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have
- * put their allocator and loader in order before child handlers run.
+ * In the child of a fork, on its only thread. What another thread of the parent may have been writing (the module_statistics's
+ * rows) is left to itself. Making a thread here is more than POSIX allows and no more than libc can do: glibc and musl have put
+ * their allocator and loader in order before child handlers run.
  */
 static void session_follow_one(onstack_session *session) {
   session->consumer_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -24,7 +24,7 @@ static int by_address(const void *a, const void *b) {
 }
 
 static int was_interrupted(const checker_truth *truth, uint64_t pc) {
-  return bsearch(&pc, truth->pcs, truth->pc_count, sizeof pc, by_address) != NULL;
+  return !!bsearch(&pc, truth->pcs, truth->pc_count, sizeof pc, by_address);
 }
 
 /* The callers of function n up to main. */

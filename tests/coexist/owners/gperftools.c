@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Beside gperftools' CPU profiler, in every order of start and stop. It installs its handler in a static constructor
- * or at its first start, never removes it, and ticks by ITIMER_PROF. It counts no overruns, so on a busy machine half of its ticks
- * are lost without us; exactly one sample of its must come of each signal that we forward, counted from edge to edge of
- * each stretch of time in which both run.
+ * Beside gperftools' CPU profiler, in every order of start and stop. It installs its handler in a static constructor or at its
+ * first start, never removes it, and ticks by ITIMER_PROF. It counts no overruns, so on a busy machine half of its ticks are
+ * lost without us; exactly one sample of its must come of each signal that we forward, counted from edge to edge of each
+ * stretch of time in which both run.
  */
 #include "../session.h"
 #include "../support.h"

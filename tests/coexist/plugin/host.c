@@ -39,7 +39,8 @@ static bool is_mapped(void) {
   char line[5000];
   bool found = false;
   FILE *maps = fopen("/proc/self/maps", "re");
-  while (maps && fgets(line, sizeof(line), maps)) found |= strstr(line, path) != NULL;
+  while (maps && fgets(line, sizeof(line), maps))
+    if (strstr(line, path)) found = true;
   if (maps) fclose(maps);
   return found;
 }

@@ -32,7 +32,7 @@ static long long others_cpu_ns(void) {
   long long total = 0;
   DIR *tasks = opendir("/proc/self/task");
   if (!tasks) return 0;
-  for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+  for (struct dirent *task; (task = readdir(tasks));) {
     pid_t thread = (pid_t)strtol(task->d_name, NULL, 10);
     if (thread == 0 || thread == (pid_t)syscall(SYS_gettid)) continue;
     struct timespec used = {0, 0};

@@ -3,9 +3,9 @@
  * A host of the matrix: takes a list of steps as arguments, does them one after the other and prints one JSON line with
  * what it saw after each. It checks nothing; checker.py does. The Go executable has the same in Go (gohost/main.go).
  *
- * Steps: G+ G- the other owner's profile (Go's, in most hosts); O+ O- ours; L+ L- load; w:MS waits until the process has
- * burnt so much CPU time; T waits until our handler is on top; R:N sends N foreign signals to the calling thread; churn:N starts and stops ours N times;
- * race:N runs both N times and stops both at once; H asks whether the runtime is whole.
+ * Steps: G+ G- the other owner's profile (Go's, in most hosts); O+ O- ours; L+ L- load; w:MS waits until the process has burnt
+ * so much CPU time; T waits until our handler is on top; R:N sends N foreign signals to the calling thread; churn:N starts and
+ * stops ours N times; race:N runs both N times and stops both at once; H asks whether the runtime is whole.
  *
  * Of each step, cpu0 and cpu1 are the process's CPU time before and after it, in ns, and `sampled` the CPU time in it that
  * the other owner may sample: of threads that live on, without the driver's (which it does not know; in the Go executable

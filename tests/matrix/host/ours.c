@@ -92,7 +92,7 @@ int matrix_ours_churn(long times) {
 void matrix_ours_describe(FILE *out) {
   if (!ours_used) return;
   onstack_stats stats = ours ? ours_now() : ours_total;
-  fprintf(out, ",\"ours\":{\"running\":%d,\"sessions\":%ld", ours != NULL, ours_sessions);
+  fprintf(out, ",\"ours\":{\"running\":%d,\"sessions\":%ld", !!ours, ours_sessions);
 #define FIELD(name) fprintf(out, ",\"" #name "\":%llu", (unsigned long long)stats.name)
   FIELD(period_ns);
   FIELD(ticks);

@@ -54,7 +54,7 @@ static APART int use_strings(void) {
     from[size] = 0;
     memcpy(to, from, size + 1);
     memmove(to + 1, to, size / 2);
-    sum += (int)strlen(to) + (strchr(to, 'y') != NULL) + strcmp(from, to) + (int)strspn(to, "x");
+    sum += (int)strlen(to) + !!strchr(to, 'y') + strcmp(from, to) + (int)strspn(to, "x");
   }
   return sum > 0 ? 0 : 1;
 }

@@ -25,8 +25,8 @@
  * Only where the program itself is Go. Its threads have 32 KiB, threads that C has made there have no alternate stack as a
  * rule, and both profilers on is what Go services do. Elsewhere a Rust thread has 8 KiB (two frames of AVX-512 at most), and
  * nobody can tell what a thread has that the handler has not met. Another copy has timers of its own, whose number we do not
- * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the signal
- * while sessions came and went gets one of each at once.
+ * know. And only where a deleted timer takes its pending signal along (Linux 6.13): before, a thread that has blocked the
+ * signal while sessions came and went gets one of each at once.
  *
  * The first look finds no stack known yet: a thread of Go's with ticks comes first.
  */

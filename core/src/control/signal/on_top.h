@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads, under
-   the lock of all copies. */
+/* Goes on top of the action that a look has found, by the trampoline that stands for what lies below then. Ordinary threads,
+   under the lock of all copies. */
 #ifndef ONSTACK_CONTROL_SIGNAL_ON_TOP_H
 #define ONSTACK_CONTROL_SIGNAL_ON_TOP_H
 
@@ -36,7 +36,8 @@ ONSTACK_INTERNAL onstack_previous *onstack_action_keep(const struct onstack_kern
 /* As onstack_copies_meet, but that our own copy is none. */
 ONSTACK_INTERNAL int onstack_action_meet(const struct onstack_kernel_sigaction *now, onstack_copy **copy);
 
-/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another copy's. */
+/* Whether threads of ours may take the signal: a handler of the host's is never to run on one. `action` may be another
+   copy's. */
 ONSTACK_INTERNAL void onstack_action_check_dispute(int signal, onstack_action *action, uint32_t trampoline);
 
 /* The previous handler's choice about EINTR stays as it was; over SIG_DFL and SIG_IGN system calls restart. */

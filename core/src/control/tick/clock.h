@@ -54,8 +54,8 @@ typedef struct onstack_clock_ops {
   /* Threads are disarmed; whether a tick may be on its way to any thread, armed or not. NULL: no. */
   bool (*awaits)(const onstack_slot *slot);
 
-  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended before
-     `leave`. NULL: it needs none. */
+  /* One round of a thread that the clock needs, of that name; returns ns until the next. Begun after `start`, it has ended
+     before `leave`. NULL: it needs none. */
   uint64_t (*work)(void *slot);
   const char *thread_name;
 

@@ -7,9 +7,9 @@
  *
  * So where all their frames fit any alternate stack, ours is installed open (SA_NODEFER, its own signal not in the mask), and
  * the kernel stacks the frames of one moment before the first instruction of ours runs. Each entry then blocks the signal by
- * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner
- * that is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process: control/signal/nesting_fit.c
- * says where they do.
+ * itself, and takes the outermost frame for what was interrupted. So nothing nests over a claimed ring entry, and an owner that
+ * is forwarded to sees the host's code and not ours. A frame that does not fit would kill the process:
+ * control/signal/nesting_fit.c says where they do.
  */
 #ifndef ONSTACK_HANDLER_SIGNAL_NESTING_H
 #define ONSTACK_HANDLER_SIGNAL_NESTING_H

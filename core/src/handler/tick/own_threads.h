@@ -48,7 +48,8 @@ ONSTACK_INTERNAL uint32_t onstack_own_count_expected(void);
    /proc than are counted here. */
 ONSTACK_INTERNAL bool onstack_own_changed_since(uint64_t ns);
 
-/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening once. */
+/* On a thread of ours, around work that calls nothing of the host's; elsewhere without effect. Opening twice is opening
+   once. */
 ONSTACK_INTERNAL void onstack_own_open(int32_t signal);
 ONSTACK_INTERNAL void onstack_own_close(void);
 

@@ -75,11 +75,13 @@ ONSTACK_INTERNAL void onstack_timer_after_fork(onstack_timer *timer);
 /* Nothing has ticked, nothing is due. By who arms. Signal-safe. */
 ONSTACK_INTERNAL void onstack_timer_reset(onstack_timer *timer);
 
-/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno. Signal-safe. */
+/* Makes a timer on a kernel's clock, which does not tick yet; `tid` 0: its signal goes to the process. 0 or -errno.
+   Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, int32_t signal, uint32_t tid,
                                           uint64_t cookie);
 
-/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno. Signal-safe. */
+/* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
+   Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
 
 /* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */

@@ -15,8 +15,8 @@
 
 /*
  * Proves the marked frames of one stack, takes their marks away, and tells the PC cache. Returns how many frames can be
- * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since, or
- * execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
+ * believed: all, or those before the first that is no code or that no call precedes. Code that cannot be read (unloaded since,
+ * or execute-only) proves nothing either way, and its frames stay. Code that was unloaded and replaced since may cut a true
  * stack; it never lengthens one. Signal-safe; any thread.
  */
 ONSTACK_INTERNAL uint32_t onstack_call_sites_check(const uint64_t *frames, uint8_t *unwound_by, uint32_t count);

@@ -6,8 +6,9 @@
 #if defined(__x86_64__)
 
 /*
- * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's execution context, puts SP on a stack from Go's heap, clears
- * RBP and calls the guest (abi_entry_preamble.go, abi_entry_amd64.s):
+ * wazero (internal/engine/wazevo) runs guests under Go without cgo. Its preamble notes where Go's frame is in the guest's
+ * execution context, puts SP on a stack from Go's heap, clears RBP and calls the guest (abi_entry_preamble.go,
+ * abi_entry_amd64.s):
  *
  *   context + 16, + 24    Go's RBP and SP. At that SP: the return address into Go, then the arguments of
  *                         entrypoint(preamble, function, context, ..) or afterGoFunctionCallEntrypoint(code, context, ..)

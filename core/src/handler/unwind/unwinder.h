@@ -23,8 +23,8 @@ typedef struct onstack_walk {
   const onstack_unwinder *custom; /* NULL for the built-in ones */
   uint64_t *frames;               /* capacity of them; at least 1 */
   uint32_t capacity;
-  uint8_t *
-      unwound_by; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the last frame is undefined. NULL: not wanted */
+  uint8_t *unwound_by; /* one ONSTACK_BY_* a frame, with its marks (handler/unwind/call_site_check.h); what stands behind the
+                          last frame is undefined. NULL: not wanted */
 } onstack_walk;
 
 typedef struct onstack_unwinder_ops {

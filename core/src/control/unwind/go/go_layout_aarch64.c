@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2). The
- * functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
+ * control/unwind/go/go_layout.h for arm64, where g is in x28: words of code with holes for registers' offsets (Arm ARM C6.2).
+ * The functions are in runtime/asm_arm64.s and runtime/tls_arm64.s.
  */
 #include "control/unwind/go/go_layout.h"
 

@@ -94,8 +94,8 @@ static ONSTACK_HANDLER onstack_truncation rules_step_go_leaf(rules_cursor *curso
 
 /*
  * Interrupted in asmcgocall between its first change of SP and the return of its frame pointer
- * (control/unwind/go/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it in
- * what was stored, and at the end in SP.
+ * (control/unwind/go/go_layout_aarch64.c has cut out these ranges). Up to the call of C the goroutine's SP is in x2, behind it
+ * in what was stored, and at the end in SP.
  */
 static ONSTACK_HANDLER onstack_truncation rules_step_asmcgocall_exact(rules_cursor *cursor) {
   const onstack_go_special *special = onstack_code_go_special(cursor->go, cursor->pc);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The part of unwinder_rules.c for what most frames are: a return address that the PC cache knows, with a plain rule or in
- * a plain Go function, on a page that was just proven readable. It takes as many such frames as follow each other, with the cursor in registers,
- * and leaves everything else to the general step; what it does take is exactly what rules_step would have taken
- * (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
+ * The part of unwinder_rules.c for what most frames are: a return address that the PC cache knows, with a plain rule or in a
+ * plain Go function, on a page that was just proven readable. It takes as many such frames as follow each other, with the
+ * cursor in registers, and leaves everything else to the general step; what it does take is exactly what rules_step would have
+ * taken (tests/core/test_walk_alike.c compares them). Included there and nowhere else.
  */
 #ifndef ONSTACK_HANDLER_UNWIND_RULES_HOT_H
 #define ONSTACK_HANDLER_UNWIND_RULES_HOT_H
