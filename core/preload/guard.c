@@ -6,7 +6,7 @@
 #include "handler/tick/own_threads.h"
 #include "preload/allocator.h"
 #include "preload/host_stderr.h"
-#include "preload/thread.h"
+#include "preload/detached_thread.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -8,9 +8,9 @@
 #include "control/wiped_word.h"
 #include "handler/tick/own_threads.h"
 #include "preload/guard.h"
-#include "preload/report.h"
+#include "preload/complain.h"
 #include "preload/sampling.h"
-#include "preload/thread.h"
+#include "preload/detached_thread.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -176,7 +176,7 @@ void onstack_keeper_start(const onstack_settings_of_preload *settings) {
   int error = onstack_preload_thread(KEEPER_STACK_BYTES, keeper_main, &keeper.mask);
   if (error == 0) return;
   keeper.pid = 0;
-  onstack_report("cannot make a thread: %s; this process is not profiled", strerror(error));
+  onstack_complain("cannot make a thread: %s; this process is not profiled", strerror(error));
 }
 
 void onstack_keeper_left(void) {
@@ -224,7 +224,7 @@ void onstack_keeper_end(uint32_t seconds) {
   if (!onstack_keeper_is_here()) return;
   onstack_publish(&keeper.end, 1u);
   /* Nothing sampled yet and no empty profile wanted: nobody has to be waited for. */
-  if (onstack_output_has_pid(keeper.settings->profile) && !onstack_sampling_is_on()) return;
+  if (onstack_new_file_has_pid(keeper.settings->profile) && !onstack_sampling_is_on()) return;
   keeper_raise(&keeper.wake);
   keeper_await(&keeper.ended, 1, seconds);
 }

@@ -8,7 +8,7 @@
 #include "preload/host_action.h"
 #include "preload/keeper.h"
 #include "preload/next.h"
-#include "preload/report.h"
+#include "preload/complain.h"
 #include "preload/sampling.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static bool lifecycle_listen(int signal) {
   sigfillset(&action.sa_mask);
   if (sigaction(signal, NULL, &found) == 0 && found.sa_handler == SIG_DFL && sigaction(signal, &action, NULL) == 0)
     return true;
-  onstack_report("CPUPROFILESIGNAL=%d: the signal is in use; this process is not profiled", signal);
+  onstack_complain("CPUPROFILESIGNAL=%d: the signal is in use; this process is not profiled", signal);
   return false;
 }
 

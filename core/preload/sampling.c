@@ -4,7 +4,7 @@
 #include "base/atomics.h"
 #include "base/kinds.h"
 #include "preload/compress.h"
-#include "preload/report.h"
+#include "preload/complain.h"
 #include "preload/status.h"
 #include "session/start.h"
 
@@ -29,9 +29,9 @@ static struct {
 
 /* What one write needs, too large for the stack. */
 typedef struct sampling_writer {
-  onstack_output output;
+  onstack_new_file output;
   onstack_compress compress;
-  char name[ONSTACK_OUTPUT_NAME];
+  char name[ONSTACK_NEW_FILE_NAME];
 } sampling_writer;
 
 bool onstack_sampling_is_on(void) { return onstack_load_relaxed(&sampling.on); }
@@ -41,9 +41,9 @@ static const char *sampling_text(int code) { return code > -4096 ? strerror(-cod
 static void sampling_complain(const onstack_settings_of_preload *settings, int code) {
   const char *text = sampling_text(code);
   if (code == ONSTACK_E_UNWINDER)
-    onstack_report("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
+    onstack_complain("ONSTACK_UNWINDER=%s: %s; this process is not profiled", settings->unwinder, text);
   else
-    onstack_report("cannot start: %s; this process is not profiled", text);
+    onstack_complain("cannot start: %s; this process is not profiled", text);
 }
 
 /*
@@ -106,18 +106,18 @@ int onstack_sampling_start(const onstack_settings_of_preload *settings, int numb
 static void sampling_complain_of_file(const char *what, const char *name, int code) {
   const char *text = sampling_text(code);
   if (code == -EEXIST) text = "something that is not a regular file is there; give another name";
-  onstack_report("%s lost: %s: %s", what, name, text);
+  onstack_complain("%s lost: %s: %s", what, name, text);
 }
 
 /* `error` is the first thing that went wrong, as -errno or a code of the library's. */
 static int sampling_write(sampling_writer *writer, const onstack_settings_of_preload *settings) {
-  int error = onstack_output_name(settings->profile, sampling.number, writer->name);
+  int error = onstack_new_file_name(settings->profile, sampling.number, writer->name);
   if (error < 0) return error;
-  error = onstack_output_begin(&writer->output, writer->name);
+  error = onstack_new_file_begin(&writer->output, writer->name);
   if (error < 0) return error;
-  error = onstack_compress_begin(&writer->compress, onstack_output_write, &writer->output);
+  error = onstack_compress_begin(&writer->compress, onstack_new_file_write, &writer->output);
   if (error < 0) {
-    onstack_output_end(&writer->output, false);
+    onstack_new_file_end(&writer->output, false);
     return error;
   }
   /* Without memory for the comments the profile is worth as much. */
@@ -129,7 +129,7 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
   int written = onstack_profile_write_pprof(sampling.profile, &options, onstack_compress_put, &writer->compress);
   free(comments);
   onstack_compress_end(&writer->compress);
-  error = onstack_output_end(&writer->output, written == 0);
+  error = onstack_new_file_end(&writer->output, written == 0);
   return error < 0 ? error : written;
 }
 
@@ -170,9 +170,9 @@ int onstack_sampling_tell(const onstack_settings_of_preload *settings) {
 /* Why a program that ran for a while has no samples; less than that is no loss worth a line. */
 static void sampling_complain_of_nothing(const onstack_stats *stats) {
   if (stats->dropped_no_stack >= SAMPLING_WORTH && stats->dropped_no_stack >= stats->blocked)
-    onstack_report("no samples: %" PRIu64 " %s", stats->dropped_no_stack, onstack_advice("dropped_no_stack"));
+    onstack_complain("no samples: %" PRIu64 " %s", stats->dropped_no_stack, onstack_advice("dropped_no_stack"));
   else if (stats->blocked >= SAMPLING_WORTH)
-    onstack_report("no samples: %" PRIu64 " %s", stats->blocked, onstack_advice("blocked"));
+    onstack_complain("no samples: %" PRIu64 " %s", stats->blocked, onstack_advice("blocked"));
 }
 
 /* What the profile had no memory for is missing in it, and whole profiles look the same; so do empty ones. */
@@ -180,14 +180,14 @@ static void sampling_complain_of_loss(void) {
   onstack_stats stats = {.size = sizeof(stats)};
   if (!sampling.session || onstack_session_stats(sampling.session, &stats) < 0) return;
   if (stats.dropped_sink > 0)
-    onstack_report("%" PRIu64 " of %" PRIu64 " samples are not in the profile: %s", stats.dropped_sink, stats.samples,
-                   strerror(ENOMEM));
+    onstack_complain("%" PRIu64 " of %" PRIu64 " samples are not in the profile: %s", stats.dropped_sink, stats.samples,
+                     strerror(ENOMEM));
   else if (stats.samples == 0)
     sampling_complain_of_nothing(&stats);
 }
 
 void onstack_sampling_end(const onstack_settings_of_preload *settings) {
-  bool empty_wanted = !onstack_output_has_pid(settings->profile) && !settings->successor;
+  bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
   if (sampling.session) onstack_session_stop(sampling.session);
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();

@@ -3,7 +3,7 @@
 
 #include "preload/allocator.h"
 #include "preload/host_stderr.h"
-#include "preload/report.h"
+#include "preload/complain.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ typedef struct settings_kept {
   const char *name;
   bool filled;
   size_t mark; /* where SETTINGS_SUCCESSOR begins in `entry`; 0: none */
-  char entry[ONSTACK_OUTPUT_NAME + 24];
+  char entry[ONSTACK_NEW_FILE_NAME + 24];
 } settings_kept;
 
 static settings_kept settings_kept_list[] = {
@@ -38,7 +38,7 @@ static const char *settings_either(const char *ours, const char *theirs, const c
 }
 
 static bool settings_complain(const char *name, const char *value, const char *advice) {
-  onstack_report("%s=%.200s: %s; this process is not profiled", name, value, advice);
+  onstack_complain("%s=%.200s: %s; this process is not profiled", name, value, advice);
   return false;
 }
 
@@ -49,8 +49,8 @@ static bool settings_number(const char *text, long low, long high, long *out) {
   return errno == 0 && *end == 0 && *out >= low && *out <= high;
 }
 
-static bool settings_read_name(const char *name, const char *value, char out[ONSTACK_OUTPUT_NAME]) {
-  int result = onstack_output_pattern(value, out);
+static bool settings_read_name(const char *name, const char *value, char out[ONSTACK_NEW_FILE_NAME]) {
+  int result = onstack_new_file_pattern(value, out);
   if (result == 0) return true;
   if (result == -EINVAL) return settings_complain(name, value, "after % comes p (the process id) or another %");
   if (result == -ENAMETOOLONG) return settings_complain(name, value, "the name is too long");
@@ -81,7 +81,7 @@ static bool settings_read_clock(onstack_settings_of_preload *settings) {
 static bool settings_malloc_is_ours(void) {
   const char *other = onstack_allocator_before();
   if (other)
-    onstack_report(
+    onstack_complain(
         "ONSTACK_HEAP=1: malloc is that of %.200s, which comes before this library (in LD_PRELOAD the first one wins); "
         "this process is not profiled",
         other);
@@ -122,7 +122,7 @@ static bool settings_read_toggle(onstack_settings_of_preload *settings) {
 /* Children write over their parent's file where the name does not tell them apart, so then they are left out. */
 static bool settings_read_fork(onstack_settings_of_preload *settings) {
   const char *value = settings_get("ONSTACK_FORK");
-  bool own_files = onstack_output_has_pid(settings->profile);
+  bool own_files = onstack_new_file_has_pid(settings->profile);
   settings->follow = own_files;
   if (!value) return true;
   if (strcmp(value, "follow") != 0 && strcmp(value, "stop") != 0)
@@ -142,7 +142,7 @@ static bool settings_read_others(onstack_settings_of_preload *settings) {
 }
 
 static bool settings_read_profile(onstack_settings_of_preload *settings, const char *name, const char *value) {
-  char copy[ONSTACK_OUTPUT_NAME];
+  char copy[ONSTACK_NEW_FILE_NAME];
   size_t length = strlen(value), tail = strlen(SETTINGS_SUCCESSOR);
   settings->successor = length > tail && strcmp(value + length - tail, SETTINGS_SUCCESSOR) == 0;
   if (!settings->successor) return settings_read_name(name, value, settings->profile);

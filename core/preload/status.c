@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/status.h"
 
-#include "preload/output.h"
+#include "preload/new_file.h"
 #include "session/statistics_text.h"
 
 #include <errno.h>
@@ -9,16 +9,16 @@
 #include <string.h>
 
 typedef struct status_file {
-  onstack_output output;
-  char name[ONSTACK_OUTPUT_NAME];
+  onstack_new_file output;
+  char name[ONSTACK_NEW_FILE_NAME];
 } status_file;
 
 static int status_write(status_file *file, const char *pattern, onstack_session *session, uint64_t before, bool modules) {
-  int error = onstack_output_name(pattern, -1, file->name);
-  if (error == 0) error = onstack_output_begin(&file->output, file->name);
+  int error = onstack_new_file_name(pattern, -1, file->name);
+  if (error == 0) error = onstack_new_file_begin(&file->output, file->name);
   if (error < 0) return error;
-  error = onstack_statistics_write(session, before, modules, onstack_output_write, &file->output);
-  int ended = onstack_output_end(&file->output, error == 0);
+  error = onstack_statistics_write(session, before, modules, onstack_new_file_write, &file->output);
+  int ended = onstack_new_file_end(&file->output, error == 0);
   return error < 0 && error != ONSTACK_E_OUTPUT ? error : ended;
 }
 

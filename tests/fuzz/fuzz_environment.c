@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define NAMES ((uint32_t)(sizeof(names) / sizeof(names[0])))
-#define LONGEST (2u * ONSTACK_OUTPUT_NAME)
+#define LONGEST (2u * ONSTACK_NEW_FILE_NAME)
 
 static const char *const names[] = {"ONSTACK_PROFILE",  "CPUPROFILE",          "ONSTACK_FREQUENCY", "CPUPROFILE_FREQUENCY",
                                     "ONSTACK_CLOCK",    "CPUPROFILE_REALTIME", "CPUPROFILESIGNAL",  "ONSTACK_FORK",
@@ -28,7 +28,7 @@ void onstack_host_stderr_remember(void) {}
 
 const char *onstack_allocator_before(void) { return NULL; }
 
-void onstack_report(const char *format, ...) {
+void onstack_complain(const char *format, ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -57,15 +57,15 @@ static char *take_variable(const char *name, fuzz_input *input) {
 }
 
 static void check_name(const char *name, bool may_be_empty) {
-  fuzz_check(memchr(name, 0, ONSTACK_OUTPUT_NAME));
-  char out[ONSTACK_OUTPUT_NAME];
+  fuzz_check(memchr(name, 0, ONSTACK_NEW_FILE_NAME));
+  char out[ONSTACK_NEW_FILE_NAME];
   if (name[0] == 0) {
     fuzz_check(may_be_empty);
     return;
   }
   fuzz_check(name[0] == '/');
   for (int number = -1; number < 2; number++) {
-    int result = onstack_output_name(name, number == 1 ? INT32_MAX : number, out);
+    int result = onstack_new_file_name(name, number == 1 ? INT32_MAX : number, out);
     fuzz_check(result == -ENAMETOOLONG || (result == 0 && out[0] == '/' && strlen(out) < sizeof(out)));
   }
 }
@@ -78,7 +78,7 @@ static void check_settings(const onstack_settings_of_preload *settings) {
   fuzz_check(settings->toggle != SIGKILL && settings->toggle != SIGSTOP && settings->toggle != SIGPROF);
   fuzz_check(memchr(settings->unwinder, 0, sizeof(settings->unwinder)));
   fuzz_check(settings->kept_out == !settings->follow);
-  if (settings->follow) fuzz_check(onstack_output_has_pid(settings->profile));
+  if (settings->follow) fuzz_check(onstack_new_file_has_pid(settings->profile));
   check_name(settings->profile, false);
   check_name(settings->status, true);
 }

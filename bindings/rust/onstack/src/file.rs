@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files for the user: made as the preloaded library makes its own (core/preload/output.h). For the command, and no part
+//! Files for the user: made as the preloaded library makes its own (core/preload/new_file.h). For the command, and no part
 //! of this crate's interface.
 
 use std::collections::hash_map::RandomState;

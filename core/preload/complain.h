@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The one line on stderr that says why there is no profile. Nothing is ever said when all is well. */
-#ifndef ONSTACK_PRELOAD_REPORT_H
-#define ONSTACK_PRELOAD_REPORT_H
+#ifndef ONSTACK_PRELOAD_COMPLAIN_H
+#define ONSTACK_PRELOAD_COMPLAIN_H
 
 #include "base/defs.h"
 
@@ -9,6 +9,6 @@
  * Writes "onstack: " and the text and a line end in one piece, to the stderr that onstack_host_stderr_remember has met.
  * Context: ordinary threads.
  */
-ONSTACK_INTERNAL __attribute__((format(printf, 1, 2))) void onstack_report(const char *format, ...);
+ONSTACK_INTERNAL __attribute__((format(printf, 1, 2))) void onstack_complain(const char *format, ...);
 
 #endif

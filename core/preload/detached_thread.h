@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Threads of the preload: detached, known as the library's own, with every signal blocked. */
-#ifndef ONSTACK_PRELOAD_THREAD_H
-#define ONSTACK_PRELOAD_THREAD_H
+#ifndef ONSTACK_PRELOAD_DETACHED_THREAD_H
+#define ONSTACK_PRELOAD_DETACHED_THREAD_H
 
 #include "base/sys.h"
 

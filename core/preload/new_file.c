@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "preload/output.h"
+#include "preload/new_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,29 +16,29 @@
 #define OUTPUT_DESCRIPTOR "/proc/thread-self/fd/%d"
 #define OUTPUT_ATTEMPTS 16 /* names left behind by processes that were killed while they wrote */
 
-static int output_check(const char *pattern) {
+static int new_file_check(const char *pattern) {
   for (const char *at = pattern; (at = strchr(at, '%')); at += 2)
     if (at[1] != 'p' && at[1] != '%') return -EINVAL;
   return 0;
 }
 
-int onstack_output_pattern(const char *pattern, char out[ONSTACK_OUTPUT_NAME]) {
-  char directory[ONSTACK_OUTPUT_NAME] = "";
+int onstack_new_file_pattern(const char *pattern, char out[ONSTACK_NEW_FILE_NAME]) {
+  char directory[ONSTACK_NEW_FILE_NAME] = "";
   size_t used = 0;
-  if (output_check(pattern) < 0) return -EINVAL;
+  if (new_file_check(pattern) < 0) return -EINVAL;
   if (pattern[0] != '/' && !getcwd(directory, sizeof(directory) - 1)) return -errno;
   if (pattern[0] != '/') strcat(directory, "/");
   for (const char *at = directory; *at; at++) {
-    if (used + 3 > ONSTACK_OUTPUT_NAME) return -ENAMETOOLONG;
+    if (used + 3 > ONSTACK_NEW_FILE_NAME) return -ENAMETOOLONG;
     if (*at == '%') out[used++] = '%'; /* the directory's own are no pattern */
     out[used++] = *at;
   }
-  if (strlen(pattern) >= ONSTACK_OUTPUT_NAME - used) return -ENAMETOOLONG;
+  if (strlen(pattern) >= ONSTACK_NEW_FILE_NAME - used) return -ENAMETOOLONG;
   strcpy(out + used, pattern);
   return 0;
 }
 
-bool onstack_output_has_pid(const char *pattern) {
+bool onstack_new_file_has_pid(const char *pattern) {
   for (const char *at = pattern; (at = strchr(at, '%')); at += 2) {
     if (at[1] == 'p') return true;
     if (at[1] == 0) break;
@@ -46,12 +46,12 @@ bool onstack_output_has_pid(const char *pattern) {
   return false;
 }
 
-int onstack_output_name(const char *pattern, int number, char out[ONSTACK_OUTPUT_NAME]) {
+int onstack_new_file_name(const char *pattern, int number, char out[ONSTACK_NEW_FILE_NAME]) {
   char tail[16] = "";
   size_t used = 0;
   if (number >= 0) snprintf(tail, sizeof(tail), ".%d", number);
   for (const char *at = pattern; *at; at++) {
-    if (used + 16 + sizeof(tail) > ONSTACK_OUTPUT_NAME) return -ENAMETOOLONG;
+    if (used + 16 + sizeof(tail) > ONSTACK_NEW_FILE_NAME) return -ENAMETOOLONG;
     if (at[0] == '%' && at[1] == 'p')
       used += (size_t)snprintf(out + used, 16, "%d", (int)getpid());
     else
@@ -63,7 +63,7 @@ int onstack_output_name(const char *pattern, int number, char out[ONSTACK_OUTPUT
 }
 
 /* "directory/.name.pid-n.tmp" in the same directory, so that the rename stays in one file system. */
-static int output_name_temporary(onstack_output *output, int attempt) {
+static int new_file_name_temporary(onstack_new_file *output, int attempt) {
   const char *base = strrchr(output->name, '/');
   base = base ? base + 1 : output->name;
   int directory = (int)(base - output->name);
@@ -73,32 +73,32 @@ static int output_name_temporary(onstack_output *output, int attempt) {
 }
 
 /* Linux 6.10, or root: nothing need be looked up in /proc, which a process that looked into its own pays for at its end. */
-static bool output_links_by_number(const onstack_output *output) {
+static bool new_file_links_by_number(const onstack_new_file *output) {
   return linkat(output->file, "", AT_FDCWD, ".", AT_EMPTY_PATH) != 0 && errno == EEXIST;
 }
 
 /* A process that is killed while it writes leaves nothing of a file without a name. Such a file gets its name by /proc. */
-static bool output_open_nameless(onstack_output *output) {
+static bool new_file_open_nameless(onstack_new_file *output) {
   const char *base = strrchr(output->name, '/');
-  char directory[ONSTACK_OUTPUT_NAME];
+  char directory[ONSTACK_NEW_FILE_NAME];
   snprintf(directory, sizeof(directory), "%.*s", base ? (int)(base - output->name) + 1 : 1, base ? output->name : ".");
   output->temporary[0] = 0;
   output->file = open(directory, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
   if (output->file < 0) return false;
-  if (output_links_by_number(output)) return true;
+  if (new_file_links_by_number(output)) return true;
   snprintf(directory, sizeof(directory), OUTPUT_DESCRIPTOR, output->file);
   if (access(directory, F_OK) == 0) return true;
   close(output->file);
   return false;
 }
 
-static int output_give_name(onstack_output *output) {
+static int new_file_give_name(onstack_new_file *output) {
   char from[64];
   if (output->temporary[0]) return 0;
-  const bool by_number = output_links_by_number(output);
+  const bool by_number = new_file_links_by_number(output);
   snprintf(from, sizeof(from), OUTPUT_DESCRIPTOR, output->file);
   for (int attempt = 0; attempt < OUTPUT_ATTEMPTS; attempt++) {
-    int result = output_name_temporary(output, attempt);
+    int result = new_file_name_temporary(output, attempt);
     if (result == 0 && linkat(by_number ? output->file : AT_FDCWD, by_number ? "" : from, AT_FDCWD, output->temporary,
                               by_number ? AT_EMPTY_PATH : AT_SYMLINK_FOLLOW) == 0)
       return 0;
@@ -110,15 +110,15 @@ static int output_give_name(onstack_output *output) {
   return -EBUSY;
 }
 
-int onstack_output_begin(onstack_output *output, const char *name) {
+int onstack_new_file_begin(onstack_new_file *output, const char *name) {
   struct stat there;
   output->error = 0;
   output->file = -1;
   strcpy(output->name, name);
   if (lstat(name, &there) == 0 && !S_ISREG(there.st_mode)) return -EEXIST;
-  if (output_open_nameless(output)) return 0;
+  if (new_file_open_nameless(output)) return 0;
   for (int attempt = 0; attempt < OUTPUT_ATTEMPTS; attempt++) {
-    int result = output_name_temporary(output, attempt);
+    int result = new_file_name_temporary(output, attempt);
     if (result < 0) return result;
     output->file = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (output->file >= 0) return 0;
@@ -127,8 +127,8 @@ int onstack_output_begin(onstack_output *output, const char *name) {
   return -EBUSY;
 }
 
-int onstack_output_write(void *data, const void *bytes, size_t length) {
-  onstack_output *output = data;
+int onstack_new_file_write(void *data, const void *bytes, size_t length) {
+  onstack_new_file *output = data;
   const char *from = bytes;
   while (length > 0 && output->error == 0) {
     ssize_t done = write(output->file, from, length);
@@ -141,8 +141,8 @@ int onstack_output_write(void *data, const void *bytes, size_t length) {
   return output->error;
 }
 
-int onstack_output_end(onstack_output *output, bool keep) {
-  if (keep && output->error == 0) output->error = output_give_name(output);
+int onstack_new_file_end(onstack_new_file *output, bool keep) {
+  if (keep && output->error == 0) output->error = new_file_give_name(output);
   /* Some file systems (NFS, quotas) tell a write's failure at close. */
   if (close(output->file) != 0 && output->error == 0 && errno != EINTR) output->error = -errno;
   if (keep && output->error == 0 && rename(output->temporary, output->name) == 0) return 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "preload/thread.h"
+#include "preload/detached_thread.h"
 
 #include "handler/tick/own_threads.h"
 
 #include <pthread.h>
 #include <signal.h>
 
-static int thread_create(size_t stack_bytes, void *(*run)(void *)) {
+static int detached_thread_create(size_t stack_bytes, void *(*run)(void *)) {
   pthread_t thread;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -23,8 +23,9 @@ int onstack_preload_thread(size_t stack_bytes, void *(*run)(void *), onstack_ker
   onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
   if (mask) *mask = old;
   onstack_own_expect(1);
-  int error = thread_create(stack_bytes, run);
-  if (error != 0) error = thread_create(0, run); /* a host with more thread-local storage than that: the system's own size */
+  int error = detached_thread_create(stack_bytes, run);
+  if (error != 0)
+    error = detached_thread_create(0, run); /* a host with more thread-local storage than that: the system's own size */
   if (error != 0) onstack_own_expect(-1);
   onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   return error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "preload/report.h"
+#include "preload/complain.h"
 
 #include "preload/guard.h"
 #include "preload/host_stderr.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void onstack_report(const char *format, ...) {
+void onstack_complain(const char *format, ...) {
   char line[1024] = "onstack: ";
   size_t used = strlen(line);
   va_list arguments;

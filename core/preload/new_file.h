@@ -8,38 +8,38 @@
  * full disk leaves the former one, and a name that is a device, a pipe or a symbolic link is refused instead of replaced.
  * No descriptor is held between writes: hosts close and re-use them.
  */
-#ifndef ONSTACK_PRELOAD_OUTPUT_H
-#define ONSTACK_PRELOAD_OUTPUT_H
+#ifndef ONSTACK_PRELOAD_NEW_FILE_H
+#define ONSTACK_PRELOAD_NEW_FILE_H
 
 #include "base/defs.h"
 
-#define ONSTACK_OUTPUT_NAME 4096
+#define ONSTACK_NEW_FILE_NAME 4096
 
 /*
  * Makes `pattern` absolute, as the directory is now: the host may change it. "%p" stays. Returns 0, or a negative errno
  * (ENAMETOOLONG, ENOENT: no working directory), or -EINVAL for a '%' that is followed by neither 'p' nor '%'.
  */
-ONSTACK_INTERNAL int onstack_output_pattern(const char *pattern, char out[ONSTACK_OUTPUT_NAME]);
+ONSTACK_INTERNAL int onstack_new_file_pattern(const char *pattern, char out[ONSTACK_NEW_FILE_NAME]);
 
-ONSTACK_INTERNAL bool onstack_output_has_pid(const char *pattern);
+ONSTACK_INTERNAL bool onstack_new_file_has_pid(const char *pattern);
 
 /* The file's name in this process: "%p" is its id, "%%" a '%'; `number` >= 0 is appended as ".3". Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_output_name(const char *pattern, int number, char out[ONSTACK_OUTPUT_NAME]);
+ONSTACK_INTERNAL int onstack_new_file_name(const char *pattern, int number, char out[ONSTACK_NEW_FILE_NAME]);
 
-typedef struct onstack_output {
+typedef struct onstack_new_file {
   int file;
   int error; /* the first that happened, as -errno */
-  char name[ONSTACK_OUTPUT_NAME];
-  char temporary[ONSTACK_OUTPUT_NAME];
-} onstack_output;
+  char name[ONSTACK_NEW_FILE_NAME];
+  char temporary[ONSTACK_NEW_FILE_NAME];
+} onstack_new_file;
 
 /* Begins a file. Returns 0 or -errno; -EEXIST: there is something at `name` that is not a regular file. */
-ONSTACK_INTERNAL int onstack_output_begin(onstack_output *output, const char *name);
+ONSTACK_INTERNAL int onstack_new_file_begin(onstack_new_file *output, const char *name);
 
 /* Has the shape of an onstack_writer. */
-ONSTACK_INTERNAL int onstack_output_write(void *output, const void *bytes, size_t length);
+ONSTACK_INTERNAL int onstack_new_file_write(void *output, const void *bytes, size_t length);
 
 /* Puts the file in its place, or takes it away when `keep` is false or a write had failed. Returns 0 or -errno. */
-ONSTACK_INTERNAL int onstack_output_end(onstack_output *output, bool keep);
+ONSTACK_INTERNAL int onstack_new_file_end(onstack_new_file *output, bool keep);
 
 #endif
