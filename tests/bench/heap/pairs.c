@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What allocation costs, whoever's malloc it is: PROGRAM MODE [key=value ...], one number on standard output. measure.py runs it
- * with and without a profiler.
+ * What allocation costs, whoever's malloc it is: PROGRAM MODE [key=value ...], one number on standard output. measure.py runs
+ * it with and without a profiler.
  *
  *   pair     ns of CPU time for malloc(64) and free, of one block (live=1) or of the oldest of `live`, on `threads` threads
  *   sampled  ns for one malloc(64) under `depth` frames: bursts of 64, with a pause for whoever collects

@@ -69,6 +69,7 @@ fn passing(failure: client::Failure) -> Result<(String, Duration), String> {
         Kind::Passing(asked) => Ok((what, asked)),
         Kind::Unauthorized => Err(format!("{what}; `onstack push --help` names the variables for credentials")),
         Kind::Elsewhere(place) => Err(format!("{what}; it points to {place}, which is not followed: name it as --url")),
+        Kind::TooLarge => Err(format!("{what}; take the profile over a shorter time")),
         Kind::Untrusted | Kind::Final => Err(what),
     }
 }

@@ -48,6 +48,8 @@ pub enum Kind {
     Unauthorized,
     /// It wants to be asked at that address; redirections are not followed.
     Elsewhere(String),
+    /// Its body is larger than the server takes.
+    TooLarge,
     /// The same request will be refused again.
     Final,
 }
@@ -131,6 +133,7 @@ impl Client {
         let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Kind::Unauthorized,
+            StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
             status if status.is_redirection() => Kind::Elsewhere(without_query(field("location").unwrap_or("nowhere"))),
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Kind::Passing(after(field("retry-after"))),
             status if status.is_server_error() || self.target.passes(status.as_u16(), words) => {

@@ -181,6 +181,10 @@ impl Run {
                 error += &format!(": it redirects to {there}, which is not followed: give that as PushOptions::url");
                 return self.refused(error, backoff);
             }
+            Kind::TooLarge => {
+                error += ": make profiles smaller, by a shorter PushOptions::interval";
+                return self.refused(error, backoff);
+            }
             Kind::Unauthorized | Kind::Final => return self.refused(error, backoff),
         };
         let wait = backoff.next(asked);

@@ -343,7 +343,7 @@ fn a_profile_that_is_too_large_goes_alone() {
 fn an_answer_before_the_body_is_heard() {
     let server = Ingest::new(|_| Reply::SayAtOnce("413 Content Too Large"));
     let p = push(&server.url(), |setting| setting.padding = 4 << 20);
-    eventually("not told", || p.count(PushOutcome::Failed, "413 Payload Too Large") > 0);
+    eventually("not told", || p.count(PushOutcome::Failed, "413 Payload Too Large: make profiles smaller") > 0);
     let (stats, events) = p.end();
     assert_eq!(stats.retries, 0, "{events:?}");
 }
