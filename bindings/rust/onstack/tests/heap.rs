@@ -30,8 +30,9 @@ fn sum(profile: &mut Profile, column: &str, function: &str) -> i64 {
 /// The profile, once all samples up to now are in it.
 fn arrived(guard: &ProfilerGuard<'_>) -> Profile {
     let limit = Instant::now() + Duration::from_secs(60);
-    let taken = guard.stats().unwrap().samples;
-    while guard.stats().unwrap().delivered < taken {
+    let taken = guard.stats().unwrap().ticks;
+    let told = || guard.stats().map(|stats| stats.recorded + stats.dropped_ring_full + stats.dropped_unwinder).unwrap();
+    while told() < taken {
         assert!(Instant::now() < limit, "samples do not arrive");
         thread::sleep(Duration::from_millis(5));
     }
