@@ -10,7 +10,7 @@ use onstack::Profile;
 
 use crate::failure::Failure;
 use crate::format::Format;
-use crate::output;
+use crate::{live, output};
 
 /// The files of a process in the scratch directory; with its id behind a dot where there are several.
 pub const PROFILE: &str = "profile";
@@ -38,18 +38,6 @@ pub fn output(given: Option<&Path>, how: Option<How>, format: Format) -> Result<
     Ok(path.to_owned())
 }
 
-/// The files beside `path` that have its name with a dot and a process id behind it, by that id.
-pub fn files(path: &Path) -> Vec<(PathBuf, u32)> {
-    let (Some(place), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Vec::new();
-    };
-    let process = |file: &PathBuf| file.file_name()?.to_str()?.strip_prefix(name)?.strip_prefix('.')?.parse().ok();
-    let files = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut files: Vec<(PathBuf, u32)> = files.filter_map(|file| process(&file).map(|id| (file, id))).collect();
-    files.sort_by_key(|(_, process)| *process);
-    files
-}
-
 pub struct Written {
     /// Of the outputs, for people.
     pub names: String,
@@ -65,9 +53,9 @@ type Encode<'a> = dyn Fn(&Profile, &Path) -> Result<Vec<u8>, Failure> + 'a;
 /// Turns what the processes have left into profiles, the program's first. A file that is no profile is named, and the others
 /// are taken.
 pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Encode<'_>) -> Result<Written, Failure> {
-    let mut left = files(&scratch.join(PROFILE));
+    let mut left = live::files(&scratch.join(PROFILE));
     left.sort_by_key(|(_, process)| (*process != program, *process));
-    let running = files(&scratch.join(STATUS)).iter().filter(|(_, process)| is_alive(*process)).count();
+    let running = live::files(&scratch.join(STATUS)).iter().filter(|(_, process)| is_alive(*process)).count();
     let mut merge = Merge::default();
     let mut written = Written { names: String::new(), processes: 0, running };
     for (file, process) in left {

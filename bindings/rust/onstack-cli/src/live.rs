@@ -8,8 +8,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::children;
-
 /// What the preload has said last: a line `onstack.stats key=value ...`, which it replaces each second and at the end; then
 /// a line `onstack.module ...` for each library that cut stacks may follow.
 #[derive(Default)]
@@ -26,7 +24,7 @@ impl Status {
     /// The sums over all processes that have a file there: `path` with the process id behind it.
     fn read_each(path: &Path) -> Self {
         let mut sum = Self::default();
-        for (file, _) in children::files(path) {
+        for (file, _) in files(path) {
             let one = Self::read(&file);
             for (key, value) in one.counters {
                 let known = sum.counters.entry(key).or_insert_with(|| "0".into());
@@ -132,4 +130,16 @@ impl Live {
             Status::read(&self.path)
         }
     }
+}
+
+/// The files beside `path` that have its name with a dot and a process id behind it, by that id.
+pub fn files(path: &Path) -> Vec<(PathBuf, u32)> {
+    let (Some(place), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Vec::new();
+    };
+    let process = |file: &PathBuf| file.file_name()?.to_str()?.strip_prefix(name)?.strip_prefix('.')?.parse().ok();
+    let files = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<(PathBuf, u32)> = files.filter_map(|file| process(&file).map(|id| (file, id))).collect();
+    files.sort_by_key(|(_, process)| *process);
+    files
 }
