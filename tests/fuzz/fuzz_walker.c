@@ -2,7 +2,8 @@
 /*
  * The walkers `rules` and `frame_pointer` on random registers, rule tables, Go function tables and stacks. Promises:
  * they end, after a bounded number of reads; write no more frames than there is room; read only aligned plausible
- * addresses, and real memory only inside the stack's bounds; and each frame is code.
+ * addresses, and real memory only inside the stack's bounds; and each frame is code, or is marked as one that the map
+ * of code has to be asked for, and is cut by that.
  *
  * Numbers come as one byte that picks a kind and two bytes of offset, so that a third of them are addresses in a stack
  * or in code. Memory outside the stack holds anything at all (hostile), or nothing; or the stack is real memory
@@ -11,6 +12,7 @@
 #include "fuzz.h"
 #include "world.h"
 
+#include "handler/unwind/call_site_check.h"
 #include "handler/unwind/pc_cache.h"
 #include "handler/unwind/unwinder.h"
 
@@ -18,14 +20,19 @@ static unsigned long long walks, steps;
 static void say_steps(void) { printf("walker: %llu walks, %llu steps\n", walks, steps); }
 __attribute__((constructor)) static void say_steps_at_exit(void) { atexit(say_steps); }
 
+static bool is_code(uint64_t frame) { return world_is_code(frame) || world_is_code(frame - 1); }
+
 static void check_result(const onstack_walk *walk, const onstack_walk_result *result) {
   fuzz_check(result->frame_count >= 1 && result->frame_count <= walk->capacity);
   fuzz_check(result->truncation < ONSTACK_TRUNCATION_COUNT);
   fuzz_check(walk->frames[0] == walk->registers->pc);
   for (uint32_t i = 1; i < result->frame_count; i++)
-    fuzz_check(world_is_code(walk->frames[i]) || world_is_code(walk->frames[i] - 1));
+    fuzz_check(is_code(walk->frames[i]) || walk->unwound_by[i - 1] & ONSTACK_BY_UNLISTED);
   /* Less than a hundred reads a frame: rows, switches of stacks, Go's g and m. */
   fuzz_check(world_reads() <= 100u * (result->frame_count + 1));
+  const uint32_t believed = onstack_call_sites_check(walk->frames, walk->unwound_by, result->frame_count);
+  fuzz_check(believed >= 1 && believed <= result->frame_count);
+  for (uint32_t i = 1; i < believed; i++) fuzz_check(is_code(walk->frames[i]));
 }
 
 static void walk_once(const onstack_unwinder_ops *unwinder, const onstack_registers *registers, onstack_memory memory,

@@ -9,6 +9,9 @@ use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample};
 /// A place is told from others by its address and by all that is said of it.
 type Place = (u64, Vec<(u64, i64)>);
 
+/// Stands for the stack of a sample whose frames the program took out: profile servers refuse a sample without any.
+const NO_FRAMES: &str = "[no frames]";
+
 pub(crate) struct Rebuild<'a> {
     message: ProfileMessage,
     strings: HashMap<String, i64>,
@@ -32,7 +35,11 @@ impl<'a> Rebuild<'a> {
     }
 
     pub(crate) fn add(&mut self, frames: &Frames, ticks: i64) {
-        let location_id = frames.frames.iter().map(|frame| self.place(frame)).collect();
+        let mut location_id: Vec<_> = frames.frames.iter().map(|frame| self.place(frame)).collect();
+        if location_id.is_empty() {
+            let name = Some(NO_FRAMES.as_bytes().to_vec());
+            location_id.push(self.place(&[Symbol { name, addr: None, lineno: None, filename: None }]));
+        }
         let mut label = Vec::with_capacity(2 + frames.labels.len());
         if !frames.thread_name.is_empty() {
             label.push(Label { key: self.text("thread"), str: self.text(&frames.thread_name), ..Label::default() });

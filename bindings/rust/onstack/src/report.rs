@@ -32,7 +32,7 @@ impl ProfilerGuard<'_> {
 
 impl ReportBuilder<'_> {
     /// Changes each stack before it goes into the report: to give pools of threads one name, or to cut frames. Stacks
-    /// that are equal afterwards become one.
+    /// that are equal afterwards become one. One without frames keeps its ticks, and profiles name it `[no frames]`.
     pub fn frames_post_processor<T>(&mut self, frames_post_processor: T) -> &mut Self
     where
         T: Fn(&mut Frames) + 'static,

@@ -68,6 +68,19 @@ fn the_post_processor_changes_and_merges_stacks() {
     assert!(folded.lines().all(|line| line.starts_with("pool") && !line.contains("heavy")), "{folded}");
 }
 
+/// The frame that says so stands in the profile alone: `data` is what the program made of it.
+#[test]
+fn a_stack_that_lost_all_its_frames_keeps_its_ticks() {
+    let _alone = alone();
+    let guard = ProfilerGuard::new(200).unwrap();
+    burn(WORK / 2);
+    guard.stop().unwrap();
+    let report = guard.report().frames_post_processor(|frames| frames.frames.clear()).build().unwrap();
+    assert_sound(&report.profile());
+    let top = report.profile().top();
+    assert_eq!((top.total, top.entries[0].name.as_str()), (guard.profile().unwrap().top().total, "[no frames]"));
+}
+
 #[test]
 fn what_the_program_changes_is_what_is_written() {
     let _alone = alone();
