@@ -20,6 +20,18 @@ pub(crate) struct Threads {
     pub(crate) ids: Option<bool>,
 }
 
+/// How a profile is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    /// With names, or with addresses alone.
+    pub(crate) names: bool,
+    /// Allocations count as in use once they have been for so long.
+    pub(crate) age: Duration,
+    /// `ONSTACK_KIND_*` of its samples, and their period: one without samples says them all the same.
+    pub(crate) kind: sys::onstack_kind,
+    pub(crate) period: Duration,
+}
+
 pub(crate) struct Aggregate(NonNull<sys::onstack_profile>);
 
 // SAFETY: the core allows its profile functions from any thread.
@@ -49,25 +61,21 @@ impl Aggregate {
         unsafe { sys::onstack_profile_sink(self.0.as_ptr().cast(), sample) }
     }
 
-    /// What has been counted, as an uncompressed pprof message, with names or with addresses alone.
-    pub(crate) fn write_pprof(
-        &self,
-        start: SystemTime,
-        duration: Duration,
-        names: bool,
-        age: Duration,
-    ) -> Result<Vec<u8>> {
-        let mut symbolizer = names.then(Symbolizer::new);
+    /// What has been counted, as an uncompressed pprof message.
+    pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration, form: Form) -> Result<Vec<u8>> {
+        let mut symbolizer = form.names.then(Symbolizer::new);
         // SAFETY: all fields are integers and pointers that may be zero or null.
         let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
         options.size = size_of::<sys::onstack_write_options>() as u32;
-        options.symbolize = switch(Some(names));
+        options.symbolize = switch(Some(form.names));
         if let Some(symbolizer) = &mut symbolizer {
             (options.symbolizer, options.symbolizer_data) = symbolizer.callback();
         }
         options.start_time_unix_ns = nanoseconds(start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
         options.duration_ns = nanoseconds(duration);
-        options.heap_age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        options.heap_age_ns = u64::try_from(form.age.as_nanos()).unwrap_or(u64::MAX);
+        options.kind = form.kind;
+        options.period_ns = u64::try_from(form.period.as_nanos()).unwrap_or(u64::MAX);
         let profile = self.0.as_ptr();
         // SAFETY: profile and symbolizer live during the call, and each callback fits its data.
         unsafe { written(|writer, data| sys::onstack_profile_write_pprof(profile, &options, writer, data)) }
@@ -152,7 +160,9 @@ mod tests {
         give(&profile, "", 9, sys::ONSTACK_TRUNCATED_UNREADABLE, &[two]);
 
         let by_core = folded_by_core(&profile);
-        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), true, Duration::ZERO).unwrap();
+        let (kind, period) = (sys::ONSTACK_KIND_CPU, Duration::from_millis(5));
+        let form = Form { names: true, age: Duration::ZERO, kind, period };
+        let pprof = profile.write_pprof(SystemTime::now(), Duration::from_secs(1), form).unwrap();
         let mut folded = Vec::new();
         Profile::read(&pprof[..]).unwrap().folded(&mut folded).unwrap();
         assert_eq!(String::from_utf8(folded).unwrap(), by_core);

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::aggregate::Threads;
+use crate::aggregate::{Form, Threads};
 use crate::collector::{Collector, Interval};
 use crate::error::Result;
 use crate::labels;
@@ -181,7 +181,7 @@ impl ProfilerGuard<'_> {
     /// # Errors
     /// Only where memory runs out.
     pub fn profile(&self) -> Result<Profile> {
-        self.write(&self.collector().look()?, true)
+        self.write(&self.look()?, true)
     }
 
     /// With [`Clock::Heap`]: as [`ProfilerGuard::profile`], but only what has been in use for so long counts as in use. What was
@@ -190,7 +190,7 @@ impl ProfilerGuard<'_> {
     /// # Errors
     /// As [`ProfilerGuard::profile`].
     pub fn profile_in_use_for(&self, age: Duration) -> Result<Profile> {
-        self.write_older(&self.collector().look()?, true, age)
+        self.write_older(&self.look()?, true, age)
     }
 
     /// As [`ProfilerGuard::profile`], and profiling goes on with an empty one: what continuous profilers want. Every sample
@@ -199,7 +199,7 @@ impl ProfilerGuard<'_> {
     /// # Errors
     /// Only where memory runs out; the samples are lost then.
     pub fn take_profile(&self) -> Result<Profile> {
-        self.write(&self.collector().take()?, true)
+        self.write(&self.take()?, true)
     }
 
     /// Forgets what has been sampled so far.
@@ -207,7 +207,7 @@ impl ProfilerGuard<'_> {
     /// # Errors
     /// Only where memory runs out; nothing is forgotten then.
     pub fn clear(&self) -> Result<()> {
-        self.collector().take().map(drop)
+        self.take().map(drop)
     }
 
     /// Ticks that [`ProfilerGuardBuilder::blocklist`] left out.
@@ -215,12 +215,30 @@ impl ProfilerGuard<'_> {
         self.collector().blocked_ticks()
     }
 
+    /// What has been sampled until this call. A sample may have been in the buffer for some milliseconds.
+    pub(crate) fn look(&self) -> Result<Interval> {
+        self.flush();
+        self.collector().look()
+    }
+
+    /// The same, and counting goes on in an empty interval.
+    pub(crate) fn take(&self) -> Result<Interval> {
+        self.flush();
+        self.collector().take()
+    }
+
+    /// Where it is refused nothing waits: the session has stopped, or a sink of its own asks.
+    fn flush(&self) {
+        let _ = self.parts().0.poll(0);
+    }
+
     pub(crate) fn write(&self, interval: &Interval, names: bool) -> Result<Profile> {
         self.write_older(interval, names, Duration::ZERO)
     }
 
     fn write_older(&self, interval: &Interval, names: bool, age: Duration) -> Result<Profile> {
-        let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), names, age)?;
+        let form = Form { names, age, kind: self.clock.kind(), period: self.stats()?.period };
+        let bytes = interval.aggregate.write_pprof(interval.start, self.duration(interval), form)?;
         let mut profile = Profile::decode(&bytes)?;
         labels::add(&mut profile.message, &self.labels);
         // A report is worth more than its comments.

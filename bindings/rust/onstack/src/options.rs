@@ -27,6 +27,17 @@ pub enum Clock {
     Heap,
 }
 
+impl Clock {
+    /// Of the samples that its sessions make.
+    pub(crate) fn kind(self) -> sys::onstack_kind {
+        match self {
+            Self::Cpu => sys::ONSTACK_KIND_CPU,
+            Self::Wall => sys::ONSTACK_KIND_WALL,
+            Self::Heap => sys::ONSTACK_KIND_ALLOCATION,
+        }
+    }
+}
+
 /// A request id and two or three names.
 const LABEL_BYTES: u32 = 256;
 

@@ -48,7 +48,7 @@ impl ReportBuilder<'_> {
     /// Only where memory runs out.
     pub fn build(&self) -> Result<Report> {
         self.of_ticks()?;
-        self.resolved(&self.guard.collector().look()?)
+        self.resolved(&self.guard.look()?)
     }
 
     /// As [`ReportBuilder::build`], and sampling goes on with an empty report. Every sample is in exactly one of the
@@ -58,7 +58,7 @@ impl ReportBuilder<'_> {
     /// Only where memory runs out; the samples are lost then.
     pub fn build_and_clear(&self) -> Result<Report> {
         self.of_ticks()?; // before what is taken is lost
-        self.resolved(&self.guard.collector().take()?)
+        self.resolved(&self.guard.take()?)
     }
 
     /// The samples as addresses, for a server that looks names up later.
@@ -67,7 +67,7 @@ impl ReportBuilder<'_> {
     /// Only where memory runs out.
     pub fn build_unresolved(&self) -> Result<UnresolvedReport> {
         self.of_ticks()?;
-        let interval = self.guard.collector().look()?;
+        let interval = self.guard.look()?;
         let profile = self.guard.write(&interval, false)?;
         let timing = self.timing(&interval);
         let data = resolve::unresolved(&profile.message, timing.start_time);

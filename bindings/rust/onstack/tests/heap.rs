@@ -27,18 +27,6 @@ fn sum(profile: &mut Profile, column: &str, function: &str) -> i64 {
     profile.top().get(&format!("heap::{function}")).map_or(0, |entry| entry.cum)
 }
 
-/// The profile, once all samples up to now are in it.
-fn arrived(guard: &ProfilerGuard<'_>) -> Profile {
-    let limit = Instant::now() + Duration::from_secs(60);
-    let taken = guard.stats().unwrap().ticks;
-    let told = || guard.stats().map(|stats| stats.recorded + stats.dropped_ring_full + stats.dropped_unwinder).unwrap();
-    while told() < taken {
-        assert!(Instant::now() < limit, "samples do not arrive");
-        thread::sleep(Duration::from_millis(5));
-    }
-    guard.profile().unwrap()
-}
-
 #[inline(never)]
 fn keep_boxes() -> Vec<Box<[u8]>> {
     black_box((0..ROUNDS).map(|_| vec![1u8; 1000].into_boxed_slice()).collect())
@@ -64,6 +52,14 @@ fn grow() -> *mut u8 {
         assert!(*larger.add(99) == 7 && larger as usize % 64 == 0);
         larger
     }
+}
+
+#[test]
+fn a_profile_without_samples_is_one_of_memory() {
+    let _alone = alone();
+    let mut profile = guard(u32::MAX).profile().unwrap();
+    profile.show("alloc_objects").unwrap();
+    assert_eq!(profile.top().total, 0);
 }
 
 #[test]
@@ -100,14 +96,14 @@ fn samples_stand_for_all_bytes() {
     let _alone = alone();
     let guard = guard(4096);
     let kept: Vec<_> = (0..20).map(|_| keep_boxes()).collect();
-    let mut profile = arrived(&guard);
+    let mut profile = guard.profile().unwrap();
     let wanted = (20 * ROUNDS * 1000) as f64;
     let found = sum(&mut profile, "inuse_space", "keep_boxes") as f64;
     // 1,460 samples: a standard deviation of 2.6 %, and six of them.
     assert!((found / wanted - 1.0).abs() < 0.16, "{found} bytes of {wanted}");
     drop(kept);
     let limit = Instant::now() + Duration::from_secs(60);
-    while sum(&mut arrived(&guard), "inuse_space", "keep_boxes") != 0 {
+    while sum(&mut guard.profile().unwrap(), "inuse_space", "keep_boxes") != 0 {
         assert!(Instant::now() < limit, "blocks that were freed are in use");
     }
 }
