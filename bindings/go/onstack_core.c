@@ -950,8 +950,10 @@ struct onstack_kernel_itimerspec {
 ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
   return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
 }
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+/* `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
+                                                 struct onstack_kernel_itimerspec *old) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
 }
 ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
   return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
@@ -1634,8 +1636,10 @@ struct onstack_kernel_itimerspec {
 ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
   return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
 }
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+/* `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
+                                                 struct onstack_kernel_itimerspec *old) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
 }
 ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
   return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
@@ -1735,7 +1739,7 @@ typedef struct onstack_timer {
   uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
   uint8_t state;     /* onstack_timer_state */
   uint8_t meetings;  /* process ticks that met its thread since it ticked last */
-  uint16_t reserved;
+  uint16_t owed;     /* ticks of what its thread had used when a scan found it */
 } onstack_timer;
 
 static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
@@ -1773,6 +1777,17 @@ ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, i
 /* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
    Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
+
+/* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns);
+
+/*
+ * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
+ * other. `anew`: nothing has ticked, nothing else is due. *left_ns, if not NULL: what was left until the one that would have
+ * been next. 0 or -errno. Signal-safe.
+ */
+ONSTACK_INTERNAL int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                          uint64_t *left_ns);
 
 /* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
@@ -3207,8 +3222,11 @@ typedef struct onstack_lost {
 typedef struct onstack_counters {
   uint64_t ticks, unattributed;
   uint64_t dropped_no_stack, dropped_stopping;
+  uint64_t waiting; /* of threads that block the signal, as of the last look */
   uint64_t blocked; /* of dropped_stopping */
   uint64_t threads_seen, threads_unarmed, process_ticks;
+  uint64_t process_ticks_looked; /* at the last look for threads that block the signal; its consumer alone */
+  uint64_t cpu_ns;               /* at stop, by a clock that knows it */
 } onstack_counters;
 
 /* clock_gettime in the vDSO, found at start (control/tick/vdso.c): no PLT, no lazy binding in the handler. */
@@ -3411,13 +3429,15 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 
 /* ---- core/src/handler/tick/process_tick.h ---- */
 /*
- * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal, at the rate of the
- * fastest. Its signal goes to a running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler,
- * with a first expiry uniform in (0, T], and each session a sample for its ticks that no sample accounts for.
+ * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
+ * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
+ * (0, T], and each session a sample for its ticks that no sample accounts for.
  *
- * One for each session would be lost to the others. Timers of one clock expire together, the handler of the first signal
- * blocks the second, and the kernel hands that one to another thread (kernel/signal.c, retarget_shared_pending): one that
- * sleeps in poll, as a rule, where nobody is met.
+ * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
+ * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
+ * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
+ * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
+ * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
  *
  * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
@@ -3428,8 +3448,20 @@ struct onstack_process_clock {
   onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
   uint32_t generation;    /* counts its timers; the low bits are in the cookie */
   int32_t signal;         /* 0: no session uses it */
+  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
   uint64_t period_ns;
-  uint32_t due; /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
+  uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
+  uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
+  uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t setting;    /* a handler has the following; who finds it set goes on without */
+  uint32_t looks;      /* ticks of this search that have met no new thread */
+  uint32_t looks_most; /* after which it rests */
+  uint32_t rests;      /* since the last new thread */
+  bool blind;          /* nobody may read the process's clock: it ticks each period */
+  bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
+  uint64_t expires_ns;
+  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
 };
 
 ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
@@ -3438,16 +3470,33 @@ ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_S
    them. False if a filter refuses. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
 
+/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
+
+/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
+
 /* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
-/* Its next tick comes `first_ns` of the process's CPU time from now. 0 or -errno. Signal-safe. */
-ONSTACK_INTERNAL int onstack_process_set(onstack_process_clock *clock, uint64_t period_ns, uint64_t first_ns);
+/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
+   0 or -errno. Start and stop. */
+ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
 
-/* The process's clock has met a thread that has a timer of its own, `timer`: its next tick keeps away from that one's. Or it
-   has `ended_call`: it was meant for another thread, whose own tick came with it. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_process_keep_apart(onstack_process_clock *clock, const onstack_timer *timer, bool ended_call);
+/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
+
+/* What onstack_process_ticked calls. */
+ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
+
+/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
+                                                                                         uint64_t ticks) {
+  onstack_process_clock *clock = slot->process_clock;
+  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
+    onstack_process_put_off(clock, slot);
+}
 
 #endif
 
@@ -3553,15 +3602,26 @@ static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginf
   onstack_add_relaxed(&record->timer.ticks, (uint32_t)entry_ticks_of(info));
 }
 
+/* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
+   (entry_unaccounted). */
+static ONSTACK_HANDLER_APART uint64_t entry_take_owed(const onstack_slot *slot, onstack_timer *timer) {
+  const uint64_t owed = onstack_load_relaxed(&timer->owed), unaccounted = onstack_process_unaccounted(slot);
+  onstack_store_relaxed(&timer->owed, (uint16_t)0);
+  return unaccounted == UINT64_MAX ? 0 : unaccounted < owed ? unaccounted : owed;
+}
+
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
-  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info));
+  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
+  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
-  if (entry_has_room(slot, context))
-    onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
-  else
+  if (!entry_has_room(slot, context)) {
     onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+    return;
+  }
+  onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
+  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
 
 /* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
@@ -3581,7 +3641,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
  * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
- * those that this tick brings.
+ * those that this tick brings: what the process may use between two ticks of the kernel, of which one at most meets it.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
@@ -3594,29 +3654,25 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         const siginfo_t *info,
                                                                                         uint64_t age_ns) {
-  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks);
-  const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
-  const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
-  uint64_t cpu_ns;
-  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &cpu_ns)) return brings > 0 ? brings : 1;
-  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
-  const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
-  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - accounted);
-  if (unaccounted <= 0) return 0;
-  return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
+  const onstack_process_clock *clock = slot->process_clock;
+  const uint64_t expired_ns = entry_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
+  const uint64_t brings_ns = expired_ns > clock->spread_ns ? expired_ns : clock->spread_ns;
+  const uint64_t brings = brings_ns > slot->period_ns ? brings_ns / slot->period_ns : 1;
+  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t unaccounted = onstack_process_unaccounted(slot);
+  if (unaccounted == UINT64_MAX) return brings;
+  return unaccounted < most ? unaccounted : most;
 }
 
-/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Returns the one that it
-   had; NULL: none. */
-static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info,
-                                                       ucontext_t *context) {
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. True: it had none.
+   `has_room`: for the session's sample. */
+static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context,
+                                       bool has_room) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   const bool armed = record && onstack_timer_state_of(&record->timer) == ONSTACK_TIMER_ARMED;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return NULL;
-  const bool has_room = entry_has_room(slot, context);
-  if (armed && !has_room) return NULL; /* nor for a call by who asks */
-  if (armed && !onstack_process_revive(slot, record, tid)) return &record->timer;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return false;
+  if (armed && (!has_room || !onstack_process_revive(slot, record, tid))) return false;
   uint64_t age_ns = 0;
   if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
@@ -3626,18 +3682,18 @@ static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint3
   }
   uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
   if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-  if (!has_room || weight == 0) return NULL;
+  if (!has_room || weight == 0) return true;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   onstack_record_tick(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
-  return NULL;
+  return true;
 }
 
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  const onstack_timer *timer = NULL;
+  bool found = false, has_room = false;
   entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
@@ -3646,11 +3702,15 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
     /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
        above, with another clock. */
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
-        onstack_load_relaxed(&slot->process_clock) == clock)
-      timer = entry_meet(slot, tid, info, context);
+        onstack_load_relaxed(&slot->process_clock) == clock) {
+      const bool room = entry_has_room(slot, context);
+      found |= entry_meet(slot, tid, info, context, room);
+      has_room |= room;
+    }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
-  if (timer) onstack_process_keep_apart(clock, timer, onstack_registers_ended_call(context));
+  /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
+  if (has_room) onstack_process_met(clock, entry_ticks_of(info), found);
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
@@ -3961,14 +4021,35 @@ void onstack_own_after_fork(void) {
 
 ONSTACK_INTERNAL_DEFINE onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
 
-/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer. Both come at
-   rate 1/T of the thread's CPU time, so eight in a row do not happen by chance to a living timer. */
-#define PROCESS_DOUBT 8u
+/* How often a process tick may meet a thread between two of its own ticks before we doubt its timer: to look at it costs
+   less than a process tick. */
+#define PROCESS_DOUBT 4u
+
+/* See process_search. */
+#define PROCESS_LOOKS_MOST 16u
+#define PROCESS_RESTS_MOST 3u
 
 ONSTACK_HANDLER bool onstack_process_read(const onstack_slot *slot, uint64_t *ns) {
   if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, ns)) return false;
   if (!slot->own_threads) *ns -= onstack_load_relaxed(&onstack_own_cpu_ns);
   return true;
+}
+
+ONSTACK_HANDLER bool onstack_process_used(const onstack_slot *slot, uint64_t *ns) {
+  uint64_t now_ns;
+  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &now_ns)) return false;
+  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
+  const int64_t used_ns = (int64_t)(now_ns - slot->process_start_ns);
+  *ns = used_ns > 0 ? (uint64_t)used_ns : 0;
+  return true;
+}
+
+ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
+  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks) + onstack_load_relaxed(&slot->counters.waiting);
+  uint64_t cpu_ns;
+  if (!onstack_process_used(slot, &cpu_ns)) return UINT64_MAX;
+  const int64_t unaccounted = (int64_t)(cpu_ns / slot->period_ns - accounted);
+  return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
 ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
@@ -3985,38 +4066,128 @@ ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_th
   return true;
 }
 
-ONSTACK_HANDLER int onstack_process_set(onstack_process_clock *clock, uint64_t period_ns, uint64_t first_ns) {
-  onstack_timer_reset(&clock->record->timer);
-  return onstack_timer_set(&clock->record->timer, CLOCK_PROCESS_CPUTIME_ID, first_ns, period_ns);
+/* What is due by the leader's ticks, those that wait for threads which block the signal, and our own threads: `expires_ns`
+   moves along with it. */
+static ONSTACK_HANDLER uint64_t process_accounted(const onstack_process_clock *clock, const onstack_slot *leader) {
+  const uint64_t own_ns = leader->own_threads ? 0 : onstack_load_relaxed(&onstack_own_cpu_ns);
+  const uint64_t ticks = onstack_load_relaxed(&leader->counters.ticks) + onstack_load_relaxed(&leader->counters.waiting);
+  return ticks * clock->period_ns + own_ns;
 }
 
-/* Stop waits for us before it takes the timer away. */
-static ONSTACK_HANDLER void process_move(onstack_process_clock *clock, uint64_t period_ns, uint64_t first_ns) {
-  if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) onstack_process_set(clock, period_ns, first_ns);
+static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *clock, uint64_t most) {
+  return onstack_arm_random(clock->record, 0, clock->generation, most);
+}
+
+/* A handler never waits: one that finds another one setting the clock leaves it to that. */
+static ONSTACK_HANDLER bool process_hold(onstack_process_clock *clock) {
+  uint32_t expected = 0;
+  return onstack_cas(&clock->setting, &expected, 1u);
+}
+
+static ONSTACK_HANDLER void process_let_go(onstack_process_clock *clock) { onstack_publish(&clock->setting, 0u); }
+
+/* From which tick of the leader on putting it off is worth two system calls: when a step and a half are left. */
+static ONSTACK_HANDLER void process_look(onstack_process_clock *clock, const onstack_slot *leader, uint64_t left_ns) {
+  const uint64_t enough_ns = clock->step_ns + clock->step_ns / 2;
+  const uint64_t ticks = left_ns > enough_ns ? (left_ns - enough_ns) / clock->period_ns : 0;
+  onstack_store_relaxed(&clock->look_at, onstack_load_relaxed(&leader->counters.ticks) + (ticks > 0 ? ticks : 1));
+}
+
+static ONSTACK_HANDLER int process_set(onstack_process_clock *clock, uint64_t at_ns, uint64_t *left_ns) {
+  clock->expires_ns = at_ns;
+  return onstack_timer_set_at(&clock->record->timer, at_ns, clock->period_ns, !clock->uncounted, left_ns);
+}
+
+/* The next tick comes when the process has used `after_ns`; `still`: whatever ticks meanwhile. Held. */
+static ONSTACK_HANDLER int process_set_after(onstack_process_clock *clock, const onstack_slot *leader, uint64_t after_ns,
+                                             bool still) {
+  uint64_t now_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return -1;
+  clock->uncounted = false;
+  const int result = process_set(clock, now_ns + after_ns, NULL);
+  clock->unticked_ns = clock->expires_ns - process_accounted(clock, leader);
+  process_look(clock, leader, after_ns);
+  if (still) onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  return result;
+}
+
+int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader) {
+  clock->looks = clock->rests = 0;
+  clock->looks_most = 1;
+  onstack_store_relaxed(&clock->period_ns, leader->period_ns); /* handlers read it */
+  clock->blind = process_set_after(clock, leader, 2 * clock->step_ns, false) != 0;
+  if (!clock->blind) return 0;
+  /* A filter lets nobody read the clock: it ticks each period. */
+  onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  onstack_timer_reset(&clock->record->timer);
+  return onstack_timer_set(&clock->record->timer, CLOCK_PROCESS_CPUTIME_ID, clock->period_ns, clock->period_ns);
 }
 
 /*
- * Both expire at a tick of the kernel, and at the same one whenever they are nearer to each other than two of these are: with
- * one thread at work, always or never. So the process's next tick comes halfway between two of the thread's. When it has gone
- * astray, the thread that it was meant for is not known: another phase, until one is found that meets a thread at work. In half
- * a period at the earliest and one and a half at the latest; what samples weigh does not depend on when it comes (entry.c,
- * entry_unaccounted). With rates near the kernel's, or several threads at work, they meet all the same.
+ * A tick has met a thread that has a timer. Either another one works that has none, or nobody is missing: the ticks of
+ * threads are late by what the kernel's tick and the wait for a processor take, and that adds up and changes. So it comes again
+ * soon for some times, longer each time that this was in vain, and then not before more is unaccounted for than now: what is
+ * late does not grow, what is missing does.
+ *
+ * It goes to the thread that crosses its instant, and all processors look at the same moment, one after the other, each with
+ * what its own thread has used: an instant that is not spread over all that work leaves some out.
  */
-ONSTACK_HANDLER_APART void onstack_process_keep_apart(onstack_process_clock *clock, const onstack_timer *timer,
-                                                      bool ended_call) {
-  const uint64_t period_ns = onstack_load_relaxed(&clock->period_ns);
-  uint64_t left_ns;
-  if (period_ns == 0) return;
-  if (ended_call) {
-    const uint32_t id = (uint32_t)onstack_load_relaxed(&timer->id);
-    process_move(clock, period_ns, period_ns / 2 + onstack_arm_random(clock->record, id, clock->generation, period_ns));
+static ONSTACK_HANDLER void process_search(onstack_process_clock *clock, const onstack_slot *leader) {
+  if (++clock->looks <= clock->looks_most) {
+    process_set_after(clock, leader, process_random(clock, clock->spread_ns), true);
     return;
   }
-  if (onstack_timer_left(timer, &left_ns) < 0) return;
-  left_ns %= period_ns;
-  if (left_ns >= period_ns / 4 && left_ns < period_ns - period_ns / 4) return; /* they are */
-  const uint64_t first_ns = (left_ns + period_ns / 2) % period_ns;
-  process_move(clock, period_ns, first_ns < period_ns / 2 ? first_ns + period_ns : first_ns);
+  clock->looks = 0;
+  if (clock->rests < PROCESS_RESTS_MOST) clock->rests++;
+  process_set_after(clock, leader, (clock->step_ns << clock->rests) + process_random(clock, clock->step_ns), false);
+  if (clock->looks_most < PROCESS_LOOKS_MOST) clock->looks_most *= 4;
+}
+
+/* With ticks that are owed yet the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
+static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const onstack_slot *leader, uint64_t expiries) {
+  clock->looks = clock->rests = 0;
+  if (onstack_process_unaccounted(leader) > 0) {
+    process_set_after(clock, leader, process_random(clock, clock->spread_ns), true);
+    return;
+  }
+  clock->expires_ns += expiries * clock->period_ns;
+  clock->unticked_ns = clock->expires_ns - process_accounted(clock, leader);
+  process_look(clock, leader, clock->period_ns);
+}
+
+ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
+  const onstack_slot *leader = onstack_dekker_load(&clock->leader);
+  if (!leader || clock->blind || !process_hold(clock)) return;
+  if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
+    if (found)
+      process_found(clock, leader, expiries);
+    else
+      process_search(clock, leader);
+  }
+  process_let_go(clock);
+}
+
+/* When the clock has expired already, its tick is on its way, and says when the next one comes. */
+static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const onstack_slot *leader) {
+  uint64_t now_ns, left_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns) || now_ns >= clock->expires_ns) return;
+  const uint64_t before_ns = clock->expires_ns, at_ns = clock->unticked_ns + process_accounted(clock, leader);
+  if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
+      left_ns > before_ns - now_ns) {
+    clock->uncounted = true;
+    onstack_timer_owe(&clock->record->timer, before_ns);
+  }
+  process_look(clock, leader, clock->expires_ns - now_ns);
+}
+
+ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
+  onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
+      onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
+    process_put_off(clock, slot);
+    process_let_go(clock);
+  }
+  onstack_dekker_sub(&clock->record->busy, 1u);
 }
 
 /* ---- core/src/handler/tick/record.c ---- */
@@ -4644,15 +4815,20 @@ void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIM
 ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
   onstack_store_relaxed(&timer->ticks, 0u);
   onstack_store_relaxed(&timer->first_us, 0u);
+  onstack_store_relaxed(&timer->owed, (uint16_t)0);
 }
 
 /* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
 ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
+static ONSTACK_HANDLER uint64_t timer_nanoseconds(const struct onstack_timespec *time) {
+  return (uint64_t)time->seconds * 1000000000u + (uint64_t)time->nanoseconds;
+}
+
 ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
   struct onstack_timespec now = {0, 0};
   if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
-  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  *ns = timer_nanoseconds(&now);
   return true;
 }
 
@@ -4678,23 +4854,42 @@ static ONSTACK_HANDLER struct onstack_timespec timer_timespec(uint64_t nanosecon
   return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
 }
 
+static ONSTACK_HANDLER int timer_tick_at(onstack_timer *timer, int flags, uint64_t first_ns, uint64_t period_ns,
+                                         uint64_t *left_ns) {
+  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
+  struct onstack_kernel_itimerspec old;
+  /* Before it can tick: a tick is checked against state and id. */
+  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  const int result = onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), flags, &spec, left_ns ? &old : NULL);
+  if (result == 0 && left_ns) *left_ns = timer_nanoseconds(&old.value);
+  return result;
+}
+
 /* The first tick's instant is accounted before it is set: a tick that came before its time would make the account wrong, and
    between two clocks the caller may wait for a processor. Where a filter refuses to read the clock, it is not known. */
 ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns) {
   uint64_t now;
   const bool known = onstack_timer_read_clock(clock, &now);
   if (known) first_ns += now;
-  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
   if (known) onstack_store_relaxed(&timer->first_us, (uint32_t)(first_ns / 1000u) | 1u);
-  /* Before it can tick: a tick is checked against state and id. */
-  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
-  return onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), known ? TIMER_ABSTIME : 0, &spec);
+  return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
+}
+
+ONSTACK_HANDLER void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns) {
+  onstack_store_relaxed(&timer->ticks, 0u);
+  onstack_store_relaxed(&timer->first_us, (uint32_t)(from_ns / 1000u) | 1u);
+}
+
+ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                         uint64_t *left_ns) {
+  if (anew) onstack_timer_owe(timer, at_ns);
+  return timer_tick_at(timer, TIMER_ABSTIME, at_ns, period_ns, left_ns);
 }
 
 ONSTACK_HANDLER int onstack_timer_left(const onstack_timer *timer, uint64_t *ns) {
   struct onstack_kernel_itimerspec spec = {{0, 0}, {0, 0}};
   const int result = onstack_sys_timer_gettime(onstack_load_relaxed(&timer->id), &spec);
-  if (result == 0) *ns = (uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds;
+  if (result == 0) *ns = timer_nanoseconds(&spec.value);
   return result;
 }
 
@@ -4705,7 +4900,7 @@ ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(id);
   if (result == 0 || result == -EINVAL) return;
-  result = onstack_sys_timer_settime(id, 0, &never);
+  result = onstack_sys_timer_settime(id, 0, &never, NULL);
   if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
 }
 
@@ -4730,7 +4925,7 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
   int32_t id = -1;
   int result = timer_make(clock, signal, tid, 0, &id);
   if (result < 0) return result;
-  result = onstack_sys_timer_settime(id, 0, &never);
+  result = onstack_sys_timer_settime(id, 0, &never, NULL);
   int deleted = onstack_sys_timer_delete(id);
   return result < 0 ? result : deleted;
 }
@@ -7934,7 +8129,7 @@ typedef struct onstack_clock_ops {
   const char *thread_name;
 
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
-  void (*fill)(onstack_stats *stats);
+  void (*fill)(const onstack_slot *slot, onstack_stats *stats);
 
   /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
   int (*text)(const onstack_stats *stats, char *out, size_t capacity);
@@ -9682,11 +9877,14 @@ void onstack_trampolines_forget(onstack_action *action, const onstack_below *uno
  * (handler/tick/process_tick.h), and a scan takes those that no tick has met for long (session/consumer.c says why).
  */
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/utsname.h>
 #include <time.h>
 
-#define CLOCK_CPU_SCAN_PERIODS 3u /* after which a scan takes a thread that no process tick has met */
+#define CLOCK_CPU_KERNEL_TICK 4000000u /* where nobody tells */
+#define CLOCK_CPU_PROCESSORS 32        /* at work, at most: more are not waited for */
+#define CLOCK_CPU_SCAN_PERIODS 3u      /* after which a scan takes a thread that no process tick has met */
 
 static int clock_cpu_probe(int32_t signal) { return onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0); }
 
@@ -9703,15 +9901,15 @@ static uint64_t clock_cpu_scan_age(uint64_t period_ns) {
   return clock_cpu_is_met() ? period_ns * CLOCK_CPU_SCAN_PERIODS : 0;
 }
 
-/* Sessions of a clock other than this one, and the shortest of their periods. */
-static uint32_t clock_cpu_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
-  uint32_t others = 0;
+/* Of the sessions of a clock other than this one, one with the shortest period; NULL: there are none. */
+static onstack_slot *clock_cpu_fastest(const onstack_process_clock *clock, const onstack_slot *self) {
+  onstack_slot *fastest = NULL;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
+    onstack_slot *slot = &onstack_slots[i];
     if (slot == self || slot->process_clock != clock) continue;
-    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
+    if (!fastest || slot->period_ns < fastest->period_ns) fastest = slot;
   }
-  return others;
+  return fastest;
 }
 
 /* That of the signal, or a free one: there are as many as sessions. */
@@ -9730,7 +9928,7 @@ static onstack_process_clock *clock_cpu_find(int32_t signal) {
 static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
   onstack_timer *timer = &clock->record->timer;
   const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
-  clock->period_ns = 0; /* it does not tick yet */
+  clock->leader = NULL; /* it does not tick yet */
   onstack_timer_clear(timer);
   onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(timer); /* of who had it before: a start may end before this one is set */
@@ -9756,27 +9954,45 @@ static void clock_cpu_wait(const onstack_process_clock *clock) {
   while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
 }
 
-/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
-static int clock_cpu_set(onstack_process_clock *clock, uint64_t period_ns) {
-  if (clock->period_ns == period_ns) return 0;
-  onstack_dekker_store(&clock->period_ns, period_ns);
-  clock_cpu_wait(clock); /* one that knows the old period may be setting it */
-  return onstack_process_set(clock, period_ns, period_ns);
+/* How often the kernel looks at timers of CPU time. */
+static uint64_t clock_cpu_kernel_tick(void) {
+  struct timespec tick;
+  if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec > 0 || tick.tv_nsec < 1000)
+    return CLOCK_CPU_KERNEL_TICK;
+  return (uint64_t)tick.tv_nsec;
+}
+
+/* That the process may use; no file is read, for the child of a fork. */
+static uint32_t clock_cpu_processors(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return CLOCK_CPU_PROCESSORS;
+  const int count = CPU_COUNT(&set);
+  return count > 0 && count < CLOCK_CPU_PROCESSORS ? (uint32_t)count : CLOCK_CPU_PROCESSORS;
+}
+
+/* It ticks for that session. The next tick comes a whole period from now. */
+static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
+  const uint64_t kernel_ns = clock_cpu_kernel_tick();
+  onstack_dekker_store(&clock->leader, NULL);
+  clock_cpu_wait(clock); /* a handler that knows the old one may be setting it */
+  clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
+  clock->spread_ns = kernel_ns * clock_cpu_processors();
+  const int result = onstack_process_begin(clock, leader);
+  onstack_dekker_store(&clock->leader, leader);
+  return result;
 }
 
 /* From here on the process clock ticks for the slot, as often as the fastest of its sessions wants. After the threads are
    armed, so that no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
 static int clock_cpu_start(onstack_slot *slot, int listed) {
   onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
   uint64_t now_ns;
   (void)listed;
-  clock_cpu_others(clock, slot, &others_ns);
   /* What the timers that were armed first have told already is accounted for. */
   const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
   slot->process_start_ns = onstack_process_read(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
   onstack_publish(&slot->meets, 1u);
-  return clock_cpu_set(clock, others_ns < period_ns ? others_ns : period_ns);
+  return clock->leader && clock->leader->period_ns <= slot->period_ns ? 0 : clock_cpu_lead(clock, slot);
 }
 
 static void clock_cpu_end(onstack_process_clock *clock) {
@@ -9798,12 +10014,14 @@ static void clock_cpu_end(onstack_process_clock *clock) {
 /* The last session takes the timer away. */
 static void clock_cpu_leave(onstack_slot *slot) {
   onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = 0;
   if (!clock || clock->signal == 0) return;
-  if (clock_cpu_others(clock, slot, &period_ns) == 0)
+  uint64_t used_ns;
+  if (onstack_process_used(slot, &used_ns)) onstack_store_relaxed(&slot->counters.cpu_ns, used_ns);
+  onstack_slot *fastest = clock_cpu_fastest(clock, slot);
+  if (!fastest)
     clock_cpu_end(clock);
-  else
-    clock_cpu_set(clock, period_ns);
+  else if (clock->leader == slot)
+    clock_cpu_lead(clock, fastest);
 }
 
 static void clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
@@ -9818,10 +10036,17 @@ static bool clock_cpu_awaits(const onstack_slot *slot) {
   return clock && onstack_timer_missing(&clock->record->timer, clock->due) > 0;
 }
 
+static void clock_cpu_fill(const onstack_slot *slot, onstack_stats *stats) {
+  stats->cpu_ns = onstack_load_relaxed(&slot->counters.cpu_ns);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_process_used(slot, &stats->cpu_ns);
+}
+
 static void clock_cpu_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_process_clock *clock = &onstack_process_clocks[i];
     clock->signal = 0;
+    clock->leader = NULL;
+    clock->setting = 0;
     if (!clock->record) continue;
     onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
     clock->record->busy = 0;
@@ -9842,6 +10067,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .remove = onstack_arm_remove,
     .read = clock_cpu_read,
     .awaits = clock_cpu_awaits,
+    .fill = clock_cpu_fill,
     .after_fork = clock_cpu_after_fork,
 };
 
@@ -9903,7 +10129,8 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
-static void clock_heap_fill(onstack_stats *stats) {
+static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
+  (void)slot;
   stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
   stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
   stats->heap_in_use = onstack_live_bytes();
@@ -10346,6 +10573,10 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 /* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
 
+/* How many ticks wait for threads that block the signal: asked of each thread, when process ticks have come, which look for
+   such time. The consumer of the slot. */
+ONSTACK_INTERNAL void onstack_threads_look_for_blocked(onstack_slot *slot);
+
 /*
  * 1 if nothing is left of the process but our own threads (handler/tick/own_threads.h) and a first thread that has ended: libc
  * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.
@@ -10744,14 +10975,16 @@ static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settin
   return wanted;
 }
 
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
+/* `owed`: ticks of what it has used since the session began. */
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t owed) {
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
   if (onstack_task_name(tid, name)) threads_set_name(record, name);
-  if (threads_is_wanted(slot, settings, tid, name))
+  if (threads_is_wanted(slot, settings, tid, name)) {
     slot->clock->arm(slot, record, tid);
-  else
+    onstack_store_relaxed(&record->timer.owed, owed < UINT16_MAX ? (uint16_t)owed : UINT16_MAX);
+  } else
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
 }
 
@@ -10760,8 +10993,13 @@ typedef struct threads_search {
   const onstack_settings *settings;
   uint32_t least_us;
   bool adopt;
+  bool owes;
   bool found;
 } threads_search;
+
+static uint64_t threads_ticks_used(const onstack_slot *slot, uint32_t tid) {
+  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period_ns / 2) / slot->period_ns;
+}
 
 static void threads_look_at(void *data, uint32_t tid) {
   threads_search *search = data;
@@ -10769,12 +11007,15 @@ static void threads_look_at(void *data, uint32_t tid) {
   if (onstack_thread_find(&search->slot->threads, tid)) return;
   if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
   search->found = true;
-  if (search->adopt) threads_adopt(search->slot, search->settings, tid);
+  if (search->adopt)
+    threads_adopt(search->slot, search->settings, tid, search->owes ? threads_ticks_used(search->slot, tid) : 0);
 }
 
-/* `found`: there are threads without a record that have used `least_us` of CPU time. */
+/* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
+   they have used on the CPU clock is owed. */
 static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  threads_search search = {slot, settings, least_us, adopt, false};
+  const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
+  threads_search search = {slot, settings, least_us, adopt, owes, false};
   const int result = onstack_task_list_each(threads_look_at, &search);
   *found |= search.found;
   return result;
@@ -10947,6 +11188,27 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
+
+/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. */
+static uint64_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
+  uint64_t now_ns;
+  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) return 0;
+  const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
+  const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks);
+  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint64_t)missing : 0;
+}
+
+void onstack_threads_look_for_blocked(onstack_slot *slot) {
+  const uint64_t process_ticks = onstack_load_relaxed(&slot->counters.process_ticks);
+  uint64_t waiting = 0;
+  if (process_ticks == slot->counters.process_ticks_looked) return;
+  slot->counters.process_ticks_looked = process_ticks;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid != 0) waiting += threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
+  }
+  onstack_store_relaxed(&slot->counters.waiting, waiting);
+}
 
 uint64_t onstack_threads_number(void) {
   struct stat tasks;
@@ -19116,6 +19378,9 @@ static const struct {
     {"blocked", "ticks of threads that block the profiling signal (SIGPROF, most often) and have no samples: let them take "
                 "it (pthread_sigmask); "
                 "libraries' own threads often block all signals, as jemalloc's do (background_thread:false)"},
+    {"cpu_ns",
+     "it is more than ticks * period_ns: threads, or processes, ended before a tick met them, and weigh too little; "
+     "a higher frequency meets more of them"},
     {"dropped_ring_full", "ticks that found the buffer full: raise buffer_bytes, or lower frequency"},
     {"dropped_no_stack", "ticks on alternate signal stacks (sigaltstack) without room for a handler: make them 4096 bytes "
                          "larger"},
@@ -19316,6 +19581,7 @@ static void session_tend(onstack_session *session) {
   if (due) {
     session->tended_ns = now;
     onstack_threads_tend(slot);
+    onstack_threads_look_for_blocked(slot);
   }
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
   const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;
@@ -20094,11 +20360,12 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
   if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
-  if (slot->clock->fill) slot->clock->fill(stats);
+  if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
-  stats->blocked = onstack_load_relaxed(&counters->blocked);
+  const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
+  stats->blocked = onstack_load_relaxed(runs ? &counters->waiting : &counters->blocked);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)
@@ -20209,12 +20476,12 @@ static void text_write_counters(statistics_text *text, const onstack_clock_ops *
                         "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
                         " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
                         " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
-                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " period_ns=%" PRIu64
-                        " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64
+                        " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
                         stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
                         stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
                         stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
-                        stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+                        stats->cpu_ns, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No clock: in the child of a fork, whose session it is not. */
   if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));

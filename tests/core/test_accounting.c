@@ -2,6 +2,8 @@
 /* Ticks that were due and never came: threads that waited for a processor when the session ended, or block the signal. */
 #include "support.h"
 
+#include "handler/tick/slot.h"
+
 #include <math.h>
 
 TestSuite(accounting, .init = t_setup);
@@ -83,6 +85,78 @@ Test(accounting, a_thread_that_blocks_the_signal) {
                      blocked_cpu);
   cr_assert_geq(stats.blocked, 1u);
   cr_assert(stats.dropped_stopping - stats.blocked <= 1, "%lu of %lu", stats.blocked, stats.dropped_stopping);
+}
+
+static void *burns_on(void *data) {
+  sigset_t every;
+  (void)data;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, NULL);
+  while (__atomic_load_n(&burning, __ATOMIC_RELAXED)) t_burn(0.01);
+  return NULL;
+}
+
+/* A service's session has no end at which it would be told, and the thread's time goes to nobody else. */
+Test(accounting, a_thread_that_blocks_the_signal_is_known_while_it_runs) {
+  pthread_t thread;
+  onstack_options options = t_options(100, NULL, NULL);
+  burning = 1;
+  pthread_create(&thread, NULL, burns_on, NULL);
+  t_sleep(0.05);
+  onstack_session *session = t_start(&options);
+  const double begin = t_now();
+  onstack_stats stats = t_stats(session);
+  while (stats.blocked < 50 && t_now() < begin + 20) {
+    t_sleep(0.01);
+    stats = t_stats(session);
+  }
+  const double due = (double)stats.cpu_ns * 1e-7;
+  cr_assert(stats.blocked >= 50 && (double)stats.blocked <= due + 1, "%lu of %.0f", stats.blocked, due);
+  cr_assert_leq(stats.ticks, 10u);
+  burning = 0;
+  pthread_join(thread, NULL);
+  t_finish(session);
+}
+
+/* What ticks should come to is told beside them. */
+Test(accounting, the_cpu_time_of_the_process) {
+  onstack_options options = t_options(100, NULL, NULL);
+  const double before = t_process_cpu();
+  onstack_session *session = t_start(&options);
+  const double begin = t_process_cpu();
+  t_burn(0.3);
+  const onstack_stats now = t_stats(session);
+  const double middle = t_process_cpu();
+  t_burn(0.1);
+  const double end = t_process_cpu();
+  const onstack_stats stats = t_finish(session);
+  const double least = end - begin - 0.01, most = t_process_cpu() - before + 0.001; /* ours left out */
+  cr_assert((double)now.cpu_ns * 1e-9 > middle - begin - 0.02 && (double)now.cpu_ns * 1e-9 < middle - before + 0.001,
+            "%lu ns", now.cpu_ns);
+  cr_assert((double)stats.cpu_ns * 1e-9 > least && (double)stats.cpu_ns * 1e-9 < most, "%lu ns", stats.cpu_ns);
+  options.clock = ONSTACK_CLOCK_WALL;
+  session = t_start(&options);
+  cr_assert_eq(t_finish(session).cpu_ns, 0u);
+}
+
+/* A scan finds a thread late. What it has used until then comes with its first tick, as far as nobody else has had it. */
+Test(accounting, a_thread_that_a_scan_has_found) {
+  enum { PERIODS_LOST = 10, OWED = 6 };
+  onstack_options options = t_options(100, NULL, NULL);
+  for (int lost = 0; lost <= PERIODS_LOST; lost += PERIODS_LOST) {
+    onstack_session *session = t_start(&options);
+    onstack_slot *slot = &onstack_slots[0];
+    onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)onstack_sys_gettid());
+    cr_assert_not_null(record);
+    slot->process_start_ns -= (uint64_t)lost * slot->period_ns;
+    onstack_store_relaxed(&record->timer.owed, (uint16_t)OWED);
+    const double begin = t_thread_cpu();
+    t_burn(0.3);
+    const double own = (t_thread_cpu() - begin) * 100, wanted = own + (lost ? OWED : 0);
+    const onstack_stats stats = t_finish(session);
+    cr_assert((double)stats.ticks > wanted - 2 && (double)stats.ticks < wanted + 2, "%lu ticks, %.1f", stats.ticks, wanted);
+    cr_assert_eq(onstack_load_relaxed(&record->timer.owed), 0);
+  }
 }
 
 /* And nothing is counted twice: one thread that burns and then waits has no tick left over. */

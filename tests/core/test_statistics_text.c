@@ -98,8 +98,8 @@ Test(statistics_text, each_loss_that_somebody_can_repair_has_an_advice) {
     text[strlen(text) - 1] = '\0';
     cr_assert_null(onstack_advice(text));
   }
-  static const char *const counters[] = {"blocked",          "dropped_ring_full", "dropped_no_stack",
-                                         "dropped_unwinder", "dropped_sink",      "threads_unarmed"};
+  static const char *const counters[] = {
+      "blocked", "dropped_ring_full", "dropped_no_stack", "dropped_unwinder", "dropped_sink", "threads_unarmed", "cpu_ns"};
   for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) cr_assert_not_null(onstack_advice(counters[i]));
   cr_assert_not_null(strstr(onstack_advice("depth"), "max_depth"));
   cr_assert_not_null(strstr(onstack_advice("dropped_ring_full"), "buffer_bytes"));

@@ -371,10 +371,14 @@ typedef struct onstack_stats {
                                  thread of ours looks at the others' clocks then, and sends the signals); static */
   uint64_t blocked;         /* of dropped_stopping: of threads that block the signal. They have no samples; let them take
                                  it (pthread_sigmask). Libraries' own threads often block all signals, as jemalloc's do
-                                 (background_thread:false). Known when the session has stopped */
+                                 (background_thread:false). While the session runs: those of the CPU clock that wait, as
+                                 of the last look, once a second; no part of `ticks` yet */
   uint64_t heap_untracked;  /* sampled allocations that found no place among heap_objects */
   uint64_t heap_reused;     /* of those in use, freed without a report: their address was given out again */
   uint64_t heap_in_use;     /* bytes that the sampled allocations in use stand for */
+  uint64_t cpu_ns;          /* nanoseconds of CPU time that the process used, ours left out: what ticks * period_ns comes to,
+                                 give or take a period a thread by chance. Where that is less, threads have ended before a
+                                 tick met them. Of the clock "cpu"; 0: not known */
 } onstack_stats;
 
 /*

@@ -79,8 +79,10 @@ struct onstack_kernel_itimerspec {
 ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
   return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
 }
-ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec) {
-  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, 0);
+/* `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
+                                                 struct onstack_kernel_itimerspec *old) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
 }
 ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
   return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);

@@ -102,6 +102,7 @@ static void session_tend(onstack_session *session) {
   if (due) {
     session->tended_ns = now;
     onstack_threads_tend(slot);
+    onstack_threads_look_for_blocked(slot);
   }
   bool stale = onstack_load_relaxed(&onstack_code.stale) && now - session->refreshed_ns >= SESSION_STALE_NS;
   const bool requested = onstack_load_relaxed(&slot->bounds_requested) && now - session->refreshed_ns >= SESSION_BOUNDS_NS;

@@ -47,11 +47,12 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->threads_unarmed = onstack_load_relaxed(&counters->threads_unarmed);
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
   if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
-  if (slot->clock->fill) slot->clock->fill(stats);
+  if (slot->clock->fill) slot->clock->fill(slot, stats);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
-  stats->blocked = onstack_load_relaxed(&counters->blocked);
+  const bool runs = onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING;
+  stats->blocked = onstack_load_relaxed(runs ? &counters->waiting : &counters->blocked);
 }
 
 #define SESSION_STATS_SIZE_0_1 ((size_t)320)

@@ -37,12 +37,12 @@ static void text_write_counters(statistics_text *text, const onstack_clock_ops *
                         "onstack.stats ticks=%" PRIu64 " recorded=%" PRIu64 " samples=%" PRIu64 " dropped_ring_full=%" PRIu64
                         " dropped_no_stack=%" PRIu64 " dropped_unwinder=%" PRIu64 " dropped_stopping=%" PRIu64
                         " dropped_sink=%" PRIu64 " unattributed=%" PRIu64 " truncated=%" PRIu64 " threads_seen=%" PRIu64
-                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " period_ns=%" PRIu64
-                        " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
+                        " threads_unarmed=%" PRIu64 " blocked=%" PRIu64 " forwarded=%" PRIu64 " cpu_ns=%" PRIu64
+                        " period_ns=%" PRIu64 " running=%" PRIu32 " clock=%s unwinder=%s reader=%s\n",
                         stats->ticks, stats->recorded, stats->samples, stats->dropped_ring_full, stats->dropped_no_stack,
                         stats->dropped_unwinder, stats->dropped_stopping, stats->dropped_sink, stats->unattributed,
                         stats->truncated, stats->threads_seen, stats->threads_unarmed, stats->blocked, stats->forwarded,
-                        stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
+                        stats->cpu_ns, stats->period_ns, stats->running, stats->clock, stats->unwinder, stats->reader);
   text_send(text, length);
   /* No clock: in the child of a fork, whose session it is not. */
   if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));

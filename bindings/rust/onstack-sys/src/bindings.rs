@@ -231,6 +231,7 @@ pub struct onstack_stats {
     pub heap_untracked: u64,
     pub heap_reused: u64,
     pub heap_in_use: u64,
+    pub cpu_ns: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(

@@ -60,7 +60,7 @@ typedef struct onstack_clock_ops {
   const char *thread_name;
 
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
-  void (*fill)(onstack_stats *stats);
+  void (*fill)(const onstack_slot *slot, onstack_stats *stats);
 
   /* A line of its own for the statistics' text, as snprintf. Any thread. NULL: it has none. */
   int (*text)(const onstack_stats *stats, char *out, size_t capacity);

@@ -7,11 +7,14 @@
 #include "handler/tick/arm.h"
 #include "handler/tick/process_tick.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <sys/utsname.h>
 #include <time.h>
 
-#define CLOCK_CPU_SCAN_PERIODS 3u /* after which a scan takes a thread that no process tick has met */
+#define CLOCK_CPU_KERNEL_TICK 4000000u /* where nobody tells */
+#define CLOCK_CPU_PROCESSORS 32        /* at work, at most: more are not waited for */
+#define CLOCK_CPU_SCAN_PERIODS 3u      /* after which a scan takes a thread that no process tick has met */
 
 static int clock_cpu_probe(int32_t signal) { return onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0); }
 
@@ -28,15 +31,15 @@ static uint64_t clock_cpu_scan_age(uint64_t period_ns) {
   return clock_cpu_is_met() ? period_ns * CLOCK_CPU_SCAN_PERIODS : 0;
 }
 
-/* Sessions of a clock other than this one, and the shortest of their periods. */
-static uint32_t clock_cpu_others(const onstack_process_clock *clock, const onstack_slot *self, uint64_t *period_ns) {
-  uint32_t others = 0;
+/* Of the sessions of a clock other than this one, one with the shortest period; NULL: there are none. */
+static onstack_slot *clock_cpu_fastest(const onstack_process_clock *clock, const onstack_slot *self) {
+  onstack_slot *fastest = NULL;
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
-    const onstack_slot *slot = &onstack_slots[i];
+    onstack_slot *slot = &onstack_slots[i];
     if (slot == self || slot->process_clock != clock) continue;
-    if (others++ == 0 || slot->period_ns < *period_ns) *period_ns = slot->period_ns;
+    if (!fastest || slot->period_ns < fastest->period_ns) fastest = slot;
   }
-  return others;
+  return fastest;
 }
 
 /* That of the signal, or a free one: there are as many as sessions. */
@@ -55,7 +58,7 @@ static onstack_process_clock *clock_cpu_find(int32_t signal) {
 static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
   onstack_timer *timer = &clock->record->timer;
   const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
-  clock->period_ns = 0; /* it does not tick yet */
+  clock->leader = NULL; /* it does not tick yet */
   onstack_timer_clear(timer);
   onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(timer); /* of who had it before: a start may end before this one is set */
@@ -81,27 +84,45 @@ static void clock_cpu_wait(const onstack_process_clock *clock) {
   while (onstack_dekker_load(&clock->record->busy) != 0) nanosleep(&pause, NULL);
 }
 
-/* The next tick comes a whole period from now: earlier ones would find threads more often than the sessions want. */
-static int clock_cpu_set(onstack_process_clock *clock, uint64_t period_ns) {
-  if (clock->period_ns == period_ns) return 0;
-  onstack_dekker_store(&clock->period_ns, period_ns);
-  clock_cpu_wait(clock); /* one that knows the old period may be setting it */
-  return onstack_process_set(clock, period_ns, period_ns);
+/* How often the kernel looks at timers of CPU time. */
+static uint64_t clock_cpu_kernel_tick(void) {
+  struct timespec tick;
+  if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec > 0 || tick.tv_nsec < 1000)
+    return CLOCK_CPU_KERNEL_TICK;
+  return (uint64_t)tick.tv_nsec;
+}
+
+/* That the process may use; no file is read, for the child of a fork. */
+static uint32_t clock_cpu_processors(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return CLOCK_CPU_PROCESSORS;
+  const int count = CPU_COUNT(&set);
+  return count > 0 && count < CLOCK_CPU_PROCESSORS ? (uint32_t)count : CLOCK_CPU_PROCESSORS;
+}
+
+/* It ticks for that session. The next tick comes a whole period from now. */
+static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
+  const uint64_t kernel_ns = clock_cpu_kernel_tick();
+  onstack_dekker_store(&clock->leader, NULL);
+  clock_cpu_wait(clock); /* a handler that knows the old one may be setting it */
+  clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
+  clock->spread_ns = kernel_ns * clock_cpu_processors();
+  const int result = onstack_process_begin(clock, leader);
+  onstack_dekker_store(&clock->leader, leader);
+  return result;
 }
 
 /* From here on the process clock ticks for the slot, as often as the fastest of its sessions wants. After the threads are
    armed, so that no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
 static int clock_cpu_start(onstack_slot *slot, int listed) {
   onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = slot->period_ns, others_ns = period_ns;
   uint64_t now_ns;
   (void)listed;
-  clock_cpu_others(clock, slot, &others_ns);
   /* What the timers that were armed first have told already is accounted for. */
   const uint64_t told_ns = onstack_load_relaxed(&slot->counters.ticks) * slot->period_ns;
   slot->process_start_ns = onstack_process_read(slot, &now_ns) ? (now_ns - told_ns) | 1u : 0;
   onstack_publish(&slot->meets, 1u);
-  return clock_cpu_set(clock, others_ns < period_ns ? others_ns : period_ns);
+  return clock->leader && clock->leader->period_ns <= slot->period_ns ? 0 : clock_cpu_lead(clock, slot);
 }
 
 static void clock_cpu_end(onstack_process_clock *clock) {
@@ -123,12 +144,14 @@ static void clock_cpu_end(onstack_process_clock *clock) {
 /* The last session takes the timer away. */
 static void clock_cpu_leave(onstack_slot *slot) {
   onstack_process_clock *clock = slot->process_clock;
-  uint64_t period_ns = 0;
   if (!clock || clock->signal == 0) return;
-  if (clock_cpu_others(clock, slot, &period_ns) == 0)
+  uint64_t used_ns;
+  if (onstack_process_used(slot, &used_ns)) onstack_store_relaxed(&slot->counters.cpu_ns, used_ns);
+  onstack_slot *fastest = clock_cpu_fastest(clock, slot);
+  if (!fastest)
     clock_cpu_end(clock);
-  else
-    clock_cpu_set(clock, period_ns);
+  else if (clock->leader == slot)
+    clock_cpu_lead(clock, fastest);
 }
 
 static void clock_cpu_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
@@ -143,10 +166,17 @@ static bool clock_cpu_awaits(const onstack_slot *slot) {
   return clock && onstack_timer_missing(&clock->record->timer, clock->due) > 0;
 }
 
+static void clock_cpu_fill(const onstack_slot *slot, onstack_stats *stats) {
+  stats->cpu_ns = onstack_load_relaxed(&slot->counters.cpu_ns);
+  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING) onstack_process_used(slot, &stats->cpu_ns);
+}
+
 static void clock_cpu_after_fork(void) {
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_process_clock *clock = &onstack_process_clocks[i];
     clock->signal = 0;
+    clock->leader = NULL;
+    clock->setting = 0;
     if (!clock->record) continue;
     onstack_timer_after_fork(&clock->record->timer); /* POSIX timers are not inherited (timer_create(2)) */
     clock->record->busy = 0;
@@ -167,5 +197,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu = {
     .remove = onstack_arm_remove,
     .read = clock_cpu_read,
     .awaits = clock_cpu_awaits,
+    .fill = clock_cpu_fill,
     .after_fork = clock_cpu_after_fork,
 };

@@ -61,7 +61,8 @@ static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   return false;
 }
 
-static void clock_heap_fill(onstack_stats *stats) {
+static void clock_heap_fill(const onstack_slot *slot, onstack_stats *stats) {
+  (void)slot;
   stats->heap_untracked = onstack_load_relaxed(&onstack_live.untracked);
   stats->heap_reused = onstack_load_relaxed(&onstack_live.reused);
   stats->heap_in_use = onstack_live_bytes();

@@ -63,14 +63,16 @@ static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settin
   return wanted;
 }
 
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid) {
+/* `owed`: ticks of what it has used since the session began. */
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t owed) {
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
   if (onstack_task_name(tid, name)) threads_set_name(record, name);
-  if (threads_is_wanted(slot, settings, tid, name))
+  if (threads_is_wanted(slot, settings, tid, name)) {
     slot->clock->arm(slot, record, tid);
-  else
+    onstack_store_relaxed(&record->timer.owed, owed < UINT16_MAX ? (uint16_t)owed : UINT16_MAX);
+  } else
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
 }
 
@@ -79,8 +81,13 @@ typedef struct threads_search {
   const onstack_settings *settings;
   uint32_t least_us;
   bool adopt;
+  bool owes;
   bool found;
 } threads_search;
+
+static uint64_t threads_ticks_used(const onstack_slot *slot, uint32_t tid) {
+  return ((uint64_t)onstack_task_cpu_us(tid) * 1000u + slot->period_ns / 2) / slot->period_ns;
+}
 
 static void threads_look_at(void *data, uint32_t tid) {
   threads_search *search = data;
@@ -88,12 +95,15 @@ static void threads_look_at(void *data, uint32_t tid) {
   if (onstack_thread_find(&search->slot->threads, tid)) return;
   if (search->least_us > 0 && onstack_task_cpu_us(tid) < search->least_us) return;
   search->found = true;
-  if (search->adopt) threads_adopt(search->slot, search->settings, tid);
+  if (search->adopt)
+    threads_adopt(search->slot, search->settings, tid, search->owes ? threads_ticks_used(search->slot, tid) : 0);
 }
 
-/* `found`: there are threads without a record that have used `least_us` of CPU time. */
+/* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
+   they have used on the CPU clock is owed. */
 static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
-  threads_search search = {slot, settings, least_us, adopt, false};
+  const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
+  threads_search search = {slot, settings, least_us, adopt, owes, false};
   const int result = onstack_task_list_each(threads_look_at, &search);
   *found |= search.found;
   return result;
@@ -266,6 +276,27 @@ static void threads_tend_one(const onstack_slot *slot, onstack_thread *record, u
 }
 
 void onstack_threads_tend(onstack_slot *slot) { threads_each(slot, threads_tend_one); }
+
+/* That are due and have not come to a thread that blocks the signal. One or two may be on their way to any thread. */
+static uint64_t threads_waiting_ticks(const onstack_slot *slot, const onstack_timer *timer, uint32_t tid) {
+  uint64_t now_ns;
+  if (onstack_timer_state_of(timer) != ONSTACK_TIMER_ARMED || !slot->clock->read(tid, &now_ns)) return 0;
+  const uint32_t ticks = onstack_load_relaxed(&timer->ticks);
+  const int32_t missing = (int32_t)(onstack_timer_due(timer, slot->period_ns, now_ns) - ticks);
+  return missing > 2 && onstack_task_blocks(tid, slot->signal) > 0 ? (uint64_t)missing : 0;
+}
+
+void onstack_threads_look_for_blocked(onstack_slot *slot) {
+  const uint64_t process_ticks = onstack_load_relaxed(&slot->counters.process_ticks);
+  uint64_t waiting = 0;
+  if (process_ticks == slot->counters.process_ticks_looked) return;
+  slot->counters.process_ticks_looked = process_ticks;
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    const uint32_t tid = onstack_observe(&slot->threads.tids[i]);
+    if (tid != 0) waiting += threads_waiting_ticks(slot, &slot->threads.records[i].timer, tid);
+  }
+  onstack_store_relaxed(&slot->counters.waiting, waiting);
+}
 
 uint64_t onstack_threads_number(void) {
   struct stat tasks;

@@ -59,6 +59,10 @@ ONSTACK_INTERNAL void onstack_threads_clear(onstack_slot *slot);
 /* Deletes the timers of threads that have ended and notices changed names. The consumer of the slot only. */
 ONSTACK_INTERNAL void onstack_threads_tend(onstack_slot *slot);
 
+/* How many ticks wait for threads that block the signal: asked of each thread, when process ticks have come, which look for
+   such time. The consumer of the slot. */
+ONSTACK_INTERNAL void onstack_threads_look_for_blocked(onstack_slot *slot);
+
 /*
  * 1 if nothing is left of the process but our own threads (handler/tick/own_threads.h) and a first thread that has ended: libc
  * lets a process end with its last thread, and ours must not keep it alive. 0 if there are others, another library's too.

@@ -60,15 +60,26 @@ static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginf
   onstack_add_relaxed(&record->timer.ticks, (uint32_t)entry_ticks_of(info));
 }
 
+/* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
+   (entry_unaccounted). */
+static ONSTACK_HANDLER_APART uint64_t entry_take_owed(const onstack_slot *slot, onstack_timer *timer) {
+  const uint64_t owed = onstack_load_relaxed(&timer->owed), unaccounted = onstack_process_unaccounted(slot);
+  onstack_store_relaxed(&timer->owed, (uint16_t)0);
+  return unaccounted == UINT64_MAX ? 0 : unaccounted < owed ? unaccounted : owed;
+}
+
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
-  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info));
+  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
+  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
-  if (entry_has_room(slot, context))
-    onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
-  else
+  if (!entry_has_room(slot, context)) {
     onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+    return;
+  }
+  onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
+  onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
 
 /* A thread that has no record yet gets one, with its name and its timer. NULL when its buckets are full. */
@@ -88,7 +99,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
  * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
- * those that this tick brings.
+ * those that this tick brings: what the process may use between two ticks of the kernel, of which one at most meets it.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
@@ -101,29 +112,25 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
                                                                                         const siginfo_t *info,
                                                                                         uint64_t age_ns) {
-  const uint64_t accounted = onstack_load_relaxed(&slot->counters.ticks);
-  const uint64_t brings = entry_ticks_of(info) * onstack_load_relaxed(&slot->process_clock->period_ns) / slot->period_ns;
-  const uint64_t most = (brings > 0 ? brings : 1) + age_ns / slot->period_ns;
-  uint64_t cpu_ns;
-  if (slot->process_start_ns == 0 || !onstack_process_read(slot, &cpu_ns)) return brings > 0 ? brings : 1;
-  /* Our own threads' share is taken off at the end of each of their rounds: it may be less than at the start for a moment. */
-  const int64_t used_ns = (int64_t)(cpu_ns - slot->process_start_ns);
-  const int64_t unaccounted = used_ns < 0 ? 0 : (int64_t)((uint64_t)used_ns / slot->period_ns - accounted);
-  if (unaccounted <= 0) return 0;
-  return (uint64_t)unaccounted < most ? (uint64_t)unaccounted : most;
+  const onstack_process_clock *clock = slot->process_clock;
+  const uint64_t expired_ns = entry_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
+  const uint64_t brings_ns = expired_ns > clock->spread_ns ? expired_ns : clock->spread_ns;
+  const uint64_t brings = brings_ns > slot->period_ns ? brings_ns / slot->period_ns : 1;
+  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t unaccounted = onstack_process_unaccounted(slot);
+  if (unaccounted == UINT64_MAX) return brings;
+  return unaccounted < most ? unaccounted : most;
 }
 
-/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. Returns the one that it
-   had; NULL: none. */
-static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info,
-                                                       ucontext_t *context) {
+/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. True: it had none.
+   `has_room`: for the session's sample. */
+static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context,
+                                       bool has_room) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   onstack_thread *record = onstack_thread_find(&slot->threads, tid);
   const bool armed = record && onstack_timer_state_of(&record->timer) == ONSTACK_TIMER_ARMED;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return NULL;
-  const bool has_room = entry_has_room(slot, context);
-  if (armed && !has_room) return NULL; /* nor for a call by who asks */
-  if (armed && !onstack_process_revive(slot, record, tid)) return &record->timer;
+  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return false;
+  if (armed && (!has_room || !onstack_process_revive(slot, record, tid))) return false;
   uint64_t age_ns = 0;
   if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
@@ -133,18 +140,18 @@ static ONSTACK_HANDLER const onstack_timer *entry_meet(onstack_slot *slot, uint3
   }
   uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
   if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-  if (!has_room || weight == 0) return NULL;
+  if (!has_room || weight == 0) return true;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
   onstack_record_tick(slot, record, tid, weight, context);
   onstack_dekker_sub(&record->busy, 1u);
-  return NULL;
+  return true;
 }
 
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  const onstack_timer *timer = NULL;
+  bool found = false, has_room = false;
   entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
@@ -153,11 +160,15 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
     /* It may tick for others already while a slot is being started; and the slot may be another session's since the look
        above, with another clock. */
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
-        onstack_load_relaxed(&slot->process_clock) == clock)
-      timer = entry_meet(slot, tid, info, context);
+        onstack_load_relaxed(&slot->process_clock) == clock) {
+      const bool room = entry_has_room(slot, context);
+      found |= entry_meet(slot, tid, info, context, room);
+      has_room |= room;
+    }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
-  if (timer) onstack_process_keep_apart(clock, timer, onstack_registers_ended_call(context));
+  /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
+  if (has_room) onstack_process_met(clock, entry_ticks_of(info), found);
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {

@@ -37,8 +37,11 @@ typedef struct onstack_lost {
 typedef struct onstack_counters {
   uint64_t ticks, unattributed;
   uint64_t dropped_no_stack, dropped_stopping;
+  uint64_t waiting; /* of threads that block the signal, as of the last look */
   uint64_t blocked; /* of dropped_stopping */
   uint64_t threads_seen, threads_unarmed, process_ticks;
+  uint64_t process_ticks_looked; /* at the last look for threads that block the signal; its consumer alone */
+  uint64_t cpu_ns;               /* at stop, by a clock that knows it */
 } onstack_counters;
 
 /* clock_gettime in the vDSO, found at start (control/tick/vdso.c): no PLT, no lazy binding in the handler. */

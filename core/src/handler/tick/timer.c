@@ -26,15 +26,20 @@ void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIM
 ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
   onstack_store_relaxed(&timer->ticks, 0u);
   onstack_store_relaxed(&timer->first_us, 0u);
+  onstack_store_relaxed(&timer->owed, (uint16_t)0);
 }
 
 /* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
 ONSTACK_HANDLER int32_t onstack_timer_cpu_clock(uint32_t tid) { return (int32_t)((~tid << 3) | 6u); }
 
+static ONSTACK_HANDLER uint64_t timer_nanoseconds(const struct onstack_timespec *time) {
+  return (uint64_t)time->seconds * 1000000000u + (uint64_t)time->nanoseconds;
+}
+
 ONSTACK_HANDLER bool onstack_timer_read_clock(int32_t clock, uint64_t *ns) {
   struct onstack_timespec now = {0, 0};
   if (onstack_sys_call2(SYS_clock_gettime, clock, (long)&now) < 0) return false;
-  *ns = (uint64_t)now.seconds * 1000000000u + (uint64_t)now.nanoseconds;
+  *ns = timer_nanoseconds(&now);
   return true;
 }
 
@@ -60,23 +65,42 @@ static ONSTACK_HANDLER struct onstack_timespec timer_timespec(uint64_t nanosecon
   return (struct onstack_timespec){(int64_t)(nanoseconds / 1000000000u), (int64_t)(nanoseconds % 1000000000u)};
 }
 
+static ONSTACK_HANDLER int timer_tick_at(onstack_timer *timer, int flags, uint64_t first_ns, uint64_t period_ns,
+                                         uint64_t *left_ns) {
+  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
+  struct onstack_kernel_itimerspec old;
+  /* Before it can tick: a tick is checked against state and id. */
+  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
+  const int result = onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), flags, &spec, left_ns ? &old : NULL);
+  if (result == 0 && left_ns) *left_ns = timer_nanoseconds(&old.value);
+  return result;
+}
+
 /* The first tick's instant is accounted before it is set: a tick that came before its time would make the account wrong, and
    between two clocks the caller may wait for a processor. Where a filter refuses to read the clock, it is not known. */
 ONSTACK_HANDLER int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns) {
   uint64_t now;
   const bool known = onstack_timer_read_clock(clock, &now);
   if (known) first_ns += now;
-  const struct onstack_kernel_itimerspec spec = {timer_timespec(period_ns), timer_timespec(first_ns)};
   if (known) onstack_store_relaxed(&timer->first_us, (uint32_t)(first_ns / 1000u) | 1u);
-  /* Before it can tick: a tick is checked against state and id. */
-  onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_ARMED);
-  return onstack_sys_timer_settime(onstack_load_relaxed(&timer->id), known ? TIMER_ABSTIME : 0, &spec);
+  return timer_tick_at(timer, known ? TIMER_ABSTIME : 0, first_ns, period_ns, NULL);
+}
+
+ONSTACK_HANDLER void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns) {
+  onstack_store_relaxed(&timer->ticks, 0u);
+  onstack_store_relaxed(&timer->first_us, (uint32_t)(from_ns / 1000u) | 1u);
+}
+
+ONSTACK_HANDLER int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                         uint64_t *left_ns) {
+  if (anew) onstack_timer_owe(timer, at_ns);
+  return timer_tick_at(timer, TIMER_ABSTIME, at_ns, period_ns, left_ns);
 }
 
 ONSTACK_HANDLER int onstack_timer_left(const onstack_timer *timer, uint64_t *ns) {
   struct onstack_kernel_itimerspec spec = {{0, 0}, {0, 0}};
   const int result = onstack_sys_timer_gettime(onstack_load_relaxed(&timer->id), &spec);
-  if (result == 0) *ns = (uint64_t)spec.value.seconds * 1000000000u + (uint64_t)spec.value.nanoseconds;
+  if (result == 0) *ns = timer_nanoseconds(&spec.value);
   return result;
 }
 
@@ -87,7 +111,7 @@ ONSTACK_HANDLER void onstack_timer_delete(int32_t id) {
   const struct onstack_kernel_itimerspec never = {{0, 0}, {0, 0}};
   int result = onstack_sys_timer_delete(id);
   if (result == 0 || result == -EINVAL) return;
-  result = onstack_sys_timer_settime(id, 0, &never);
+  result = onstack_sys_timer_settime(id, 0, &never, NULL);
   if (result < 0 && result != -ESRCH) onstack_add_relaxed(&onstack_timers_left, 1u);
 }
 
@@ -112,7 +136,7 @@ int onstack_timer_probe(int32_t clock, int32_t signal, uint32_t tid) {
   int32_t id = -1;
   int result = timer_make(clock, signal, tid, 0, &id);
   if (result < 0) return result;
-  result = onstack_sys_timer_settime(id, 0, &never);
+  result = onstack_sys_timer_settime(id, 0, &never, NULL);
   int deleted = onstack_sys_timer_delete(id);
   return result < 0 ? result : deleted;
 }

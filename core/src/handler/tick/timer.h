@@ -45,7 +45,7 @@ typedef struct onstack_timer {
   uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
   uint8_t state;     /* onstack_timer_state */
   uint8_t meetings;  /* process ticks that met its thread since it ticked last */
-  uint16_t reserved;
+  uint16_t owed;     /* ticks of what its thread had used when a scan found it */
 } onstack_timer;
 
 static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
@@ -83,6 +83,17 @@ ONSTACK_INTERNAL int onstack_timer_create(onstack_timer *timer, int32_t clock, i
 /* ARMED, with ticks from `first_ns` nanoseconds of its clock on; one that ticks already goes on so. 0 or -errno.
    Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_set(onstack_timer *timer, int32_t clock, uint64_t first_ns, uint64_t period_ns);
+
+/* Ticks are due from that instant of its clock on, and none has come. Signal-safe. */
+ONSTACK_INTERNAL void onstack_timer_owe(onstack_timer *timer, uint64_t from_ns);
+
+/*
+ * The next tick of one that is ARMED comes at `at_ns` of its clock, which has not come, and the others a period after each
+ * other. `anew`: nothing has ticked, nothing else is due. *left_ns, if not NULL: what was left until the one that would have
+ * been next. 0 or -errno. Signal-safe.
+ */
+ONSTACK_INTERNAL int onstack_timer_set_at(onstack_timer *timer, uint64_t at_ns, uint64_t period_ns, bool anew,
+                                          uint64_t *left_ns);
 
 /* Nanoseconds until the next tick, 0: there is none. -errno where nobody can tell. Signal-safe. */
 ONSTACK_INTERNAL int onstack_timer_left(const onstack_timer *timer, uint64_t *ns);
