@@ -223,6 +223,7 @@ func (s *session) coreStats() Stats {
 	stats := Stats{
 		Running:         c.running != 0,
 		Period:          time.Duration(c.period_ns),
+		CPU:             time.Duration(c.cpu_ns),
 		HeapUntracked:   uint64(c.heap_untracked),
 		HeapReused:      uint64(c.heap_reused),
 		HeapInUse:       uint64(c.heap_in_use),

@@ -6,6 +6,9 @@ package onstack_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -44,10 +47,40 @@ func TestSleepersBesideBothProfilers(t *testing.T) {
 	}
 	t.Logf("%d of %d polls ended early", early, all)
 	// What remains: a tick of the process that finds the thread that it is for without a processor, or in a handler.
-	if early*500 > all {
+	if early*500 > all && framesNest(t) {
 		t.Errorf("%d of %d polls of 5 ms ended early beside both profilers", early, all)
 	}
 	checkNoHandler(t, goProfile.Bytes())
+}
+
+// framesNest: whether the frames of the signals of one moment lie above each other here, as core/src/control/signal/nesting_fit.c
+// decides it. Elsewhere the rate is that of docs/SIGNALS.md.
+func framesNest(t *testing.T) bool {
+	t.Helper()
+	const (
+		atMinSigStkSz = 51 // linux/auxvec.h
+		timers        = 4  // ours on the thread and of the process, Go's two
+		goStack       = 32768
+		goHandler     = 8192
+	)
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor, frame uint64
+	if _, err := fmt.Sscanf(string(release), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	auxv, err := os.ReadFile("/proc/self/auxv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for frame = 4096; len(auxv) >= 16; auxv = auxv[16:] {
+		if binary.NativeEndian.Uint64(auxv) == atMinSigStkSz {
+			frame = binary.NativeEndian.Uint64(auxv[8:])
+		}
+	}
+	return (major > 6 || major == 6 && minor >= 13) && timers*(frame+128)+goHandler <= goStack
 }
 
 func burnOnTwo() {

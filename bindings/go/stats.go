@@ -55,7 +55,7 @@ type Stats struct {
 	DroppedNoStack  uint64 // too little room on the signal stack
 	DroppedUnwinder uint64 // the unwinder found no frame
 	DroppedStopping uint64 // due, but not come when the profile was stopped, or come meanwhile
-	Blocked         uint64 // of these, once stopped: of threads that block SIGPROF, as libraries' own often do; they have no samples
+	Blocked         uint64 // of these: of threads that block SIGPROF, as libraries' own often do; they have no samples. While running: those that wait
 	DroppedSink     uint64 // samples, not ticks, that found no memory in the profile
 
 	Truncated   uint64 // samples whose stack did not reach its root
@@ -71,6 +71,10 @@ type Stats struct {
 	Swallowed      uint64 // foreign signals that nobody else wanted
 	Late           uint64 // ticks of profiles that were over already
 	Looped         uint64 // foreign signals that came back while being handed on, and were dropped
+
+	// CPU is the process's CPU time while the profile ran, onstack's own left out: what Ticks * Period comes to, give or take a
+	// period a thread. Where that is less, threads have ended before a tick met them. 0 where it is not known: other clocks.
+	CPU time.Duration
 
 	HeapUntracked uint64 // sampled allocations that found no place among those in use: they count as allocated alone
 	HeapInUse     uint64 // bytes that the sampled allocations in use stand for

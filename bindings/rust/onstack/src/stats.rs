@@ -43,8 +43,9 @@ pub struct Stats {
     pub dropped_unwinder: u64,
     /// Ticks that were due, but had not come when the session was stopped, or came meanwhile.
     pub dropped_stopping: u64,
-    /// Of these, once the session has stopped, those of threads that block the signal. They have no samples: let them take
-    /// it (`pthread_sigmask`). Libraries' own threads often block all signals, as jemalloc's do (`background_thread:false`).
+    /// Of these, those of threads that block the signal; while the session runs, those that wait for such. They have no samples:
+    /// let them take it (`pthread_sigmask`). Libraries' own threads often block all signals, as jemalloc's do
+    /// (`background_thread:false`).
     pub blocked: u64,
     /// Samples, not ticks, that the sink refused.
     pub dropped_sink: u64,
@@ -75,6 +76,9 @@ pub struct Stats {
     pub reader: String,
     /// What ticks: `cpu`, `wall`, or `cpu-ticker` where timers are refused; `heap`, where allocations are counted as ticks.
     pub clock: String,
+    /// CPU time of the process while the session ran, onstack's own left out: what `ticks * period` comes to, give or take a period
+    /// a thread. Where that is less, threads have ended before a tick met them. Zero where it is not known: other clocks.
+    pub cpu: Duration,
     /// Sampled allocations that found no place among [`Options::heap_objects`](crate::Options::heap_objects).
     pub heap_untracked: u64,
     /// Of those in use, freed without a report: their address was given out again.
@@ -128,6 +132,7 @@ impl Stats {
             reader: unsafe { text(raw.reader) },
             // SAFETY: as above.
             clock: unsafe { text(raw.clock) },
+            cpu: Duration::from_nanos(raw.cpu_ns),
             heap_untracked: raw.heap_untracked,
             heap_reused: raw.heap_reused,
             heap_in_use: raw.heap_in_use,

@@ -39,7 +39,17 @@ pub struct Summary {
     pub unit: String,
 }
 
+/// The counter that ticks come to, where each thread was met.
+const CPU_TIME: &str = "cpu_ns";
+
 impl Summary {
+    /// More than chance explains: three per cent, and three periods.
+    fn lacks_cpu_time(&self) -> bool {
+        let counter = |key| self.counters.get(key).and_then(|text| text.parse::<u64>().ok()).map(u128::from);
+        let Some((ticks, period)) = counter("ticks").zip(counter("period_ns")) else { return false };
+        counter(CPU_TIME).is_some_and(|cpu| cpu > (ticks + 3) * period * 103 / 100)
+    }
+
     pub(crate) fn new(profile: &ProfileMessage) -> Self {
         let stacks = Stacks::new(profile);
         let index = stacks.default_value();
@@ -147,6 +157,7 @@ impl fmt::Display for Summary {
         writeln!(f, "counters, in ticks unless it says otherwise")?;
         self.counters.iter().try_for_each(|(key, value)| writeln!(f, "{:>18}  {}", plain(value), Plain(key)))?;
         let lost = self.counters.iter().filter(|(_, value)| value.parse().is_ok_and(|value: u64| value > 0));
+        let lost = lost.filter(|(key, _)| *key != CPU_TIME || self.lacks_cpu_time());
         let mut advices = lost.filter_map(|(key, _)| Some((key, losses::advice(key)?)));
         advices.try_for_each(|(key, advice)| writeln!(f, "{key}: {advice}"))
     }
@@ -177,6 +188,20 @@ mod tests {
             let text = Profile::from_folded(&text).unwrap().summary().to_string();
             assert!(text.contains("what helps") && text.contains(&format!("  {reason}: ")), "{text}");
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore)] // it asks the core
+    fn time_that_no_tick_stands_for_is_told() {
+        let text = |counters: &str| {
+            let mut profile = Profile::from_folded("main;f 6\n").unwrap();
+            profile.add_comment(&format!("onstack.stats {counters}"));
+            profile.summary().to_string()
+        };
+        let told = "cpu_ns: it is more than ticks * period_ns";
+        assert!(!text("ticks=100 period_ns=10000000 cpu_ns=1050000000").contains(told));
+        assert!(text("ticks=100 period_ns=10000000 cpu_ns=1080000000").contains(told));
+        assert!(!text("ticks=100 period_ns=10000000").contains(told));
     }
 
     #[test]
