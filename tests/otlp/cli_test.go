@@ -3,13 +3,16 @@
 package otlp
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/pprof/profile"
@@ -65,6 +68,87 @@ func TestConverted(t *testing.T) {
 			same(t, p, all)
 			t.Logf("%d samples", all.SampleCount())
 		})
+	}
+}
+
+// TestPushedByCommand: a file goes through the collector, what a backend refuses for a while is tried again, and what the
+// collector refuses for good is not.
+func TestPushedByCommand(t *testing.T) {
+	behind := newBackend(t)
+	p := pprofOf(t, profiled(t))
+	file := written(t, p)
+	push := func(url string) []string {
+		return []string{"push", "--protocol", "otlp", "--url", url, "--name", "a shop", "--label", "host.name=h, 1", file}
+	}
+	url := collector(t, behind.URL, "")
+	onstackCommand(t, push(url)...)
+	got := behind.profiles()
+	if len(got) != 1 {
+		t.Fatalf("%d messages came", len(got))
+	}
+	same(t, p, got[0])
+	resource := got[0].ResourceProfiles().At(0).Resource().Attributes().AsRaw()
+	if len(resource) != 2 || resource["service.name"] != "a shop" || resource["host.name"] != "h, 1" {
+		t.Errorf("the resource is %v", resource)
+	}
+	behind.set(503)
+	refused(t, "gave up after 2 tries", append(push(url), "--retries", "1")...)
+	refused(t, "too large", push(collector(t, behind.URL, "        max_request_body_size: 100"))...)
+}
+
+// refused is a command that fails and says why.
+func refused(t *testing.T, why string, arguments ...string) {
+	t.Helper()
+	said, err := exec.Command(os.Getenv("ONSTACK_CLI"), arguments...).CombinedOutput()
+	if err == nil || !bytes.Contains(said, []byte(why)) {
+		t.Errorf("onstack %v: %v\n%s", arguments, err, said)
+	}
+	t.Logf("%s", said)
+}
+
+// TestPushedByRust: a program's own profiles, while the backend is away at first.
+func TestPushedByRust(t *testing.T) {
+	program := os.Getenv("ONSTACK_PUSHING")
+	if program == "" {
+		t.Skip("ONSTACK_PUSHING names no program; tests/otlp/run.sh builds it")
+	}
+	behind := newBackend(t)
+	behind.set(503)
+	command := exec.Command(program, "otlp", collector(t, behind.URL, ""))
+	var stats bytes.Buffer
+	command.Stdout = &stats
+	told, err := command.StderrPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(told)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "retry: onstack: push to ") || !strings.Contains(lines.Text(), ": 503 ") {
+		t.Errorf("while the backend is away it says %q", lines.Text())
+	}
+	behind.set(0)
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	worked := false
+	for _, all := range behind.profiles() {
+		checkTables(t, all.Dictionary())
+		resource := all.ResourceProfiles().At(0).Resource().Attributes().AsRaw()
+		if resource["service.name"] != "collatz" || resource["example"] != "push" {
+			t.Errorf("the resource is %v", resource)
+		}
+		for _, function := range all.Dictionary().FunctionTable().All() {
+			name := all.Dictionary().StringTable().At(int(function.NameStrindex()))
+			worked = worked || strings.HasSuffix(name, "push::collatz")
+		}
+	}
+	if came := len(behind.profiles()); !worked || !strings.Contains(stats.String(), fmt.Sprintf(" sent: %d,", came)) {
+		t.Errorf("%d profiles came; the work is in them: %t; %s", came, worked, &stats)
 	}
 }
 

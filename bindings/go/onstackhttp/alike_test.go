@@ -78,18 +78,21 @@ func TestAlikeQueries(t *testing.T) {
 }
 
 func TestAlikeAnswers(t *testing.T) {
-	p, err := NewPusher(PushOptions{URL: "http://localhost:1", Service: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	linesAlike(t, "answer", 3, func(fields []string) {
-		status, _ := strconv.Atoi(fields[0])
-		tried := p.check(&http.Response{StatusCode: status, Status: fields[0] + " " + http.StatusText(status)}, []byte(fields[1]))
-		if tried.err == nil || tried.again != (fields[2] == "retry") || !strings.Contains(tried.err.Error(), ": "+fields[1]) ||
-			!strings.HasPrefix(tried.err.Error(), "onstack: push to http://localhost:1/ingest: "+fields[0]+" ") {
-			t.Errorf("%q: %+v", fields, tried)
+	for kind, protocol := range map[string]PushProtocol{"answer": PushIngest, "otlp answer": PushOTLP} {
+		p, err := NewPusher(PushOptions{Protocol: protocol, URL: "http://localhost:1", Service: "test"})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		begin := "onstack: push to http://localhost:1" + p.target.endpoint + ": "
+		linesAlike(t, kind, 3, func(fields []string) {
+			status, _ := strconv.Atoi(fields[0])
+			tried := p.check(&http.Response{StatusCode: status, Status: fields[0] + " " + http.StatusText(status)}, []byte(fields[1]))
+			if tried.err == nil || tried.again != (fields[2] == "retry") || !strings.Contains(tried.err.Error(), ": "+fields[1]) ||
+				!strings.HasPrefix(tried.err.Error(), begin+fields[0]+" ") {
+				t.Errorf("%s %q: %+v", kind, fields, tried)
+			}
+		})
+	}
 	linesAlike(t, "after", 2, func(fields []string) {
 		if after := retryAfter(fields[0], time.Now()); fmt.Sprint(after.Seconds()) != fields[1] {
 			t.Errorf("%q: %v", fields, after)

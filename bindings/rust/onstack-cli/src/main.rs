@@ -55,7 +55,7 @@ enum Command {
     Convert(convert::Arguments),
     /// Say how stacks were found, and what was lost and why
     Stat(report::StatArguments),
-    /// Send profiles to a server that takes Pyroscope's ingest requests
+    /// Send profiles to Pyroscope, another server with its ingest endpoint, or an OpenTelemetry collector
     #[cfg(feature = "push")]
     Push(push::Arguments),
     /// Write the completions of a shell to the standard output

@@ -47,7 +47,8 @@ fn server(answers: &'static [Answer]) -> (SocketAddr, Receiver<Request>) {
         for (index, stream) in listener.incoming().enumerate() {
             let mut stream = stream.expect("a connection");
             let Some(request) = receive(&mut stream) else { continue };
-            let refusal = pprof::check(&request.body).and_then(Result::err).map(|why| refusal(&why));
+            let verdict = request.line.contains("/ingest").then(|| pprof::check(&request.body)).flatten();
+            let refusal = verdict.and_then(Result::err).map(|why| refusal(&why));
             if sender.send(request).is_err() {
                 return;
             }
@@ -88,7 +89,7 @@ fn receive(stream: &mut TcpStream) -> Option<Request> {
 fn command(address: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
     command.args(["push", "--name", "app", "--url", &format!("http://{address}")]).args(arguments);
-    for name in ["TOKEN", "USER", "PASSWORD", "TENANT", "URL"] {
+    for name in ["TOKEN", "USER", "PASSWORD", "TENANT", "URL", "PROTOCOL"] {
         command.env_remove(format!("ONSTACK_PUSH_{name}"));
     }
     for name in ["http_proxy", "https_proxy", "all_proxy"] {
@@ -157,6 +158,61 @@ fn a_server_that_is_busy_twice_gets_the_profile() {
         );
         assert_eq!(request.header("content-type"), Some("application/octet-stream"));
         assert!(request.header("authorization").is_none() && request.header("x-scope-orgid").is_none());
+    }
+}
+
+/// Named by option or by variable; tests/otlp reads what a real collector passes on.
+#[test]
+fn a_collector_gets_otlp() {
+    let (address, requests) = server(&[BUSY, OK]);
+    let mut bare = profile();
+    (bare.time_nanos, bare.duration_nanos) = (0, 0);
+    let path = file("otlp.pb.gz", &gzip(&bare.encode_to_vec()));
+    let output = push(address, &["--protocol", "otlp", "--label", "deployment.environment.name=a, b", &path]);
+    let message = text(&output.stderr);
+    assert!(output.status.success() && message.contains("503 Service Unavailable; retry 1 of 6"), "{message}");
+    let output = command(address, &[&path]).env("ONSTACK_PUSH_PROTOCOL", "otlp").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let requests: Vec<Request> = requests.try_iter().collect();
+    assert_eq!(requests.len(), 3);
+    for request in &requests {
+        assert_eq!(request.line, "POST /v1development/profiles HTTP/1.1");
+        for (name, value) in [
+            ("content-type", "application/x-protobuf"),
+            ("content-encoding", "gzip"),
+            ("otlp-profiles-development-version", "1"),
+        ] {
+            assert_eq!(request.header(name), Some(value));
+        }
+        let mut expected = onstack::Profile::read(&bare.encode_to_vec()[..]).unwrap();
+        expected.end_at(fs::metadata(&path).unwrap().modified().unwrap());
+        let mut resource = vec![("service.name", "app"), ("deployment.environment.name", "a, b")];
+        resource.truncate(if request.at == requests[2].at { 1 } else { 2 });
+        assert_eq!(unpacked(&request.body), expected.to_otlp_bytes(&resource).unwrap());
+    }
+}
+
+#[test]
+fn what_a_collector_refuses_is_not_sent_again() {
+    let path = file("otlp-refused.pb", &profile().encode_to_vec());
+    for (answers, why) in [
+        (&[Some("500 Internal Server Error\r\ncontent-length: 5\r\n\r\nsorry")], "500 Internal Server Error: sorry"),
+        (&[Some("408 Request Timeout\r\ncontent-length: 0")], "408 Request Timeout"),
+        (
+            &[Some("400 Bad Request\r\ncontent-type: application/x-protobuf\r\ncontent-length: 7\r\n\r\n\x08\x03\x12\x03why")],
+            "400 Bad Request: why",
+        ),
+        (&[Some("413 Content Too Large\r\ncontent-length: 0")], "take the profile over a shorter time"),
+        (
+            &[Some("200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 13\r\n\r\n\x0a\x0b\x08\x02\x12\x07no room")],
+            "the server has refused 2 of its parts: no room",
+        ),
+    ] {
+        let (address, requests) = server(answers);
+        let output = push(address, &["--protocol", "otlp", &path]);
+        let message = text(&output.stderr);
+        assert_eq!((output.status.code(), requests.try_iter().count()), (Some(1), 1), "{message}");
+        assert!(message.contains(why) && message.contains(&format!("http://{address}/v1development/")), "{message}");
     }
 }
 
@@ -378,6 +434,9 @@ fn wrong_arguments_are_code_2() {
         &["--max-size", "0"],
         &["--retries", "101"],
         &["--token", "x"],
+        &["--protocol", "grpc"],
+        &["--protocol", "otlp", "--label", "service.name=x"],
+        &["--protocol", "otlp", "--label", "a="],
     ] {
         assert_eq!(push(address, &[arguments, &[&path]].concat()).status.code(), Some(2), "{arguments:?}");
     }

@@ -12,9 +12,7 @@ use crate::options::{HandlerOptions, RATE};
 use crate::push::alike::{pauses, Ingest, Reply};
 use crate::push::backoff::retry_after;
 use crate::push::client::{Client, Kind};
-use crate::push::pyroscope::Pyroscope;
-use crate::push::target::Target;
-use crate::push::PushOptions;
+use crate::push::{PushOptions, PushProtocol};
 use crate::query::DURATION;
 
 /// The fields of the lines of one kind; nothing where there is no repository around this package, and that is said.
@@ -81,16 +79,18 @@ async fn queries() {
 #[test]
 fn answers() {
     let profile = onstack::Profile::from_folded("f 1\n").unwrap();
-    for fields in lines("answer") {
-        let (status, words) = (fields[0].clone(), fields[1].clone());
-        let server = Ingest::new(move |_| Reply::Say(status.clone(), String::new(), words.clone()));
-        let target = Pyroscope::new(server.url() + "/ingest", "test", &Default::default());
-        let parcel = target.pack(profile.clone(), None, SystemTime::now()).unwrap();
-        let client = Client::new(Box::new(target), HeaderMap::new(), Duration::from_secs(60)).unwrap();
-        let failure = client.attempt(&parcel).unwrap_err();
-        assert_eq!(matches!(failure.kind, Kind::Passing(_)), fields[2] == "retry", "{fields:?}");
-        assert!(failure.text.starts_with(&format!("{} ", fields[0])), "{}", failure.text);
-        assert!(failure.text.ends_with(&format!(": {}", fields[1])), "{}", failure.text);
+    for (kind, protocol) in [("answer", PushProtocol::Ingest), ("otlp answer", PushProtocol::Otlp)] {
+        for fields in lines(kind) {
+            let (status, words) = (fields[0].clone(), fields[1].clone());
+            let server = Ingest::new(move |_| Reply::Say(status.clone(), String::new(), words.clone()));
+            let Ok(target) = protocol.target(&server.url(), "test", &Default::default()) else { panic!("no target") };
+            let parcel = target.pack(profile.clone(), None, SystemTime::now()).unwrap();
+            let client = Client::new(target, HeaderMap::new(), Duration::from_secs(60)).unwrap();
+            let failure = client.attempt(&parcel).unwrap_err();
+            assert_eq!(matches!(failure.kind, Kind::Passing(_)), fields[2] == "retry", "{kind} {fields:?}");
+            assert!(failure.text.starts_with(&format!("{} ", fields[0])), "{}", failure.text);
+            assert!(failure.text.ends_with(&format!(": {}", fields[1])), "{}", failure.text);
+        }
     }
     for fields in lines("after") {
         assert_eq!(retry_after(&fields[0], SystemTime::now()).as_secs().to_string(), fields[1], "{fields:?}");

@@ -29,4 +29,4 @@ pub use handler::{Answer, Body, Handler, PATHS};
 #[cfg(feature = "handler")]
 pub use options::HandlerOptions;
 #[cfg(feature = "push")]
-pub use push::{PushEvent, PushOptions, PushOutcome, PushStats, Pusher};
+pub use push::{PushEvent, PushOptions, PushOutcome, PushProtocol, PushStats, Pusher};

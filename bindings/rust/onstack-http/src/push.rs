@@ -6,6 +6,7 @@ mod books;
 pub mod client;
 mod header;
 mod options;
+pub mod otlp;
 pub mod pyroscope;
 mod queue;
 mod run;
@@ -26,10 +27,10 @@ use run::{Event, Run, Source, Times};
 
 pub use books::PushStats;
 pub use header::{basic, checked as headers};
-pub use options::{PushEvent, PushOptions, PushOutcome};
+pub use options::{PushEvent, PushOptions, PushOutcome, PushPart, PushProtocol};
 
-/// Profiles the process without a pause and sends a profile each interval to a Pyroscope server, or to another with its
-/// ingest endpoint, for services that cannot be scraped.
+/// Profiles the process without a pause and sends a profile each interval to a Pyroscope server, to another with its
+/// ingest endpoint, or to an OpenTelemetry collector ([`PushProtocol::Otlp`]), for services that cannot be scraped.
 ///
 /// ```no_run
 /// use onstack_http::{PushOptions, Pusher};
@@ -42,9 +43,9 @@ pub use options::{PushEvent, PushOptions, PushOutcome};
 ///
 /// Each tick is in exactly one profile. While the server is away profiles wait, [`PushOptions::max_waiting`] of them and no
 /// more than [`PushOptions::max_waiting_bytes`]; then the oldest go. Connection errors, 408, 429, 5xx and a 422 of a busy
-/// Pyroscope are tried again, later each time and no sooner than `Retry-After` says; what else is refused counts as failed.
-/// A request whose answer is lost is repeated, so that a server may get a profile twice. Nothing is lost silently: see
-/// [`PushOptions::report`] and [`Pusher::stats`].
+/// Pyroscope (of OpenTelemetry: 429, 502, 503, 504) are tried again, later each time and no sooner than `Retry-After` says;
+/// what else is refused counts as failed. A request whose answer is lost is repeated, so that a server may get a profile
+/// twice. Nothing is lost silently: see [`PushOptions::report`] and [`Pusher::stats`].
 ///
 /// The profile is a session like others: it disturbs no guard, no handler and no second pusher. The work is done
 /// by a thread `onstack-push` with blocking calls, and a thread `onstack-send` during each request. They need no runtime, and

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{eventually, threads, Ingest, Reply, PATIENCE};
 use onstack::{thread_label, Profile, ProfilerGuard};
-use onstack_http::{Error, Handler, PushEvent, PushOptions, PushOutcome, Pusher};
+use onstack_http::{Error, Handler, PushEvent, PushOptions, PushOutcome, PushProtocol, Pusher};
 use service::{alone, get, serve, Burning};
 
 fn options(url: &str) -> PushOptions {
@@ -66,6 +66,35 @@ fn real_profiles_arrive() {
             two[1].profile.start().unwrap() + Duration::from_millis(1) >= end,
             "a profile begins before the last ends"
         );
+    }
+    eventually("threads are left", || threads("onstack") == 0);
+}
+
+#[test]
+fn real_profiles_arrive_at_a_collector() {
+    let _alone = alone();
+    let _burning = Burning::begin();
+    let server = Ingest::new(|_| Reply::Take);
+    let options = PushOptions::new(server.url(), "a shop")
+        .protocol(PushProtocol::Otlp)
+        .interval(Duration::from_secs(1))
+        .flush_timeout(PATIENCE)
+        .label("deployment.environment.name", "a, test")
+        .header("X-Scope-OrgID", "me")
+        .profile(|builder| builder.frequency(200))
+        .report(no_report);
+    let pusher = Pusher::start(options).unwrap();
+    eventually("no three profiles", || pusher.stats().sent >= 3);
+    let stats = pusher.stop();
+    let exports = server.exports();
+    assert_eq!(exports.len() as u64, stats.sent);
+    assert_eq!(stats.taken, stats.sent + stats.empty, "{stats:?}");
+    assert!(exports.iter().any(|export| export.holds("burn_of_the_test")));
+    for export in &exports {
+        for text in ["service.name", "a shop", "deployment.environment.name", "a, test"] {
+            assert!(export.holds(text), "{text} is not there");
+        }
+        assert_eq!(export.headers["x-scope-orgid"], "me");
     }
     eventually("threads are left", || threads("onstack") == 0);
 }
@@ -143,6 +172,7 @@ fn a_burst_with_labels_is_counted() {
 fn what_cannot_begin_is_named_and_leaves_nothing() {
     let _alone = alone();
     let good = || PushOptions::new("http://127.0.0.1:1", "test");
+    let collector = |service| PushOptions::new("http://127.0.0.1:1", service).protocol(PushProtocol::Otlp);
     let zero = Duration::ZERO;
     for (options, text) in [
         (PushOptions::new("", "test"), "PushOptions::url: give"),
@@ -151,6 +181,10 @@ fn what_cannot_begin_is_named_and_leaves_nothing() {
         (PushOptions::new("http://localhost", "a b"), "PushOptions::service: \"a b\": give a name"),
         (good().label("git-ref", "x"), "PushOptions::label: name \"git-ref\": give"),
         (good().header("Authorization", "hunter2\n"), "PushOptions::header: the value of Authorization"),
+        (collector(""), "PushOptions::service: \"\": give a name"),
+        (collector("a").label("service.name", "b"), "PushOptions::label: name \"service.name\": give one"),
+        (collector("a").header("OTLP-Profiles-Development-Version", "2"), "PushOptions::header: OTLP-Profiles"),
+        (PushOptions::new("localhost:4318", "a").protocol(PushProtocol::Otlp), "PushOptions::url: give"),
         (good().interval(Duration::from_millis(1)), "PushOptions::interval: 1ms: give 1s or more"),
         (good().timeout(zero), "PushOptions::timeout: 0ns: give 1ms or more"),
         (good().flush_timeout(zero), "PushOptions::flush_timeout: 0ns"),

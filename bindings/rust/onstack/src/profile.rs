@@ -232,6 +232,14 @@ impl Profile {
         Duration::from_nanos(u64::try_from(self.message.duration_nanos).unwrap_or(0))
     }
 
+    /// Lets a profile that does not say when it began have ended at `end`, for a server that files profiles by their time.
+    pub fn end_at(&mut self, end: SystemTime) {
+        if self.start().is_none() {
+            let start = end.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(self.duration());
+            self.message.time_nanos = i64::try_from(start.as_nanos()).unwrap_or(i64::MAX);
+        }
+    }
+
     /// Remarks that the profile carries. Ours begin with `onstack.stats`, a session's counters, or `onstack.module`, a program or
     /// library that cut stacks.
     pub fn comments(&self) -> impl Iterator<Item = &str> {
@@ -323,6 +331,17 @@ mod tests {
         let outer = top.get("x;y").unwrap();
         assert_eq!((outer.flat, outer.cum), (0, 70));
         assert_eq!(top.get("a::b").unwrap().flat, 70);
+    }
+
+    #[test]
+    fn only_a_profile_without_a_time_gets_one() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let mut profile = profile();
+        profile.message.duration_nanos = 10_000_000_000;
+        profile.end_at(at(1_000));
+        assert_eq!(profile.start(), Some(at(990)));
+        profile.end_at(at(2_000));
+        assert_eq!(profile.start(), Some(at(990)));
     }
 
     #[test]

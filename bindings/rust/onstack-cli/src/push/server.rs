@@ -27,7 +27,8 @@ pub struct Server {
 
 impl Server {
     pub fn new(target: Box<dyn Target>, timeout: Duration) -> Result<Self, Failure> {
-        let headers = push::headers(&credentials::of_environment()?).map_err(Failure::of_arguments)?;
+        let headers =
+            push::headers(&credentials::of_environment()?, target.headers()).map_err(Failure::of_arguments)?;
         let client = Client::new(target, headers, timeout);
         let client = client.map_err(|error| Failure::new(Path::new("https"), error))?;
         Ok(Self { client, retries: 0, quiet: false })

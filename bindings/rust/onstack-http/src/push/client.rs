@@ -87,6 +87,9 @@ impl Client {
         for (name, value) in &parcel.query {
             request = request.query(name, value);
         }
+        for (name, value) in self.target.headers() {
+            request = request.header(*name, *value);
+        }
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
@@ -119,12 +122,13 @@ impl Client {
         // Read even if it is not wanted, so that the connection can be used again. What came before an error is as good as any.
         let mut bytes = Vec::new();
         let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut bytes);
+        let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
         if status.is_success() {
-            return Ok(());
+            let refused = self.target.refused(content_type, &bytes);
+            return refused.map_or(Ok(()), |text| Err(Failure { text: shown(&printable(&text)), kind: Kind::Final }));
         }
-        let words = printable(&String::from_utf8_lossy(&bytes));
-        let shown: String = words.chars().take(MOST_SHOWN).collect();
-        let text = if shown.is_empty() { status.to_string() } else { format!("{status}: {shown}") };
+        let words = printable(&self.target.words(content_type, &bytes));
+        let text = if words.is_empty() { status.to_string() } else { format!("{status}: {}", shown(&words)) };
         Err(Failure { text, kind: self.kind(&response, &words) })
     }
 
@@ -135,10 +139,7 @@ impl Client {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Kind::Unauthorized,
             StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
             status if status.is_redirection() => Kind::Elsewhere(without_query(field("location").unwrap_or("nowhere"))),
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Kind::Passing(after(field("retry-after"))),
-            status if status.is_server_error() || self.target.passes(status.as_u16(), words) => {
-                Kind::Passing(after(field("retry-after")))
-            }
+            status if self.target.passes(status.as_u16(), words) => Kind::Passing(after(field("retry-after"))),
             _ => Kind::Final,
         }
     }
@@ -157,6 +158,10 @@ fn without_query(location: &str) -> String {
 fn printable(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn shown(words: &str) -> String {
+    words.chars().take(MOST_SHOWN).collect()
 }
 
 /// Those that the system trusts, or the file that SSL_CERT_FILE names.

@@ -14,17 +14,17 @@ pub fn basic(user: &str, password: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
 
-/// Finds now what would otherwise make every request fail.
+/// Finds now what would otherwise make every request fail. `targets` are those that the server's kind sets.
 ///
 /// # Errors
 /// A text that goes on behind the option's name.
-pub fn checked(headers: &[(String, String)]) -> Result<HeaderMap, String> {
+pub fn checked(headers: &[(String, String)], targets: &[(&str, &str)]) -> Result<HeaderMap, String> {
     let mut checked = HeaderMap::new();
     for (name, value) in headers {
         let Ok(key) = HeaderName::try_from(name.as_str()) else {
             return Err(format!("name {name:?} is none: give letters, digits and hyphens"));
         };
-        if OURS.contains(&key) {
+        if OURS.contains(&key) || targets.iter().any(|(name, _)| key == *name) {
             return Err(format!("{name} is not yours to set: leave it out"));
         }
         let Ok(mut value) = HeaderValue::from_bytes(value.as_bytes()) else {
@@ -42,11 +42,12 @@ mod tests {
 
     #[test]
     fn headers_that_would_fail_are_named_and_their_values_are_not() {
-        let check = |name: &str, value: &str| checked(&[(name.to_owned(), value.to_owned())]);
+        let check = |name: &str, value: &str| checked(&[(name.to_owned(), value.to_owned())], &[("x-kind", "1")]);
         for (name, value, text) in [
             ("A b", "hunter2", "\"A b\" is none"),
             ("", "hunter2", "is none"),
             ("content-type", "hunter2", "not yours to set"),
+            ("X-Kind", "hunter2", "X-Kind is not yours to set"),
             ("Authorization", "hunter2\n", "the value of Authorization"),
         ] {
             let refusal = check(name, value).unwrap_err();

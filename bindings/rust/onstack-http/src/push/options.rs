@@ -11,7 +11,9 @@ use onstack::ProfilerGuardBuilder;
 use super::books::PushStats;
 use super::client::Client;
 use super::header;
+use super::otlp::{self, Otlp};
 use super::pyroscope::{self, Pyroscope};
+use super::target::Target;
 use crate::error::Error;
 use crate::profiling::Profiling;
 
@@ -22,6 +24,7 @@ pub(super) type Report = Box<dyn FnMut(&PushEvent) + Send>;
 
 /// What is sent, and where. What is not set has the default that stands with it.
 pub struct PushOptions {
+    protocol: PushProtocol,
     url: String,
     service: String,
     labels: BTreeMap<String, String>,
@@ -36,10 +39,12 @@ pub struct PushOptions {
 }
 
 impl PushOptions {
-    /// `url` is the server's, `https://pyroscope.example.org`; `/ingest` is added where it is not its end. `service` is the
-    /// service's name there: letters, digits, and any of `_-./`.
+    /// `url` is the server's, `https://pyroscope.example.org` or `http://collector:4318`; `/ingest` or, of
+    /// [`PushProtocol::Otlp`], `/v1development/profiles` is added where it is not its end. `service` is the service's name
+    /// there: letters, digits, and any of `_-./`; of OTLP any text.
     pub fn new(url: impl Into<String>, service: impl Into<String>) -> Self {
         Self {
+            protocol: PushProtocol::default(),
             url: url.into(),
             service: service.into(),
             labels: BTreeMap::new(),
@@ -54,8 +59,16 @@ impl PushOptions {
         }
     }
 
+    /// What the server understands; [`PushProtocol::Ingest`] unless set.
+    #[must_use]
+    pub fn protocol(mut self, protocol: PushProtocol) -> Self {
+        self.protocol = protocol;
+        self
+    }
+
     /// A label of all profiles: environment, host, version. Names are letters, digits and underscores, and do not begin with
-    /// a digit; values have no comma and no closing brace, which the server would take for their end.
+    /// a digit; values have no comma and no closing brace, which the server would take for their end. Of
+    /// [`PushProtocol::Otlp`] they are the resource's attributes, of any text: `deployment.environment.name`.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(name.into(), value.into());
@@ -137,14 +150,17 @@ impl PushOptions {
     pub(super) fn sender(&mut self) -> Result<(Arc<Client>, Option<Report>), Error> {
         self.check_numbers()?;
         let wrong = |name| move |text| Error::Option { name, text };
-        let endpoint = pyroscope::endpoint(&self.url).map_err(wrong("PushOptions::url"))?;
-        pyroscope::check_service(&self.service).map_err(wrong("PushOptions::service"))?;
-        for (name, value) in &self.labels {
-            pyroscope::check_label(name, value).map_err(wrong("PushOptions::label"))?;
-        }
-        let headers = header::checked(&self.headers).map_err(wrong("PushOptions::header"))?;
-        let target = Pyroscope::new(endpoint, &self.service, &self.labels);
-        let client = Client::new(Box::new(target), headers, self.timeout).map_err(Error::Os)?;
+        let target =
+            self.protocol.target(&self.url, &self.service, &self.labels).map_err(|(name, text)| Error::Option {
+                name: match name {
+                    PushPart::Url => "PushOptions::url",
+                    PushPart::Service => "PushOptions::service",
+                    PushPart::Label => "PushOptions::label",
+                },
+                text,
+            })?;
+        let headers = header::checked(&self.headers, target.headers()).map_err(wrong("PushOptions::header"))?;
+        let client = Client::new(target, headers, self.timeout).map_err(Error::Os)?;
         Ok((Arc::new(client), self.report.take()))
     }
 
@@ -186,10 +202,64 @@ impl PushOptions {
 impl fmt::Debug for PushOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("PushOptions");
-        debug.field("service", &self.service).field("labels", &self.labels).field("interval", &self.interval);
+        debug
+            .field("protocol", &self.protocol)
+            .field("service", &self.service)
+            .field("labels", &self.labels)
+            .field("interval", &self.interval);
         debug.field("timeout", &self.timeout).field("flush_timeout", &self.flush_timeout);
         debug.field("max_waiting", &self.max_waiting).field("max_waiting_bytes", &self.max_waiting_bytes);
         debug.field("profile", &self.profile).finish_non_exhaustive()
+    }
+}
+
+/// What a server understands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushProtocol {
+    /// Pyroscope's ingest requests.
+    #[default]
+    Ingest,
+    /// OpenTelemetry's over HTTP, of which the profiles signal is experimental.
+    Otlp,
+}
+
+/// What of a server's description is wrong.
+pub enum PushPart {
+    /// The server's address.
+    Url,
+    /// The service's name.
+    Service,
+    /// A label.
+    Label,
+}
+
+impl PushProtocol {
+    /// A server that understands it. `labels` are those of all profiles.
+    ///
+    /// # Errors
+    /// The part that is wrong, and a text that goes on behind its name.
+    pub fn target(
+        self,
+        url: &str,
+        service: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Box<dyn Target>, (PushPart, String)> {
+        type Checks =
+            (fn(&str) -> Result<String, String>, fn(&str) -> Result<(), String>, fn(&str, &str) -> Result<(), String>);
+        let (endpoint, check_service, check_label): Checks = match self {
+            Self::Ingest => (pyroscope::endpoint, pyroscope::check_service, pyroscope::check_label),
+            Self::Otlp => (otlp::endpoint, otlp::check_service, otlp::check_label),
+        };
+        let endpoint = endpoint(url).map_err(|text| (PushPart::Url, text))?;
+        check_service(service).map_err(|text| (PushPart::Service, text))?;
+        for (name, value) in labels {
+            check_label(name, value).map_err(|text| (PushPart::Label, text))?;
+        }
+        Ok(match self {
+            Self::Ingest => Box::new(Pyroscope::new(endpoint, service, labels)),
+            Self::Otlp => Box::new(Otlp::new(endpoint, service, labels)),
+        })
     }
 }
 

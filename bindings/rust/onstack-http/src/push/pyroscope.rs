@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use onstack::Profile;
-use ureq::http::Uri;
 
-use super::target::{Parcel, Target};
+use super::target::{self, Parcel, Target};
 
 /// A server, and the name of what is sent there.
 pub struct Pyroscope {
@@ -58,7 +57,7 @@ impl Target for Pyroscope {
         const PASSING: [&str; 5] = ["resource_exhausted", "unavailable", "deadline_exceeded", "canceled", "aborted"];
         let mut reasons = words.match_indices("failed ").map(|(at, failed)| &words[at + failed.len()..]);
         let is_one = |reason: &str| PASSING.contains(&reason.split(|c| !is_word(c)).next().unwrap_or_default());
-        status == 422 && reasons.any(is_one)
+        matches!(status, 408 | 429 | 500..) || status == 422 && reasons.any(is_one)
     }
 }
 
@@ -66,26 +65,12 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// What requests go to. The URL is not repeated in a text: a person may have put a password into it.
+/// What requests go to.
 ///
 /// # Errors
 /// A text that goes on behind the option's name.
 pub fn endpoint(url: &str) -> Result<String, String> {
-    let wrong = |text: &str| Err(text.to_owned());
-    let Ok(uri) = url.parse::<Uri>() else {
-        return wrong("give the server's address, as in \"http://localhost:4040\"");
-    };
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return wrong("give an address that begins with http:// or https://");
-    }
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return wrong("leave user and password out: they have a place of their own, where nobody else reads them");
-    }
-    if uri.query().is_some() {
-        return wrong("leave the query out: the server and a path are expected");
-    }
-    let base = url.split('#').next().unwrap_or(url).trim_end_matches('/');
-    Ok(if base.ends_with("/ingest") { base.to_owned() } else { format!("{base}/ingest") })
+    target::endpoint(url, "/ingest", "http://localhost:4040")
 }
 
 /// The server reads `service{name=value,...}` without quotes and escapes: what would end a part of it cannot be said.

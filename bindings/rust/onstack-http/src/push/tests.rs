@@ -12,7 +12,7 @@ use std::time::Duration;
 use onstack::Profile;
 
 use super::run::{Run, Source, Times};
-use super::{PushEvent, PushOptions, PushOutcome, PushStats, Pusher};
+use super::{PushEvent, PushOptions, PushOutcome, PushProtocol, PushStats, Pusher};
 use common::{eventually, say, Ingest, Reply, PATIENCE};
 
 /// Profiles of one sample, whose value is the profile's number, from 1 on.
@@ -149,6 +149,39 @@ fn nothing_is_lost_in_an_outage() {
     let (stats, _) = p.end();
     assert_eq!((stats.dropped, stats.failed), (0, 0));
     want_all(&numbers(&server), stats.sent);
+}
+
+fn otlp(setting: &mut Setting) {
+    let options = std::mem::replace(&mut setting.options, PushOptions::new("", ""));
+    setting.options = options.protocol(PushProtocol::Otlp);
+    many(setting);
+}
+
+#[test]
+fn nothing_is_lost_while_a_collector_is_away() {
+    let (server, away) = away("503 Service Unavailable");
+    let p = push(&server.url(), otlp);
+    let told = format!("onstack: push to {}/v1development/profiles: 503 Service Unavailable: not yet", server.url());
+    eventually("not told", || p.count(PushOutcome::Retry, &told) >= 3);
+    away.store(false, Ordering::SeqCst);
+    eventually("nothing arrives after the outage", || p.stats().sent >= 10);
+    let (stats, _) = p.end();
+    assert_eq!((stats.dropped, stats.failed), (0, 0));
+    assert_eq!(server.exports().len() as u64, stats.sent);
+}
+
+/// It has taken a part, and must not get the rest again.
+#[test]
+fn what_a_collector_refuses_of_a_profile_is_told() {
+    let server = Ingest::new(|number| match number {
+        1 => say("200 OK", "content-type: application/x-protobuf\r\n", "\x0a\x0b\x08\x02\x12\x07no room"),
+        _ => Reply::Take,
+    });
+    let p = push(&server.url(), otlp);
+    eventually("the next one is not sent", || p.stats().sent > 0);
+    let (stats, events) = p.end();
+    assert_eq!((stats.failed, stats.retries), (1, 0), "{events:?}");
+    assert!(events[0].error.ends_with("the server has refused 2 of its parts: no room"), "{events:?}");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A server that takes profiles as strictly as Pyroscope does, and answers as it is told.
+//! A server that takes profiles as strictly as Pyroscope does, or OpenTelemetry's collector, and answers as it is told.
 
 #![allow(dead_code)] // each test program uses a part
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flate2::read::GzDecoder;
 use onstack::Profile;
 
 /// For what happens at some time on a busy machine.
@@ -38,12 +39,26 @@ pub struct Request {
     pub profile: Profile,
 }
 
+/// What came for OpenTelemetry.
+pub struct Export {
+    pub headers: HashMap<String, String>,
+    /// Unpacked.
+    pub message: Vec<u8>,
+}
+
+impl Export {
+    pub fn holds(&self, text: &str) -> bool {
+        self.message.windows(text.len()).any(|part| part == text.as_bytes())
+    }
+}
+
 type Answer = dyn Fn(u64) -> Reply + Send + Sync;
 
 #[derive(Default)]
 struct Seen {
     requests: u64,
     taken: Vec<Request>,
+    exports: Vec<Export>,
     unfit: Vec<String>,
     times: Vec<Instant>,
     over: bool,
@@ -87,9 +102,18 @@ impl Ingest {
 
     /// What it took since the last time.
     pub fn taken(&self) -> Vec<Request> {
-        let mut seen = self.seen.0.lock().unwrap();
+        std::mem::take(&mut self.fit().taken)
+    }
+
+    /// The same for OpenTelemetry.
+    pub fn exports(&self) -> Vec<Export> {
+        std::mem::take(&mut self.fit().exports)
+    }
+
+    fn fit(&self) -> MutexGuard<'_, Seen> {
+        let seen = self.seen.0.lock().unwrap();
         assert!(seen.unfit.is_empty(), "the server cannot take {:?}", seen.unfit);
-        std::mem::take(&mut seen.taken)
+        seen
     }
 }
 
@@ -128,9 +152,8 @@ fn serve(stream: TcpStream, answer: &Answer, seen: &(Mutex<Seen>, Condvar)) {
             let _over = seen.1.wait_while(seen.0.lock().unwrap(), |seen| !seen.over).unwrap();
             return;
         }
-        Reply::Take | Reply::TakeAndHangUp => match read(&line, headers, &body) {
-            Ok(request) => {
-                seen.0.lock().unwrap().taken.push(request);
+        Reply::Take | Reply::TakeAndHangUp => match take(&line, headers, &body, seen) {
+            Ok(()) => {
                 if matches!(reply, Reply::TakeAndHangUp) {
                     return;
                 }
@@ -157,6 +180,37 @@ fn head(reader: &mut impl BufRead) -> io::Result<(String, HashMap<String, String
         headers.insert(name.to_ascii_lowercase(), value.to_owned());
     }
     Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+fn take(
+    line: &str,
+    headers: HashMap<String, String>,
+    body: &[u8],
+    seen: &(Mutex<Seen>, Condvar),
+) -> Result<(), String> {
+    if line == "POST /v1development/profiles HTTP/1.1" {
+        let export = export(headers, body)?;
+        seen.0.lock().unwrap().exports.push(export);
+    } else {
+        let request = read(line, headers, body)?;
+        seen.0.lock().unwrap().taken.push(request);
+    }
+    Ok(())
+}
+
+fn export(headers: HashMap<String, String>, body: &[u8]) -> Result<Export, String> {
+    for (name, value) in [
+        ("content-type", "application/x-protobuf"),
+        ("content-encoding", "gzip"),
+        ("otlp-profiles-development-version", "1"),
+    ] {
+        if headers.get(name).map(String::as_str) != Some(value) {
+            return Err(format!("{name}: {:?}", headers.get(name)));
+        }
+    }
+    let mut message = Vec::new();
+    GzDecoder::new(body).read_to_end(&mut message).map_err(|error| error.to_string())?;
+    Ok(Export { headers, message })
 }
 
 fn read(line: &str, headers: HashMap<String, String>, body: &[u8]) -> Result<Request, String> {
