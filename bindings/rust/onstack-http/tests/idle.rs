@@ -55,8 +55,12 @@ fn idle_is_cheap() {
         drop(server.taken());
         eventually("the request's thread is left", || threads("onstack-send") == 0);
     }
-    let grown = allocated() - before;
-    assert!(grown < MOST / 4, "a pusher that goes on grows by {grown} bytes");
+    // The next profile may be in the making at this very moment.
+    let mut grown = MOST;
+    eventually("a pusher that goes on grows", || {
+        grown = allocated() - before;
+        grown < MOST / 4
+    });
     assert_eq!(pusher.stop().waiting, 0);
     eventually("threads are left", || threads("onstack-") == drains);
 
