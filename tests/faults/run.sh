@@ -12,7 +12,7 @@ if [ "${1-}" = all ]; then boring='^$'; fi
 
 run() {
   local result
-  timeout -k 5 "${LIMIT:-250}" "$@" | grep -Ev "$boring"
+  timeout -k 5 "${LIMIT:-700}" "$@" | grep -Ev "$boring"
   result=${PIPESTATUS[0]}
   [ $result = 0 ] && return
   if [ $result = 77 ]; then
