@@ -3641,7 +3641,8 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
  * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
- * those that this tick brings: what the process may use between two ticks of the kernel, of which one at most meets it.
+ * those that this tick brings: what the process may use between two ticks of the kernel, each of which meets one thread at
+ * most.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
@@ -3656,11 +3657,13 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
                                                                                         uint64_t age_ns) {
   const onstack_process_clock *clock = slot->process_clock;
   const uint64_t expired_ns = entry_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
-  const uint64_t brings_ns = expired_ns > clock->spread_ns ? expired_ns : clock->spread_ns;
-  const uint64_t brings = brings_ns > slot->period_ns ? brings_ns / slot->period_ns : 1;
-  const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
   const uint64_t unaccounted = onstack_process_unaccounted(slot);
-  if (unaccounted == UINT64_MAX) return brings;
+  const bool known = unaccounted != UINT64_MAX; /* else it ticks each period, and nothing is put off */
+  const uint64_t brings_ns = known && spread_ns > expired_ns ? spread_ns : expired_ns;
+  const uint64_t brings = brings_ns > slot->period_ns ? brings_ns / slot->period_ns : 1;
+  if (!known) return brings;
+  const uint64_t most = brings + age_ns / slot->period_ns;
   return unaccounted < most ? unaccounted : most;
 }
 
@@ -9976,7 +9979,7 @@ static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   onstack_dekker_store(&clock->leader, NULL);
   clock_cpu_wait(clock); /* a handler that knows the old one may be setting it */
   clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
-  clock->spread_ns = kernel_ns * clock_cpu_processors();
+  onstack_store_relaxed(&clock->spread_ns, kernel_ns * clock_cpu_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
   onstack_dekker_store(&clock->leader, leader);
   return result;

@@ -106,7 +106,7 @@ static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   onstack_dekker_store(&clock->leader, NULL);
   clock_cpu_wait(clock); /* a handler that knows the old one may be setting it */
   clock->step_ns = leader->period_ns > kernel_ns ? leader->period_ns : kernel_ns;
-  clock->spread_ns = kernel_ns * clock_cpu_processors();
+  onstack_store_relaxed(&clock->spread_ns, kernel_ns * clock_cpu_processors()); /* handlers that begin now read it */
   const int result = onstack_process_begin(clock, leader);
   onstack_dekker_store(&clock->leader, leader);
   return result;
