@@ -110,7 +110,8 @@ fn keep(size: usize) -> Vec<Vec<u8>> {
 }
 
 fn main() {
-    let guard = ProfilerGuardBuilder::default().clock(Clock::Heap).heap_interval(1).build().unwrap();
+    let guard = ProfilerGuardBuilder::default().clock(Clock::Heap).heap_interval(1);
+    let guard = guard.heap_objects(1 << 18).buffer_bytes(64 << 20).build().unwrap();
     let churn = std::thread::spawn(|| {
         let mut text = String::new();
         for round in 0..20_000 {
@@ -120,8 +121,9 @@ fn main() {
             }
         }
     });
-    let kept = [keep(8), keep(600), keep(5000), keep(100_000)];
     churn.join().unwrap();
+    guard.profile().unwrap(); // all ends are known: there is a place for each block that comes
+    let kept = [keep(8), keep(600), keep(5000), keep(100_000)];
     let books: usize = kept.iter().flatten().map(Vec::capacity).sum();
     let lists = 4 * 1000 * std::mem::size_of::<Vec<u8>>();
     let profile = guard.profile().unwrap();
