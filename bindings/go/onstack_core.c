@@ -3287,6 +3287,85 @@ ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint3
 
 #endif
 
+/* ---- core/src/handler/tick/process_tick.h ---- */
+/*
+ * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
+ * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
+ * (0, T], and each session a sample for its ticks that no sample accounts for.
+ *
+ * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
+ * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
+ * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
+ * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
+ * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
+ *
+ * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
+ */
+#ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
+#define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
+
+struct onstack_process_clock {
+  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
+  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
+  int32_t signal;         /* 0: no session uses it */
+  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
+  uint64_t period_ns;
+  uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
+  uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;     /* what the process had used at its last tick */
+  uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
+  uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t setting;    /* a handler has the following; who finds it set goes on without */
+  uint32_t looks;      /* ticks of this search that have met no new thread */
+  uint32_t looks_most; /* after which it rests */
+  uint32_t rests;      /* since the last new thread */
+  uint32_t stands_in;  /* for timers that threads were refused: it ticks each period */
+  bool blind;          /* nobody may read the process's clock: the same */
+  bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
+  uint64_t expires_ns;
+  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
+};
+
+ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
+
+/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
+   them. False if a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
+
+/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
+
+/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
+
+/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
+   replaces it. True if it did (the thread counts as new). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
+   0 or -errno. Start and stop. */
+ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
+
+/* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
+   kernel tick at most; as many periods at least. Each tick asks once. Inside its handler. */
+ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries);
+
+/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
+
+/* What onstack_process_ticked calls. */
+ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
+
+/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
+                                                                                         uint64_t ticks) {
+  onstack_process_clock *clock = slot->process_clock;
+  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
+    onstack_process_put_off(clock, slot);
+}
+
+#endif
+
 #include <errno.h>
 #include <time.h>
 
@@ -3328,7 +3407,11 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
   int result = arm_create(slot, record, tid, clock);
   if (result < 0) {
     /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+    if (result != -EINVAL) {
+      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
+      onstack_process_clock *process = onstack_load_relaxed(&slot->process_clock);
+      if (process) onstack_store_relaxed(&process->stands_in, 1u);
+    }
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
@@ -3427,79 +3510,6 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
 
 #endif
 
-/* ---- core/src/handler/tick/process_tick.h ---- */
-/*
- * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
- * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
- * (0, T], and each session a sample for its ticks that no sample accounts for.
- *
- * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
- * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
- * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
- * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
- * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
- *
- * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
- */
-#ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
-#define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
-
-struct onstack_process_clock {
-  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
-  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
-  int32_t signal;         /* 0: no session uses it */
-  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
-  uint64_t period_ns;
-  uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
-  uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
-  uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
-  uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
-  uint32_t setting;    /* a handler has the following; who finds it set goes on without */
-  uint32_t looks;      /* ticks of this search that have met no new thread */
-  uint32_t looks_most; /* after which it rests */
-  uint32_t rests;      /* since the last new thread */
-  bool blind;          /* nobody may read the process's clock: it ticks each period */
-  bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
-  uint64_t expires_ns;
-  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
-};
-
-ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
-
-/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
-   them. False if a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
-
-/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
-
-/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
-
-/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
-   replaces it. True if it did (the thread counts as new). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
-
-/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
-   0 or -errno. Start and stop. */
-ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
-
-/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
-
-/* What onstack_process_ticked calls. */
-ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
-
-/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
-                                                                                         uint64_t ticks) {
-  onstack_process_clock *clock = slot->process_clock;
-  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
-    onstack_process_put_off(clock, slot);
-}
-
-#endif
-
 /* ---- core/src/handler/tick/record.h ---- */
 /*
  * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
@@ -3592,7 +3602,12 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t t
      nothing about the stack of this instant. */
   uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
   onstack_add_relaxed(&slot->counters.ticks, ticks);
-  if (ticks > weight) onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+  if (ticks > weight) {
+    onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+    /* They do not wait any more; without this new threads would weigh nothing until the next look. */
+    const uint64_t waiting = onstack_load_relaxed(&slot->counters.waiting);
+    onstack_store_relaxed(&slot->counters.waiting, waiting > ticks ? waiting - ticks : 0);
+  }
   return weight;
 }
 
@@ -3612,14 +3627,14 @@ static ONSTACK_HANDLER_APART uint64_t entry_take_owed(const onstack_slot *slot, 
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
-  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
-  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
-  if (!entry_has_room(slot, context)) {
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+  if (!entry_has_room(slot, context)) { /* none for what follows either */
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_ticks_of(info)));
     return;
   }
+  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
+  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
@@ -3641,8 +3656,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
  * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
- * those that this tick brings: what the process may use between two ticks of the kernel, each of which meets one thread at
- * most.
+ * those that this tick brings, `brings_ns`: what the process has used since its last tick, of one kernel tick at most.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
@@ -3653,39 +3667,46 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
-                                                                                        const siginfo_t *info,
+                                                                                        uint64_t brings_ns,
                                                                                         uint64_t age_ns) {
-  const onstack_process_clock *clock = slot->process_clock;
-  const uint64_t expired_ns = entry_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
-  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
-  const uint64_t unaccounted = onstack_process_unaccounted(slot);
-  const bool known = unaccounted != UINT64_MAX; /* else it ticks each period, and nothing is put off */
-  const uint64_t brings_ns = known && spread_ns > expired_ns ? spread_ns : expired_ns;
-  const uint64_t brings = brings_ns > slot->period_ns ? brings_ns / slot->period_ns : 1;
-  if (!known) return brings;
+  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
   const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t unaccounted = onstack_process_unaccounted(slot);
+  if (unaccounted == UINT64_MAX) return brings;
   return unaccounted < most ? unaccounted : most;
 }
 
-/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. True: it had none.
-   `has_room`: for the session's sample. */
-static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context,
-                                       bool has_room) {
+/* A session's process clock has met a thread: NULL and false where it is one of ours. Counts the meeting. */
+static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onstack_thread **record, bool *armed) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
-  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  const bool armed = record && onstack_timer_state_of(&record->timer) == ONSTACK_TIMER_ARMED;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return false;
-  if (armed && (!has_room || !onstack_process_revive(slot, record, tid))) return false;
+  *record = onstack_thread_find(&slot->threads, tid);
+  *armed = *record && onstack_timer_state_of(&(*record)->timer) == ONSTACK_TIMER_ARMED;
+  return *record || slot->own_threads || !onstack_own_is((int32_t)tid);
+}
+
+/* Where its stack has no room for the session's sample, none for reading clocks either. */
+static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid) {
+  onstack_thread *record;
+  bool armed;
+  if (!entry_is_met(slot, tid, &record, &armed) || armed) return;
+  onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, 1));
+}
+
+/* The session looks at the thread, and gives it a timer if it has none. True: it had none. */
+static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_t brings_ns, ucontext_t *context) {
+  onstack_thread *record;
+  bool armed;
+  if (!entry_is_met(slot, tid, &record, &armed)) return false;
+  if (armed && !onstack_process_revive(slot, record, tid)) return false;
   uint64_t age_ns = 0;
-  if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
+  if (!record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
     if (record)
       onstack_timer_read_clock(onstack_timer_cpu_clock(tid),
                                &age_ns); /* without one it will be new at its next meeting, too */
   }
-  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
-  if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-  if (!has_room || weight == 0) return true;
+  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, brings_ns, age_ns));
+  if (weight == 0) return true;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
@@ -3696,7 +3717,8 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, const s
 
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  bool found = false, has_room = false;
+  uint64_t brings_ns = 0; /* until a session has room */
+  bool found = false;
   entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
@@ -3706,14 +3728,17 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
        above, with another clock. */
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
         onstack_load_relaxed(&slot->process_clock) == clock) {
-      const bool room = entry_has_room(slot, context);
-      found |= entry_meet(slot, tid, info, context, room);
-      has_room |= room;
+      if (!entry_has_room(slot, context)) {
+        entry_meet_without_room(slot, tid);
+      } else {
+        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, entry_ticks_of(info));
+        found |= entry_meet(slot, tid, brings_ns, context);
+      }
     }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (has_room) onstack_process_met(clock, entry_ticks_of(info), found);
+  if (brings_ns > 0) onstack_process_met(clock, entry_ticks_of(info), found);
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {
@@ -4055,6 +4080,17 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
+ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries) {
+  const uint64_t expired_ns = expiries * onstack_load_relaxed(&clock->period_ns);
+  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
+  uint64_t now_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return expired_ns;
+  const int64_t since_ns = (int64_t)(now_ns - onstack_load_relaxed(&clock->met_ns));
+  onstack_store_relaxed(&clock->met_ns, now_ns);
+  const uint64_t used_ns = since_ns <= 0 ? 0 : (uint64_t)since_ns < spread_ns ? (uint64_t)since_ns : spread_ns;
+  return used_ns > expired_ns ? used_ns : expired_ns;
+}
+
 ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_timer *timer = &record->timer;
   uint64_t left_ns;
@@ -4069,12 +4105,10 @@ ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_th
   return true;
 }
 
-/* What is due by the leader's ticks, those that wait for threads which block the signal, and our own threads: `expires_ns`
-   moves along with it. */
+/* What is due by the leader's ticks and our own threads: `expires_ns` moves along with it. */
 static ONSTACK_HANDLER uint64_t process_accounted(const onstack_process_clock *clock, const onstack_slot *leader) {
   const uint64_t own_ns = leader->own_threads ? 0 : onstack_load_relaxed(&onstack_own_cpu_ns);
-  const uint64_t ticks = onstack_load_relaxed(&leader->counters.ticks) + onstack_load_relaxed(&leader->counters.waiting);
-  return ticks * clock->period_ns + own_ns;
+  return onstack_load_relaxed(&leader->counters.ticks) * clock->period_ns + own_ns;
 }
 
 static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *clock, uint64_t most) {
@@ -4160,7 +4194,7 @@ static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const on
 
 ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
   const onstack_slot *leader = onstack_dekker_load(&clock->leader);
-  if (!leader || clock->blind || !process_hold(clock)) return;
+  if (!leader || clock->blind || onstack_load_relaxed(&clock->stands_in) || !process_hold(clock)) return;
   if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
     if (found)
       process_found(clock, leader, expiries);
@@ -4174,7 +4208,12 @@ ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uin
 static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const onstack_slot *leader) {
   uint64_t now_ns, left_ns;
   if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns) || now_ns >= clock->expires_ns) return;
-  const uint64_t before_ns = clock->expires_ns, at_ns = clock->unticked_ns + process_accounted(clock, leader);
+  const uint64_t before_ns = clock->expires_ns, most_ns = now_ns + (clock->step_ns << PROCESS_RESTS_MOST) + clock->step_ns;
+  uint64_t at_ns = clock->unticked_ns + process_accounted(clock, leader);
+  if ((int64_t)(at_ns - most_ns) > 0) { /* a thread has had the signal blocked, and all its ticks come at once */
+    at_ns = most_ns;
+    clock->unticked_ns = at_ns - process_accounted(clock, leader);
+  }
   if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
       left_ns > before_ns - now_ns) {
     clock->uncounted = true;
@@ -4185,8 +4224,10 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
 
 ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
   onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
-      onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
+  if (onstack_load_relaxed(&clock->stands_in))
+    onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
+           onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
     process_put_off(clock, slot);
     process_let_go(clock);
   }
@@ -9932,6 +9973,7 @@ static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
   onstack_timer *timer = &clock->record->timer;
   const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
   clock->leader = NULL; /* it does not tick yet */
+  clock->stands_in = 0;
   onstack_timer_clear(timer);
   onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(timer); /* of who had it before: a start may end before this one is set */
@@ -11204,7 +11246,7 @@ static uint64_t threads_waiting_ticks(const onstack_slot *slot, const onstack_ti
 void onstack_threads_look_for_blocked(onstack_slot *slot) {
   const uint64_t process_ticks = onstack_load_relaxed(&slot->counters.process_ticks);
   uint64_t waiting = 0;
-  if (process_ticks == slot->counters.process_ticks_looked) return;
+  if (process_ticks == slot->counters.process_ticks_looked && onstack_load_relaxed(&slot->counters.waiting) == 0) return;
   slot->counters.process_ticks_looked = process_ticks;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);

@@ -289,7 +289,7 @@ static uint64_t threads_waiting_ticks(const onstack_slot *slot, const onstack_ti
 void onstack_threads_look_for_blocked(onstack_slot *slot) {
   const uint64_t process_ticks = onstack_load_relaxed(&slot->counters.process_ticks);
   uint64_t waiting = 0;
-  if (process_ticks == slot->counters.process_ticks_looked) return;
+  if (process_ticks == slot->counters.process_ticks_looked && onstack_load_relaxed(&slot->counters.waiting) == 0) return;
   slot->counters.process_ticks_looked = process_ticks;
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     const uint32_t tid = onstack_observe(&slot->threads.tids[i]);

@@ -50,7 +50,12 @@ static ONSTACK_HANDLER uint32_t entry_count_ticks(onstack_slot *slot, uint64_t t
      nothing about the stack of this instant. */
   uint32_t weight = ticks > slot->weight_max ? slot->weight_max : (uint32_t)ticks;
   onstack_add_relaxed(&slot->counters.ticks, ticks);
-  if (ticks > weight) onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+  if (ticks > weight) {
+    onstack_add_relaxed(&slot->counters.unattributed, ticks - weight);
+    /* They do not wait any more; without this new threads would weigh nothing until the next look. */
+    const uint64_t waiting = onstack_load_relaxed(&slot->counters.waiting);
+    onstack_store_relaxed(&slot->counters.waiting, waiting > ticks ? waiting - ticks : 0);
+  }
   return weight;
 }
 
@@ -70,14 +75,14 @@ static ONSTACK_HANDLER_APART uint64_t entry_take_owed(const onstack_slot *slot, 
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
                                               ucontext_t *context) {
-  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
-  uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_store_relaxed(&record->timer.meetings, (uint8_t)0);
   entry_count_own(record, info);
-  if (!entry_has_room(slot, context)) {
-    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
+  if (!entry_has_room(slot, context)) { /* none for what follows either */
+    onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_ticks_of(info)));
     return;
   }
+  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
+  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
@@ -99,8 +104,7 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
 /*
  * How many ticks a thread without a timer stands for when a process tick meets it: those of the process's CPU time that no
  * sample accounts for, and no more than it can have used itself: `age_ns` since its birth (0: it has been met before), and
- * those that this tick brings: what the process may use between two ticks of the kernel, each of which meets one thread at
- * most.
+ * those that this tick brings, `brings_ns`: what the process has used since its last tick, of one kernel tick at most.
  *
  * One for each meeting would be right if process ticks came at random, at the session's own rate. They come each T of the
  * process's CPU time: a thread alone is met half a T after its birth on average and would be half a T too heavy (lives of 20
@@ -111,39 +115,46 @@ static ONSTACK_HANDLER_APART onstack_thread *entry_adopt(onstack_slot *slot, uin
  * Two handlers that ask at the same time may both take the same tick; the next pays.
  */
 static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unaccounted(const onstack_slot *slot,
-                                                                                        const siginfo_t *info,
+                                                                                        uint64_t brings_ns,
                                                                                         uint64_t age_ns) {
-  const onstack_process_clock *clock = slot->process_clock;
-  const uint64_t expired_ns = entry_ticks_of(info) * onstack_load_relaxed(&clock->period_ns);
-  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
-  const uint64_t unaccounted = onstack_process_unaccounted(slot);
-  const bool known = unaccounted != UINT64_MAX; /* else it ticks each period, and nothing is put off */
-  const uint64_t brings_ns = known && spread_ns > expired_ns ? spread_ns : expired_ns;
-  const uint64_t brings = brings_ns > slot->period_ns ? brings_ns / slot->period_ns : 1;
-  if (!known) return brings;
+  const uint64_t brings = (brings_ns + slot->period_ns - 1) / slot->period_ns;
   const uint64_t most = brings + age_ns / slot->period_ns;
+  const uint64_t unaccounted = onstack_process_unaccounted(slot);
+  if (unaccounted == UINT64_MAX) return brings;
   return unaccounted < most ? unaccounted : most;
 }
 
-/* A session looks at the thread that its process clock has met, and gives it a timer if it has none. True: it had none.
-   `has_room`: for the session's sample. */
-static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, const siginfo_t *info, ucontext_t *context,
-                                       bool has_room) {
+/* A session's process clock has met a thread: NULL and false where it is one of ours. Counts the meeting. */
+static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onstack_thread **record, bool *armed) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
-  onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  const bool armed = record && onstack_timer_state_of(&record->timer) == ONSTACK_TIMER_ARMED;
-  if (!record && !slot->own_threads && onstack_own_is((int32_t)tid)) return false;
-  if (armed && (!has_room || !onstack_process_revive(slot, record, tid))) return false;
+  *record = onstack_thread_find(&slot->threads, tid);
+  *armed = *record && onstack_timer_state_of(&(*record)->timer) == ONSTACK_TIMER_ARMED;
+  return *record || slot->own_threads || !onstack_own_is((int32_t)tid);
+}
+
+/* Where its stack has no room for the session's sample, none for reading clocks either. */
+static ONSTACK_HANDLER void entry_meet_without_room(onstack_slot *slot, uint32_t tid) {
+  onstack_thread *record;
+  bool armed;
+  if (!entry_is_met(slot, tid, &record, &armed) || armed) return;
+  onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, 1));
+}
+
+/* The session looks at the thread, and gives it a timer if it has none. True: it had none. */
+static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, uint64_t brings_ns, ucontext_t *context) {
+  onstack_thread *record;
+  bool armed;
+  if (!entry_is_met(slot, tid, &record, &armed)) return false;
+  if (armed && !onstack_process_revive(slot, record, tid)) return false;
   uint64_t age_ns = 0;
-  if (has_room && !record && !onstack_dekker_load(&slot->scanning)) {
+  if (!record && !onstack_dekker_load(&slot->scanning)) {
     record = entry_adopt(slot, tid);
     if (record)
       onstack_timer_read_clock(onstack_timer_cpu_clock(tid),
                                &age_ns); /* without one it will be new at its next meeting, too */
   }
-  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, info, age_ns));
-  if (!has_room) onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)weight);
-  if (!has_room || weight == 0) return true;
+  uint32_t weight = entry_count_ticks(slot, entry_unaccounted(slot, brings_ns, age_ns));
+  if (weight == 0) return true;
   /* With all buckets of this id full the process record lends its (empty) name and bounds. */
   if (!record) record = slot->threads.process;
   onstack_dekker_add(&record->busy, 1u); /* "this thread is inside", for calls from a user's unwinder */
@@ -154,7 +165,8 @@ static ONSTACK_HANDLER bool entry_meet(onstack_slot *slot, uint32_t tid, const s
 
 static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, const siginfo_t *info, ucontext_t *context) {
   const uint32_t tid = (uint32_t)onstack_sys_gettid();
-  bool found = false, has_room = false;
+  uint64_t brings_ns = 0; /* until a session has room */
+  bool found = false;
   entry_count_own(clock->record, info);
   for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
     onstack_slot *slot = &onstack_slots[i];
@@ -164,14 +176,17 @@ static ONSTACK_HANDLER void entry_process_tick(onstack_process_clock *clock, con
        above, with another clock. */
     if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_observe(&slot->meets) &&
         onstack_load_relaxed(&slot->process_clock) == clock) {
-      const bool room = entry_has_room(slot, context);
-      found |= entry_meet(slot, tid, info, context, room);
-      has_room |= room;
+      if (!entry_has_room(slot, context)) {
+        entry_meet_without_room(slot, tid);
+      } else {
+        if (brings_ns == 0) brings_ns = onstack_process_brings(clock, entry_ticks_of(info));
+        found |= entry_meet(slot, tid, brings_ns, context);
+      }
     }
     onstack_dekker_sub(&slot->threads.process->busy, 1u);
   }
   /* Else it goes on as it is, each period, until it meets a thread with room for the calls. */
-  if (has_room) onstack_process_met(clock, entry_ticks_of(info), found);
+  if (brings_ns > 0) onstack_process_met(clock, entry_ticks_of(info), found);
 }
 
 static ONSTACK_HANDLER bool entry_is_current(uint32_t generation, onstack_thread_tick tick, const siginfo_t *info) {

@@ -39,6 +39,17 @@ ONSTACK_HANDLER uint64_t onstack_process_unaccounted(const onstack_slot *slot) {
   return unaccounted > 0 ? (uint64_t)unaccounted : 0;
 }
 
+ONSTACK_HANDLER uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries) {
+  const uint64_t expired_ns = expiries * onstack_load_relaxed(&clock->period_ns);
+  const uint64_t spread_ns = onstack_load_relaxed(&clock->spread_ns);
+  uint64_t now_ns;
+  if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns)) return expired_ns;
+  const int64_t since_ns = (int64_t)(now_ns - onstack_load_relaxed(&clock->met_ns));
+  onstack_store_relaxed(&clock->met_ns, now_ns);
+  const uint64_t used_ns = since_ns <= 0 ? 0 : (uint64_t)since_ns < spread_ns ? (uint64_t)since_ns : spread_ns;
+  return used_ns > expired_ns ? used_ns : expired_ns;
+}
+
 ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
   onstack_timer *timer = &record->timer;
   uint64_t left_ns;
@@ -53,12 +64,10 @@ ONSTACK_HANDLER_APART bool onstack_process_revive(onstack_slot *slot, onstack_th
   return true;
 }
 
-/* What is due by the leader's ticks, those that wait for threads which block the signal, and our own threads: `expires_ns`
-   moves along with it. */
+/* What is due by the leader's ticks and our own threads: `expires_ns` moves along with it. */
 static ONSTACK_HANDLER uint64_t process_accounted(const onstack_process_clock *clock, const onstack_slot *leader) {
   const uint64_t own_ns = leader->own_threads ? 0 : onstack_load_relaxed(&onstack_own_cpu_ns);
-  const uint64_t ticks = onstack_load_relaxed(&leader->counters.ticks) + onstack_load_relaxed(&leader->counters.waiting);
-  return ticks * clock->period_ns + own_ns;
+  return onstack_load_relaxed(&leader->counters.ticks) * clock->period_ns + own_ns;
 }
 
 static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *clock, uint64_t most) {
@@ -144,7 +153,7 @@ static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const on
 
 ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
   const onstack_slot *leader = onstack_dekker_load(&clock->leader);
-  if (!leader || clock->blind || !process_hold(clock)) return;
+  if (!leader || clock->blind || onstack_load_relaxed(&clock->stands_in) || !process_hold(clock)) return;
   if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
     if (found)
       process_found(clock, leader, expiries);
@@ -158,7 +167,12 @@ ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uin
 static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const onstack_slot *leader) {
   uint64_t now_ns, left_ns;
   if (!onstack_timer_read_clock(CLOCK_PROCESS_CPUTIME_ID, &now_ns) || now_ns >= clock->expires_ns) return;
-  const uint64_t before_ns = clock->expires_ns, at_ns = clock->unticked_ns + process_accounted(clock, leader);
+  const uint64_t before_ns = clock->expires_ns, most_ns = now_ns + (clock->step_ns << PROCESS_RESTS_MOST) + clock->step_ns;
+  uint64_t at_ns = clock->unticked_ns + process_accounted(clock, leader);
+  if ((int64_t)(at_ns - most_ns) > 0) { /* a thread has had the signal blocked, and all its ticks come at once */
+    at_ns = most_ns;
+    clock->unticked_ns = at_ns - process_accounted(clock, leader);
+  }
   if ((int64_t)(at_ns - before_ns) >= (int64_t)(clock->period_ns / 2) && process_set(clock, at_ns, &left_ns) == 0 &&
       left_ns > before_ns - now_ns) {
     clock->uncounted = true;
@@ -169,8 +183,10 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
 
 ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
   onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
-  if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
-      onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
+  if (onstack_load_relaxed(&clock->stands_in))
+    onstack_store_relaxed(&clock->look_at, UINT64_MAX);
+  else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
+           onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
     process_put_off(clock, slot);
     process_let_go(clock);
   }

@@ -25,13 +25,15 @@ struct onstack_process_clock {
   uint64_t period_ns;
   uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
   uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;     /* what the process had used at its last tick */
   uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
   uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
   uint32_t setting;    /* a handler has the following; who finds it set goes on without */
   uint32_t looks;      /* ticks of this search that have met no new thread */
   uint32_t looks_most; /* after which it rests */
   uint32_t rests;      /* since the last new thread */
-  bool blind;          /* nobody may read the process's clock: it ticks each period */
+  uint32_t stands_in;  /* for timers that threads were refused: it ticks each period */
+  bool blind;          /* nobody may read the process's clock: the same */
   bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
   uint64_t expires_ns;
   uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
@@ -56,6 +58,10 @@ ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread 
 /* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
    0 or -errno. Start and stop. */
 ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
+
+/* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
+   kernel tick at most; as many periods at least. Each tick asks once. Inside its handler. */
+ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries);
 
 /* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
 ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
