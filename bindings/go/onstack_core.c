@@ -3287,85 +3287,6 @@ ONSTACK_INTERNAL uint64_t onstack_arm_random(const onstack_thread *record, uint3
 
 #endif
 
-/* ---- core/src/handler/tick/process_tick.h ---- */
-/*
- * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
- * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
- * (0, T], and each session a sample for its ticks that no sample accounts for.
- *
- * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
- * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
- * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
- * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
- * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
- *
- * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
- */
-#ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
-#define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
-
-struct onstack_process_clock {
-  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
-  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
-  int32_t signal;         /* 0: no session uses it */
-  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
-  uint64_t period_ns;
-  uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
-  uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
-  uint64_t met_ns;     /* what the process had used at its last tick */
-  uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
-  uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
-  uint32_t setting;    /* a handler has the following; who finds it set goes on without */
-  uint32_t looks;      /* ticks of this search that have met no new thread */
-  uint32_t looks_most; /* after which it rests */
-  uint32_t rests;      /* since the last new thread */
-  uint32_t stands_in;  /* for timers that threads were refused: it ticks each period */
-  bool blind;          /* nobody may read the process's clock: the same */
-  bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
-  uint64_t expires_ns;
-  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
-};
-
-ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
-
-/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
-   them. False if a filter refuses. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
-
-/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
-
-/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
-
-/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
-   replaces it. True if it did (the thread counts as new). Signal-safe. */
-ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
-
-/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
-   0 or -errno. Start and stop. */
-ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
-
-/* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
-   kernel tick at most; as many periods at least. Each tick asks once. Inside its handler. */
-ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries);
-
-/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
-ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
-
-/* What onstack_process_ticked calls. */
-ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
-
-/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
-static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
-                                                                                         uint64_t ticks) {
-  onstack_process_clock *clock = slot->process_clock;
-  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
-    onstack_process_put_off(clock, slot);
-}
-
-#endif
-
 #include <errno.h>
 #include <time.h>
 
@@ -3407,11 +3328,7 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
   int result = arm_create(slot, record, tid, clock);
   if (result < 0) {
     /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) {
-      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
-      onstack_process_clock *process = onstack_load_relaxed(&slot->process_clock);
-      if (process) onstack_store_relaxed(&process->stands_in, 1u);
-    }
+    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }
@@ -3506,6 +3423,84 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
   onstack_kernel_sigset every = ~(onstack_kernel_sigset)0;
   for (int signal = 32; signal < SIGRTMIN; signal++) every &= ~ONSTACK_SIGBIT(signal);
   return every;
+}
+
+#endif
+
+/* ---- core/src/handler/tick/process_tick.h ---- */
+/*
+ * The timer on the process's CPU time that finds new threads: one for all CPU sessions of a signal. Its signal goes to a
+ * running thread (since Linux 6.4). A thread that has no timer gets one then, in the handler, with a first expiry uniform in
+ * (0, T], and each session a sample for its ticks that no sample accounts for.
+ *
+ * It expires when a period of the process's CPU time has gone by for which no thread has ticked by its own timer: such a tick
+ * puts it off by a period. So while all threads that work have timers it does not come. That matters, for it goes to the
+ * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
+ * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
+ * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
+ *
+ * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
+ */
+#ifndef ONSTACK_HANDLER_TICK_PROCESS_TICK_H
+#define ONSTACK_HANDLER_TICK_PROCESS_TICK_H
+
+struct onstack_process_clock {
+  onstack_thread *record; /* its address is the cookie; of its fields `busy` (handlers inside) and `timer` are in use */
+  uint32_t generation;    /* counts its timers; the low bits are in the cookie */
+  int32_t signal;         /* 0: no session uses it */
+  onstack_slot *leader;   /* whose period and ticks it goes by (dekker); NULL: it is being set */
+  uint64_t period_ns;
+  uint64_t step_ns;    /* the longer one of the period and the kernel's tick */
+  uint64_t spread_ns;  /* what the process can use between two ticks of the kernel */
+  uint64_t met_ns;     /* what the process had used at its last tick */
+  uint64_t look_at;    /* the leader's ticks from which on it may have to be put off */
+  uint32_t due;        /* the timer is STOPPED: how many of its ticks have been due. Control only */
+  uint32_t setting;    /* a handler has the following; who finds it set goes on without */
+  uint32_t looks;      /* ticks of this search that have met no new thread */
+  uint32_t looks_most; /* after which it rests */
+  uint32_t rests;      /* since the last new thread */
+  bool blind;          /* nobody may read the process's clock: it ticks each period */
+  bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
+  uint64_t expires_ns;
+  uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
+};
+
+ONSTACK_INTERNAL_DATA onstack_process_clock onstack_process_clocks[ONSTACK_MAX_SESSIONS];
+
+/* The CPU time of the process that samples of the session account for: all but that of our own threads, unless it samples
+   them. False if a filter refuses. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_read(const onstack_slot *slot, uint64_t *ns);
+
+/* What of it has been used since the session's start. False: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_used(const onstack_slot *slot, uint64_t *ns);
+
+/* The ticks of it that nothing in the session's counters accounts for; UINT64_MAX: nobody can tell. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
+
+/* A process tick met a thread that has a timer: notices when that timer belongs to a dead thread of the same id and
+   replaces it. True if it did (the thread counts as new). Signal-safe. */
+ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
+
+/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
+   0 or -errno. Start and stop. */
+ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
+
+/* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
+   kernel tick at most; as many periods at least. Each tick asks once. Inside its handler. */
+ONSTACK_INTERNAL uint64_t onstack_process_brings(onstack_process_clock *clock, uint64_t expiries);
+
+/* It has ticked, has expired so often, and has met a thread without a timer or not. Inside the handler of that tick. */
+ONSTACK_INTERNAL void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found);
+
+/* What onstack_process_ticked calls. */
+ONSTACK_INTERNAL void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot);
+
+/* A thread's own timer has ticked: `ticks` are now in the session's counters. Inside the handler of that tick. */
+static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_process_ticked(const onstack_slot *slot,
+                                                                                         uint64_t ticks) {
+  onstack_process_clock *clock = slot->process_clock;
+  if (clock && ticks >= onstack_load_relaxed(&clock->look_at) && onstack_load_relaxed(&clock->leader) == slot)
+    onstack_process_put_off(clock, slot);
 }
 
 #endif
@@ -4115,6 +4110,16 @@ static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *cloc
   return onstack_arm_random(clock->record, 0, clock->generation, most);
 }
 
+/* For timers that threads of a session were refused: it ticks each period, for the leader's ticks say nothing of those. */
+static ONSTACK_HANDLER bool process_stands_in(const onstack_process_clock *clock) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) == clock && onstack_load_relaxed(&slot->counters.threads_unarmed) > 0)
+      return true;
+  }
+  return false;
+}
+
 /* A handler never waits: one that finds another one setting the clock leaves it to that. */
 static ONSTACK_HANDLER bool process_hold(onstack_process_clock *clock) {
   uint32_t expected = 0;
@@ -4194,7 +4199,7 @@ static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const on
 
 ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
   const onstack_slot *leader = onstack_dekker_load(&clock->leader);
-  if (!leader || clock->blind || onstack_load_relaxed(&clock->stands_in) || !process_hold(clock)) return;
+  if (!leader || clock->blind || process_stands_in(clock) || !process_hold(clock)) return;
   if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
     if (found)
       process_found(clock, leader, expiries);
@@ -4224,7 +4229,7 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
 
 ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
   onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
-  if (onstack_load_relaxed(&clock->stands_in))
+  if (process_stands_in(clock))
     onstack_store_relaxed(&clock->look_at, UINT64_MAX);
   else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
            onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {
@@ -9973,7 +9978,6 @@ static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
   onstack_timer *timer = &clock->record->timer;
   const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
   clock->leader = NULL; /* it does not tick yet */
-  clock->stands_in = 0;
   onstack_timer_clear(timer);
   onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(timer); /* of who had it before: a start may end before this one is set */

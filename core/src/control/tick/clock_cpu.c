@@ -59,7 +59,6 @@ static int clock_cpu_create(onstack_process_clock *clock, int32_t signal) {
   onstack_timer *timer = &clock->record->timer;
   const uint64_t cookie = onstack_thread_cookie(clock->record, clock->generation);
   clock->leader = NULL; /* it does not tick yet */
-  clock->stands_in = 0;
   onstack_timer_clear(timer);
   onstack_timer_move(timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_ARMING);
   onstack_timer_reset(timer); /* of who had it before: a start may end before this one is set */

@@ -2,7 +2,6 @@
 #include "handler/tick/arm.h"
 
 #include "base/sys.h"
-#include "handler/tick/process_tick.h"
 
 #include <errno.h>
 #include <time.h>
@@ -45,11 +44,7 @@ ONSTACK_HANDLER_APART void onstack_arm(onstack_slot *slot, onstack_thread *recor
   int result = arm_create(slot, record, tid, clock);
   if (result < 0) {
     /* EINVAL: the thread has ended since the scan met it. */
-    if (result != -EINVAL) {
-      onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
-      onstack_process_clock *process = onstack_load_relaxed(&slot->process_clock);
-      if (process) onstack_store_relaxed(&process->stands_in, 1u);
-    }
+    if (result != -EINVAL) onstack_add_relaxed(&slot->counters.threads_unarmed, (uint64_t)1);
     onstack_timer_move(timer, ONSTACK_TIMER_ARMING, ONSTACK_TIMER_REFUSED);
     return;
   }

@@ -74,6 +74,16 @@ static ONSTACK_HANDLER uint64_t process_random(const onstack_process_clock *cloc
   return onstack_arm_random(clock->record, 0, clock->generation, most);
 }
 
+/* For timers that threads of a session were refused: it ticks each period, for the leader's ticks say nothing of those. */
+static ONSTACK_HANDLER bool process_stands_in(const onstack_process_clock *clock) {
+  for (uint32_t i = 0; i < ONSTACK_MAX_SESSIONS; i++) {
+    const onstack_slot *slot = &onstack_slots[i];
+    if (onstack_load_relaxed(&slot->process_clock) == clock && onstack_load_relaxed(&slot->counters.threads_unarmed) > 0)
+      return true;
+  }
+  return false;
+}
+
 /* A handler never waits: one that finds another one setting the clock leaves it to that. */
 static ONSTACK_HANDLER bool process_hold(onstack_process_clock *clock) {
   uint32_t expected = 0;
@@ -153,7 +163,7 @@ static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const on
 
 ONSTACK_HANDLER_APART void onstack_process_met(onstack_process_clock *clock, uint64_t expiries, bool found) {
   const onstack_slot *leader = onstack_dekker_load(&clock->leader);
-  if (!leader || clock->blind || onstack_load_relaxed(&clock->stands_in) || !process_hold(clock)) return;
+  if (!leader || clock->blind || process_stands_in(clock) || !process_hold(clock)) return;
   if (onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED) {
     if (found)
       process_found(clock, leader, expiries);
@@ -183,7 +193,7 @@ static ONSTACK_HANDLER void process_put_off(onstack_process_clock *clock, const 
 
 ONSTACK_HANDLER_APART void onstack_process_put_off(onstack_process_clock *clock, const onstack_slot *slot) {
   onstack_dekker_add(&clock->record->busy, 1u); /* before the looks: stop changes both and then waits for us */
-  if (onstack_load_relaxed(&clock->stands_in))
+  if (process_stands_in(clock))
     onstack_store_relaxed(&clock->look_at, UINT64_MAX);
   else if (onstack_dekker_load(&slot->state) == ONSTACK_SLOT_RUNNING && onstack_dekker_load(&clock->leader) == slot &&
            onstack_timer_state_of(&clock->record->timer) == ONSTACK_TIMER_ARMED && process_hold(clock)) {

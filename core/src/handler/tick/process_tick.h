@@ -32,8 +32,7 @@ struct onstack_process_clock {
   uint32_t looks;      /* ticks of this search that have met no new thread */
   uint32_t looks_most; /* after which it rests */
   uint32_t rests;      /* since the last new thread */
-  uint32_t stands_in;  /* for timers that threads were refused: it ticks each period */
-  bool blind;          /* nobody may read the process's clock: the same */
+  bool blind;          /* nobody may read the process's clock: it ticks each period */
   bool uncounted;      /* it has expired while it was put off: its tick may be on its way yet */
   uint64_t expires_ns;
   uint64_t unticked_ns; /* `expires_ns` less the periods of the leader's ticks, and what our own threads have used by then */
