@@ -2,6 +2,7 @@
 #include "preload/allocator.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,8 +12,42 @@ static Dl_info allocator_place(const void *address) {
   return place;
 }
 
-/* As a call of it is bound in any library. */
-static Dl_info allocator_called(void) { return allocator_place((const void *)(uintptr_t)malloc); }
+/* Whether the symbol at an address is a definition. Where nobody can tell (musl has no dladdr1), it is taken for one. */
+static bool allocator_is_definition(const void *address) {
+  int (*find)(const void *, Dl_info *, void **, int);
+  *(void **)&find = dlsym(RTLD_DEFAULT, "dladdr1");
+  void *symbol = NULL;
+  Dl_info place;
+  if (!find || find(address, &place, &symbol, 1 /* RTLD_DL_SYMENT */) == 0 || !symbol) return true;
+  return ((const ElfW(Sym) *)symbol)->st_shndx != SHN_UNDEF;
+}
+
+/* Whether it defines malloc: its own scope comes first in a look-up by its handle. */
+static bool allocator_defines(const struct link_map *map, Dl_info *place) {
+  void *handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (!handle) return false;
+  *place = allocator_place(dlsym(handle, "malloc"));
+  dlclose(handle);
+  return place->dli_fbase && place->dli_fbase == allocator_place(map->l_ld).dli_fbase;
+}
+
+/*
+ * As a call of it is bound in any library. A program that is not position-independent and takes malloc's address has an address
+ * for it in its own PLT, which all take for malloc's, and which is nobody's definition (System V ABI, function addresses):
+ * what comes behind the program, in the loader's order, says where calls lead.
+ */
+static Dl_info allocator_called(void) {
+  const void *address = (const void *)(uintptr_t)malloc;
+  Dl_info place = allocator_place(address);
+  void *program = allocator_is_definition(address) ? NULL : dlopen(NULL, RTLD_LAZY);
+  struct link_map *map = NULL;
+  if (!program) return place;
+  if (dlinfo(program, RTLD_DI_LINKMAP, &map) != 0) map = NULL;
+  dlclose(program);
+  for (map = map ? map->l_next : NULL; map; map = map->l_next)
+    if (map->l_name && map->l_name[0] != '\0' && allocator_defines(map, &place)) break;
+  return place;
+}
 
 static void *allocator_ours(void) {
   static const char here;

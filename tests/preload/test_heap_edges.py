@@ -179,6 +179,16 @@ def heap_edges_behind_tcmalloc_nothing_would_be_seen():
 
 
 @case
+def heap_edges_a_program_at_fixed_addresses():
+    """Where it takes malloc's address, that is in the program; calls lead here all the same, or to who comes first."""
+    program = built("heap_address", "heap_address.c", "-fno-pie", "-no-pie")
+    with heap_of(program) as run:
+        equal((run.status, run.output, run.errors), (0, "at exit\n", ""), "status, output and errors")
+        check(sum(values[INUSE_SPACE] for values in run.profile().values) >= 300 * 1000, "bytes in use")
+    refused(program, "", allocator("jemalloc"), LD_PRELOAD=f"{allocator('jemalloc')}:{LIBRARY}")
+
+
+@case
 def heap_edges_address_sanitizer():
     """Its malloc in the program itself is refused; as a library it ends the program by itself, whatever is preloaded."""
     inside = edges("-fsanitize=address", "-static-libasan", name="heap_asan_static")
