@@ -3438,6 +3438,7 @@ static inline __attribute__((unused)) onstack_kernel_sigset onstack_own_mask(voi
  * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
  * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
  * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
+ * Where a session has threads that got no timer, or a filter refuses to read the clock, it ticks each period.
  *
  * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
@@ -3481,8 +3482,8 @@ ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
-/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
-   0 or -errno. Start and stop. */
+/* It ticks for `leader`, first when two steps have no tick of a thread. Nobody else sets it meanwhile: there is no leader, and
+   no handler inside. 0 or -errno. Start and stop. */
 ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
 
 /* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
@@ -3671,7 +3672,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
   return unaccounted < most ? unaccounted : most;
 }
 
-/* A session's process clock has met a thread: NULL and false where it is one of ours. Counts the meeting. */
+/* A session's process clock has met a thread. Counts that, and finds its record (NULL: it has none), and whether that has a
+   timer. False: the thread is one of ours, and nothing is due. */
 static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onstack_thread **record, bool *armed) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   *record = onstack_thread_find(&slot->threads, tid);
@@ -10019,7 +10021,7 @@ static uint32_t clock_cpu_processors(void) {
   return count > 0 && count < CLOCK_CPU_PROCESSORS ? (uint32_t)count : CLOCK_CPU_PROCESSORS;
 }
 
-/* It ticks for that session. The next tick comes a whole period from now. */
+/* It counts that session's ticks from now on (handler/tick/process_tick.h). */
 static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   const uint64_t kernel_ns = clock_cpu_kernel_tick();
   onstack_dekker_store(&clock->leader, NULL);
@@ -10031,8 +10033,8 @@ static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   return result;
 }
 
-/* From here on the process clock ticks for the slot, as often as the fastest of its sessions wants. After the threads are
-   armed, so that no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
+/* From here on the process clock ticks for the slot; the fastest of its sessions leads. After the threads are armed, so that
+   no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
 static int clock_cpu_start(onstack_slot *slot, int listed) {
   onstack_process_clock *clock = slot->process_clock;
   uint64_t now_ns;

@@ -3,7 +3,6 @@
 #include "base/address.h"
 #include "base/atomics.h"
 #include "handler/signal/copy.h"
-#include "handler/signal/copy.h"
 #include "handler/unwind/memory.h"
 #include "preload/host_action.h"
 #include "preload/next.h"

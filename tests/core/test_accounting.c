@@ -54,12 +54,25 @@ Test(accounting, threads_that_wait_for_a_processor_at_the_end) {
   }
 }
 
-static double blocked_cpu;
-static void *burns_blocked(void *data) {
+static void block_every_signal(void) {
   sigset_t every;
-  (void)data;
   sigfillset(&every);
   pthread_sigmask(SIG_SETMASK, &every, NULL);
+}
+
+/* A session beside a thread that has begun before it. */
+static onstack_session *start_beside(void *(*burns_as)(void *), pthread_t *thread) {
+  onstack_options options = t_options(100, NULL, NULL);
+  burning = 1;
+  pthread_create(thread, NULL, burns_as, NULL);
+  t_sleep(0.05);
+  return t_start(&options);
+}
+
+static double blocked_cpu;
+static void *burns_blocked(void *data) {
+  (void)data;
+  block_every_signal();
   while (__atomic_load_n(&burning, __ATOMIC_RELAXED) < 2) t_sleep(0.001);
   t_burn(0.5);
   blocked_cpu = t_thread_cpu();
@@ -71,11 +84,7 @@ static void *burns_blocked(void *data) {
 /* It has no sample, and its time is not silently gone. */
 Test(accounting, a_thread_that_blocks_the_signal) {
   pthread_t thread;
-  onstack_options options = t_options(100, NULL, NULL);
-  burning = 1;
-  pthread_create(&thread, NULL, burns_blocked, NULL);
-  t_sleep(0.05);
-  onstack_session *session = t_start(&options);
+  onstack_session *session = start_beside(burns_blocked, &thread);
   __atomic_store_n(&burning, 2u, __ATOMIC_RELAXED);
   while (__atomic_load_n(&burning, __ATOMIC_ACQUIRE) != 3) t_sleep(0.005);
   onstack_stats stats = t_finish(session);
@@ -88,10 +97,8 @@ Test(accounting, a_thread_that_blocks_the_signal) {
 }
 
 static void *burns_on(void *data) {
-  sigset_t every;
   (void)data;
-  sigfillset(&every);
-  pthread_sigmask(SIG_SETMASK, &every, NULL);
+  block_every_signal();
   while (__atomic_load_n(&burning, __ATOMIC_RELAXED)) t_burn(0.01);
   return NULL;
 }
@@ -99,11 +106,7 @@ static void *burns_on(void *data) {
 /* A service's session has no end at which it would be told, and the thread's time goes to nobody else. */
 Test(accounting, a_thread_that_blocks_the_signal_is_known_while_it_runs) {
   pthread_t thread;
-  onstack_options options = t_options(100, NULL, NULL);
-  burning = 1;
-  pthread_create(&thread, NULL, burns_on, NULL);
-  t_sleep(0.05);
-  onstack_session *session = t_start(&options);
+  onstack_session *session = start_beside(burns_on, &thread);
   const double begin = t_now();
   onstack_stats stats = t_stats(session);
   while (stats.blocked < 50 && t_now() < begin + 20) {

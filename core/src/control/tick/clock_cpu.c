@@ -100,7 +100,7 @@ static uint32_t clock_cpu_processors(void) {
   return count > 0 && count < CLOCK_CPU_PROCESSORS ? (uint32_t)count : CLOCK_CPU_PROCESSORS;
 }
 
-/* It ticks for that session. The next tick comes a whole period from now. */
+/* It counts that session's ticks from now on (handler/tick/process_tick.h). */
 static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   const uint64_t kernel_ns = clock_cpu_kernel_tick();
   onstack_dekker_store(&clock->leader, NULL);
@@ -112,8 +112,8 @@ static int clock_cpu_lead(onstack_process_clock *clock, onstack_slot *leader) {
   return result;
 }
 
-/* From here on the process clock ticks for the slot, as often as the fastest of its sessions wants. After the threads are
-   armed, so that no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
+/* From here on the process clock ticks for the slot; the fastest of its sessions leads. After the threads are armed, so that
+   no handler claims a record meanwhile; threads that could not be listed it finds by itself. */
 static int clock_cpu_start(onstack_slot *slot, int listed) {
   onstack_process_clock *clock = slot->process_clock;
   uint64_t now_ns;

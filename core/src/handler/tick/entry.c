@@ -124,7 +124,8 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER uint64_t entry_unac
   return unaccounted < most ? unaccounted : most;
 }
 
-/* A session's process clock has met a thread: NULL and false where it is one of ours. Counts the meeting. */
+/* A session's process clock has met a thread. Counts that, and finds its record (NULL: it has none), and whether that has a
+   timer. False: the thread is one of ours, and nothing is due. */
 static ONSTACK_HANDLER bool entry_is_met(onstack_slot *slot, uint32_t tid, onstack_thread **record, bool *armed) {
   onstack_add_relaxed(&slot->counters.process_ticks, (uint64_t)1);
   *record = onstack_thread_find(&slot->threads, tid);

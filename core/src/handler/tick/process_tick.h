@@ -9,6 +9,7 @@
  * process: when a thread's own tick comes at the same tick of the kernel, the handler of that one blocks the signal, and the
  * kernel hands this one to another thread (kernel/signal.c, retarget_shared_pending): one that sleeps in poll, as a rule, gets
  * EINTR, and nobody is met. For the same reason there is one for all sessions. It counts the ticks of one of them, the fastest.
+ * Where a session has threads that got no timer, or a filter refuses to read the clock, it ticks each period.
  *
  * Control writes (control/tick/clock_cpu.c), under the control lock; the handler reads. `record` never changes once it is set.
  */
@@ -54,8 +55,8 @@ ONSTACK_INTERNAL uint64_t onstack_process_unaccounted(const onstack_slot *slot);
    replaces it. True if it did (the thread counts as new). Signal-safe. */
 ONSTACK_INTERNAL bool onstack_process_revive(onstack_slot *slot, onstack_thread *record, uint32_t tid);
 
-/* It ticks for `leader`, first in a period from now. Nobody else sets it meanwhile: there is no leader, and no handler inside.
-   0 or -errno. Start and stop. */
+/* It ticks for `leader`, first when two steps have no tick of a thread. Nobody else sets it meanwhile: there is no leader, and
+   no handler inside. 0 or -errno. Start and stop. */
 ONSTACK_INTERNAL int onstack_process_begin(onstack_process_clock *clock, onstack_slot *leader);
 
 /* The CPU time that a tick of so many expiries stands for at most: what the process has used since its tick before, of one
