@@ -60,7 +60,8 @@ var errorTexts = map[Error]string{
 	ErrVersion:   "the package and its C code do not fit together: build it anew (go clean -cache)",
 	ErrContext:   "called where it would wait for itself: call it from another goroutine",
 	ErrClock: "nothing can tick here: timer_create(2) is refused, and a signal that the process sends itself carries no value; " +
-		"allow timers in the seccomp filter, or raise RLIMIT_SIGPENDING; for the wall clock /proc must show this PID namespace",
+		"allow timers in the seccomp filter, or raise RLIMIT_SIGPENDING; for real time /proc must show this PID " +
+		"namespace, and /proc/self/task/*/syscall be readable (else take ClockWallSignal)",
 	ErrKinds: "the profile holds several kinds of samples, and folded stacks have one number: write pprof",
 }
 

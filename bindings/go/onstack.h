@@ -111,7 +111,7 @@ typedef uint32_t onstack_truncation;
  */
 typedef uint32_t onstack_kind;
 #define ONSTACK_KIND_CPU 1        /* CPU time: ticks of ONSTACK_CLOCK_CPU; nanoseconds */
-#define ONSTACK_KIND_WALL 2       /* real time: ticks of ONSTACK_CLOCK_WALL; nanoseconds */
+#define ONSTACK_KIND_WALL 2       /* real time: ONSTACK_CLOCK_WALL and _WALL_SIGNAL; nanoseconds */
 #define ONSTACK_KIND_ALLOCATION 3 /* memory, where it was allocated: sessions of ONSTACK_CLOCK_HEAP; bytes */
 #define ONSTACK_KIND_WAIT 4       /* time that a thread waited; nanoseconds */
 #define ONSTACK_KIND_DUMP 5       /* a thread's stack at the moment of a question; count, 1 each */
@@ -216,12 +216,24 @@ typedef uint8_t onstack_switch;
 typedef uint8_t onstack_clock;
 #define ONSTACK_CLOCK_CPU 1 /* CPU time of each thread (default) */
 /*
- * Real time: every thread of the process, or those that `thread_filter` takes, is interrupted `frequency` times a
- * second, asleep or not. Such a signal ends poll, epoll_wait, select, nanosleep, timed recv and their like with EINTR,
- * which SA_RESTART does not cover: the program must be able to bear that (docs/SIGNALS.md has the list, measured). New
- * threads are found by a look at /proc/self/task, each 10 ms or, with very many threads, less often.
+ * Real time, of every thread of the process or those that `thread_filter` takes, without disturbing any: time on the processor
+ * by ticks of each thread's CPU time, and what a thread waits for by a look at it `frequency` times a second (0: 20), from
+ * outside: no signal, no system call that ends with EINTR, no wake-up. How long it ran, waited for a processor and was blocked
+ * is the kernel's count; the stack of blocked time is the one that the looks find. A look is a thread of ours, "onstack-wall".
+ * Samples have labels of their own, for which there is room besides label_bytes: `state` (running, runnable: it waits for a
+ * processor, blocked, uninterruptible, stopped), `wait` (the system call), `on` (the lock's address, or what the descriptor is)
+ * and `holder` (the thread that has the lock, where its word tells: glibc's mutexes). Needs the unwinder "rules" or "pc_only",
+ * `threads` on, and a /proc that tells of blocked threads (/proc/self/task/T/syscall; not to a process that has dropped its
+ * privileges without exec). On aarch64 blocked stacks end at the system call's function. New threads are found by a look at
+ * /proc/self/task, each 10 ms or, with very many threads, less often.
  */
 #define ONSTACK_CLOCK_WALL 2
+/*
+ * Real time by signals: every thread is interrupted `frequency` times a second, asleep or not. Such a signal ends poll,
+ * epoll_wait, select, nanosleep, timed recv and their like with EINTR, which SA_RESTART does not cover: the program must be
+ * able to bear that (docs/SIGNALS.md has the list, measured). Threads are found as above.
+ */
+#define ONSTACK_CLOCK_WALL_SIGNAL 4
 /*
  * No time at all: memory, where it is allocated. Allocators report to the session by onstack_heap_allocated and its kin; one
  * allocation in `heap_interval` bytes is sampled, and its end is told. No signal is caught and no timer is made. One such
@@ -249,8 +261,9 @@ typedef uint8_t onstack_fork;
 
 typedef struct onstack_options {
   uint32_t size;              /* sizeof(onstack_options) as the caller's header has it */
-  uint32_t frequency;         /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99. On the CPU clock the kernel
-                              ticks at most CONFIG_HZ times a second; above that the weight grows instead */
+  uint32_t frequency;         /* ticks a second of the clock, 1 .. ONSTACK_MAX_FREQUENCY; 0: 99, of the clock wall 20. On the
+                              CPU clock the kernel ticks at most CONFIG_HZ times a second; above that the weight grows
+                              instead */
   onstack_clock clock;        /* ONSTACK_CLOCK_* */
   onstack_switch on_stack;    /* SA_ONSTACK; default on. Off is refused where a Go runtime is in the process, and ends
                               when one is loaded */
@@ -274,7 +287,7 @@ typedef struct onstack_options {
      Called where the sink is called, before the child's first sample; never, if it has none. Locks of the host may look
      taken by threads that are not there. NULL: it stays as it was */
   void *(*fork_sink_data)(void *sink_data);
-  /* With ONSTACK_CLOCK_WALL: non-zero for threads that are to be sampled. Asked once a thread, in start and later in
+  /* With clocks of real time: non-zero for threads that are to be sampled. Asked once a thread, in start and later in
      housekeeping, where it must not wait long; the name is what the thread has then. As in a sink, starts, stops and polls
      return ONSTACK_E_CONTEXT. NULL: all threads */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
@@ -368,8 +381,9 @@ typedef struct onstack_stats {
   uint64_t looped;          /* foreign signals that came back from the action below while being forwarded; dropped */
   const char *unwinder;     /* name in use; static, or the user's */
   const char *reader;       /* memory reader in use: "probe", "copy", "pipe", "none"; static */
-  const char *clock;        /* who ticks: "cpu", "wall", "heap", or "cpu-ticker", "wall-ticker" where timers cannot be had (a
-                                 thread of ours looks at the others' clocks then, and sends the signals); static */
+  const char *clock;        /* who ticks: "cpu", "wall", "wall-signal", "heap", or "cpu-ticker", "wall-signal-ticker" where
+                                 timers cannot be had (a thread of ours looks at the others' clocks then, and sends the
+                                 signals); static */
   uint64_t blocked;         /* of dropped_stopping: of threads that block the signal. They have no samples; let them take
                                  it (pthread_sigmask). Libraries' own threads often block all signals, as jemalloc's do
                                  (background_thread:false). While the session runs: those of the CPU clock that wait, as
@@ -380,6 +394,11 @@ typedef struct onstack_stats {
   uint64_t cpu_ns;          /* nanoseconds of CPU time that the process used, ours left out: what ticks * period_ns comes to,
                                  give or take a period a thread by chance. Where that is less, threads have ended before a
                                  tick met them. Of the clock "cpu"; 0: not known */
+  /* Of the clock "wall"; of others 0. dropped_unwinder has what is not told here by a stack: */
+  uint64_t wall_rounds;  /* looks at all threads. With very many threads they come less often than `frequency` says */
+  uint64_t wall_looks;   /* at one thread that had run since the last look: the others stand where they stood */
+  uint64_t wall_moved;   /* of these, at threads that ran meanwhile: their stacks were not believed */
+  uint64_t wall_refused; /* of these, that the kernel refused: the process has dropped its privileges without exec */
 } onstack_stats;
 
 /*

@@ -2045,6 +2045,9 @@ ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
    thread. */
 ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
 
+/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
 #endif
 
 #define LABEL_BUCKET 16u
@@ -2115,8 +2118,7 @@ static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t byt
   for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
 }
 
-/* The pairs that fit. Returns as onstack_labels_copy. */
-static ONSTACK_HANDLER uint32_t label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
   uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
   for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
     pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
@@ -2135,7 +2137,7 @@ ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t b
   uint32_t used = 0, cut = 0;
   for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
     const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
-    const uint32_t result = set ? label_set_copy(set, out + used, bytes - used) : 0;
+    const uint32_t result = set ? onstack_label_set_copy(set, out + used, bytes - used) : 0;
     used += result & ~ONSTACK_LABELS_CUT;
     cut |= result & ONSTACK_LABELS_CUT;
   }
@@ -3048,9 +3050,9 @@ typedef struct onstack_kept {
 
 _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
 
-/* Keeps the stack of these registers; `elsewhere`: it is not the calling thread's, whose goroutine is another one. Returns
-   its number in the pool, from 1 on; 0: the pool (which may be NULL) has none, or nothing could be copied. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere);
+/* Keeps the calling thread's stack at these registers. Returns its number in the pool, from 1 on; 0: the pool (which may be
+   NULL) has none, or nothing could be copied. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
 
 /* Gives one back. Consumer only. */
 ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);
@@ -3249,7 +3251,11 @@ typedef struct onstack_slot {
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool own_threads; /* sample our drain threads as well */
+  bool own_threads;     /* sample our drain threads as well */
+  bool says_states;     /* samples say the thread's state in labels of their own */
+  uint32_t label_bytes; /* room for the others */
+  uint64_t
+      *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;
@@ -3509,7 +3515,7 @@ static inline __attribute__((always_inline)) ONSTACK_HANDLER void onstack_proces
 /* ---- core/src/handler/tick/record.h ---- */
 /*
  * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
- * allocation in the thread itself, or a wait that another thread sees.
+ * allocation in the thread itself, or a wait that another thread has seen.
  *
  * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
  * (slot.h), any other source by onstack_source_enter.
@@ -3524,27 +3530,46 @@ typedef struct onstack_event {
   onstack_thread *thread; /* the record of the thread whose stack it is; NULL: it has none, so no name, and no bounds */
   uint32_t tid;           /* of that thread */
   onstack_kind kind;
-  uint64_t value;                     /* in the kind's unit */
-  uint32_t weight;                    /* events that it stands for, at least 1 */
-  uint8_t flags;                      /* ONSTACK_SAMPLE_*, besides those of the record itself */
-  const uint64_t *name;               /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
-  bool elsewhere;                     /* the stack of another thread than the calling one; it may go on meanwhile */
-  const onstack_registers *registers; /* of a blocked thread pc and sp are enough, the others 0 */
-  void *ucontext;                     /* of a signal; NULL: there is none */
+  uint64_t value;       /* in the kind's unit */
+  uint32_t weight;      /* events that it stands for, at least 1 */
+  uint8_t flags;        /* ONSTACK_SAMPLE_*, besides those of the record itself */
+  const uint64_t *name; /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
+  const onstack_registers *registers;
+  void *ucontext; /* of a signal; NULL: there is none */
+  bool waited;    /* for a processor, where the slot says states */
 } onstack_event;
 
 /*
  * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
- * counted in slot->lost. Of another thread's stack all is read by the kernel's copy, and neither labels nor goroutines are
- * looked up: only the thread itself can. Signal-safe; with every signal blocked, so that nothing nests over a claimed entry.
- * Returns the sample's position in the ring and 1; 0: there is no sample.
+ * counted in slot->lost. Signal-safe; on the thread whose stack it is, with every signal blocked, so that nothing nests over a
+ * claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
  */
 ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
+
+/* A stack that was walked before. */
+typedef struct onstack_walked_stack {
+  const uint64_t *frames;
+  const uint8_t *unwound_by; /* as in onstack_walk, with its marks */
+  const char *labels;        /* "key\0value\0..." */
+  uint32_t count, label_bytes;
+  onstack_truncation truncation;
+  uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  bool labels_cut;
+} onstack_walked_stack;
+
+/* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
+   entries, and has no more labels than they have room for. Any thread of ours, while the slot runs. */
+ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
+                                            const onstack_walked_stack *stack);
 
 /* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
    room on the signal stack. */
 ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
                                           ucontext_t *context);
+
+/* Takes `ns` of what a thread (by its record's index) has waited for a processor, for a sample; false: there is not so much.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns);
 
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
@@ -3907,7 +3932,7 @@ static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
   }
 }
 
-ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere) {
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
   for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
     uint32_t expected = 0;
     onstack_kept *kept = &pool[i];
@@ -3921,7 +3946,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
       onstack_kept_release(kept);
       return 0;
     }
-    if (!elsewhere) kept_copy_goroutine(kept);
+    kept_copy_goroutine(kept);
     return i + 1;
   }
   return 0;
@@ -4449,11 +4474,6 @@ static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_mem
     name[1] = event->name ? event->name[1] : 0;
     onstack_walk_forget_ranges(memory);
   }
-  if (!event->elsewhere) return;
-  /* A stack may be unmapped while another thread walks it: with no bounds nothing is loaded, the kernel copies. */
-  memory->elsewhere = true;
-  memory->thread = NULL;
-  onstack_walk_forget_ranges(memory);
 }
 
 static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
@@ -4469,8 +4489,7 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
                              slot->ring.depth,
                              onstack_ring_unwound_by(&slot->ring, entry)};
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
-  if (result.truncation == ONSTACK_TRUNCATED_PENDING)
-    entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers, event->elsewhere);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers);
   if (memory.asked) {
     onstack_store_relaxed(&slot->bounds_requested, 1u);
     record_wake_consumer(slot);
@@ -4478,19 +4497,32 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
   return result;
 }
 
+/* "key\0value\0". */
+static const char record_running[] = "state\0running", record_runnable[] = "state\0runnable";
+
+/* Before all others, for which there is room besides. */
+static ONSTACK_HANDLER void record_copy_state(const onstack_slot *slot, const onstack_event *event,
+                                              onstack_ring_entry *entry) {
+  const char *text = event->waited ? record_runnable : record_running;
+  const uint32_t bytes = event->waited ? sizeof(record_runnable) : sizeof(record_running);
+  volatile char *out = onstack_ring_labels(&slot->ring, entry);
+  for (uint32_t i = 0; i < bytes; i++) out[i] = text[i];
+  entry->label_bytes = (uint16_t)bytes;
+}
+
 /* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint32_t bytes = 0;
   for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->ring.label_room);
+    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->label_bytes);
     bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
-  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->ring.label_room - bytes);
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->label_bytes - bytes);
   if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-  entry->label_bytes = (uint16_t)(bytes + (result & ~ONSTACK_LABELS_CUT));
+  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes + (result & ~ONSTACK_LABELS_CUT));
 }
 
 /* Behind the labels, so that those that the application has given stand. */
@@ -4531,7 +4563,8 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   entry->frame_count = (uint16_t)result.frame_count;
   entry->truncation = (uint8_t)result.truncation;
   onstack_ring_trim(&slot->ring, entry);
-  if (slot->ring.label_room > 0 && !event->elsewhere) {
+  if (slot->says_states) record_copy_state(slot, event, entry);
+  if (slot->label_bytes > 0) {
     record_copy_labels(slot, entry);
     record_copy_span(slot, entry);
   }
@@ -4550,15 +4583,56 @@ ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_
   return record_stack(slot, event, entry, position) ? position + 1 : 0;
 }
 
+ONSTACK_HANDLER bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+/* Periods that the thread has waited for a processor, and that no sample tells of yet. */
+static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (!slot->runnable_ns || index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
+  if (periods == 0 || !onstack_record_take_runnable(slot, index, periods * slot->period_ns)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const onstack_walked_stack *stack) {
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
+  if (!entry) return;
+  entry->flags = (uint8_t)(event->flags | (stack->labels_cut ? ONSTACK_SAMPLE_LABELS_CUT : 0));
+  entry->thread_name[0] = event->name[0];
+  entry->thread_name[1] = event->name[1];
+  entry->map_sequence = stack->map_sequence;
+  entry->frame_count = (uint16_t)stack->count;
+  entry->truncation = (uint8_t)stack->truncation;
+  for (uint32_t i = 0; i < stack->count; i++) entry->frames[i] = stack->frames[i];
+  for (uint32_t i = 0; i < stack->count; i++) onstack_ring_unwound_by(&slot->ring, entry)[i] = stack->unwound_by[i];
+  onstack_ring_trim(&slot->ring, entry);
+  for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
+  entry->label_bytes = (uint16_t)stack->label_bytes;
+  onstack_ring_publish(&slot->ring, entry, position);
+  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
 ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
                                                ucontext_t *context) {
   onstack_registers registers;
   uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (!entry) return;
   onstack_registers_from(&registers, context);
-  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
-  record_stack(slot, &event, entry, position);
+  onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (entry) record_stack(slot, &event, entry, position);
+  weight = record_runnable_periods(slot, thread);
+  if (weight == 0) return;
+  /* It has waited for a processor at one place or another of those where it runs. */
+  event.waited = true;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (entry) record_stack(slot, &event, entry, position);
 }
 
 ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
@@ -8135,7 +8209,9 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool silent; /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool says_states;     /* samples say the thread's state, in labels of the clock's */
+  uint32_t label_bytes; /* room for these */
   bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*, with *fault as in control/options.h. Any
@@ -8147,6 +8223,7 @@ typedef struct onstack_clock_ops {
 
   /* The CPU time after which a scan takes a thread that has no timer; 0: nothing but scans finds threads, so they take each. */
   uint64_t (*scan_age)(uint64_t period_ns);
+  uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (session/consumer.c) */
 
   /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
   int (*join)(onstack_slot *slot);
@@ -8154,6 +8231,10 @@ typedef struct onstack_clock_ops {
   /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
      fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
   int (*start)(onstack_slot *slot, int listed);
+
+  /* The last round of `work` is over, and the slot runs yet: what the clock holds back becomes samples. The stopping thread.
+     NULL: there is nothing to do. */
+  void (*finish)(onstack_slot *slot);
 
   /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
   void (*leave)(onstack_slot *slot);
@@ -8186,16 +8267,17 @@ typedef struct onstack_clock_ops {
   int (*text)(const onstack_stats *stats, char *out, size_t capacity);
 
   /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
-  void (*drop)(void);
+  void (*drop)(onstack_slot *slot);
 
   /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
   void (*after_fork)(void);
 } onstack_clock_ops;
 
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;        /* CPU time, by timers */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real time, by timers */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;         /* CPU time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;        /* real time, by looks from outside */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_signal; /* real time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker;  /* the same, sent by a thread of ours */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_signal_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
 
 /* An `accept` for clocks of time: a frequency. */
@@ -8248,8 +8330,9 @@ static const struct {
 } choose_clocks[] = {
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
-    {&onstack_clock_wall, &onstack_clock_wall_ticker},
-    {&onstack_clock_heap, &onstack_clock_heap},
+    {&onstack_clock_wall, NULL}, /* not by signals */
+    {&onstack_clock_heap, NULL},
+    {&onstack_clock_wall_signal, &onstack_clock_wall_signal_ticker},
 };
 
 const onstack_clock_ops *onstack_clock_find(uint32_t number) {
@@ -8263,7 +8346,7 @@ int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_o
   if (result == 0) return 0;
   /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
   if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  return settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
+  return ticker && settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
 }
 
 void onstack_clocks_after_fork(void) {
@@ -8331,8 +8414,10 @@ const char *onstack_strerror(int code) {
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
   case ONSTACK_E_CLOCK:
     return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
-           "wall clock, /proc must show this PID namespace: mount it again";
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
+           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
+           "that "
+           "signals: wall-signal)";
   case ONSTACK_E_KINDS:
     return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
            "kind, or write pprof";
@@ -8827,7 +8912,9 @@ static int options_check_company(const onstack_options *options, const char **fa
   } checks[] = {
       {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
        "fork_sink_data: needs a session that children follow"},
-      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs the wall clock"},
+      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs a clock of real time"},
+      {!onstack_clock_find(options->clock)->says_states || options->threads != ONSTACK_OFF,
+       "threads: needed on for the clock that looks at threads from outside"},
   };
   for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
     if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
@@ -8878,6 +8965,17 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
   return 0;
 }
 
+/* Of a blocked thread there are two registers, from which rules alone lead further. */
+static int options_check_outside(const onstack_settings *settings, const char **fault) {
+  if (!settings->clock->says_states || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
+    return 0;
+  if (settings->custom)
+    return options_refuse(fault, ONSTACK_E_UNWINDER,
+                          "custom_unwinder: cannot walk a thread from outside: take another clock");
+  return options_refuse(fault, ONSTACK_E_UNWINDER,
+                        "unwinder: give rules or pc_only: no other can walk a thread from outside");
+}
+
 static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
@@ -8896,6 +8994,7 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   if ((result = settings->clock->accept(&options, settings, fault)) < 0) return result;
   if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
+  if ((result = options_check_outside(settings, fault)) < 0) return result;
   options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
@@ -9922,6 +10021,123 @@ void onstack_trampolines_forget(onstack_action *action, const onstack_below *uno
     if (action->sequences[i] != 0) onstack_trampoline_publish(action, i, unowned);
 }
 
+/* ---- core/src/control/tick/call_names.c ---- */
+/* ---- core/src/control/tick/call_names.h ---- */
+/* System calls by name. */
+#ifndef ONSTACK_CONTROL_TICK_CALL_NAMES_H
+#define ONSTACK_CONTROL_TICK_CALL_NAMES_H
+
+/* What a call's first argument is. */
+typedef enum onstack_call_object {
+  ONSTACK_CALL_ON_NOTHING,
+  ONSTACK_CALL_ON_FILE,  /* a descriptor */
+  ONSTACK_CALL_ON_WORD,  /* the address of a futex's word */
+  ONSTACK_CALL_ON_FILES, /* the address of struct pollfd[], and their number */
+} onstack_call_object;
+
+typedef struct onstack_call_name {
+  const char *name; /* static; NULL: not one of those that threads wait in */
+  onstack_call_object object;
+} onstack_call_name;
+
+/* Any thread. */
+ONSTACK_INTERNAL onstack_call_name onstack_call_name_of(int64_t number);
+
+#endif
+
+#include <sys/syscall.h>
+
+/* Those that can last; the others are told by number. Each architecture lacks some. */
+static const struct {
+  int64_t number;
+  onstack_call_name is;
+} call_names[] = {
+    {SYS_futex, {"futex", ONSTACK_CALL_ON_WORD}},
+    {SYS_read, {"read", ONSTACK_CALL_ON_FILE}},
+    {SYS_write, {"write", ONSTACK_CALL_ON_FILE}},
+    {SYS_readv, {"readv", ONSTACK_CALL_ON_FILE}},
+    {SYS_writev, {"writev", ONSTACK_CALL_ON_FILE}},
+    {SYS_pread64, {"pread64", ONSTACK_CALL_ON_FILE}},
+    {SYS_pwrite64, {"pwrite64", ONSTACK_CALL_ON_FILE}},
+    {SYS_preadv, {"preadv", ONSTACK_CALL_ON_FILE}},
+    {SYS_pwritev, {"pwritev", ONSTACK_CALL_ON_FILE}},
+    {SYS_recvfrom, {"recvfrom", ONSTACK_CALL_ON_FILE}},
+    {SYS_recvmsg, {"recvmsg", ONSTACK_CALL_ON_FILE}},
+    {SYS_recvmmsg, {"recvmmsg", ONSTACK_CALL_ON_FILE}},
+    {SYS_sendto, {"sendto", ONSTACK_CALL_ON_FILE}},
+    {SYS_sendmsg, {"sendmsg", ONSTACK_CALL_ON_FILE}},
+    {SYS_sendmmsg, {"sendmmsg", ONSTACK_CALL_ON_FILE}},
+    {SYS_sendfile, {"sendfile", ONSTACK_CALL_ON_FILE}},
+    {SYS_splice, {"splice", ONSTACK_CALL_ON_FILE}},
+    {SYS_accept, {"accept", ONSTACK_CALL_ON_FILE}},
+    {SYS_accept4, {"accept4", ONSTACK_CALL_ON_FILE}},
+    {SYS_connect, {"connect", ONSTACK_CALL_ON_FILE}},
+    {SYS_fsync, {"fsync", ONSTACK_CALL_ON_FILE}},
+    {SYS_fdatasync, {"fdatasync", ONSTACK_CALL_ON_FILE}},
+    {SYS_sync_file_range, {"sync_file_range", ONSTACK_CALL_ON_FILE}},
+    {SYS_ftruncate, {"ftruncate", ONSTACK_CALL_ON_FILE}},
+    {SYS_fallocate, {"fallocate", ONSTACK_CALL_ON_FILE}},
+    {SYS_flock, {"flock", ONSTACK_CALL_ON_FILE}},
+    {SYS_fcntl, {"fcntl", ONSTACK_CALL_ON_FILE}},
+    {SYS_ioctl, {"ioctl", ONSTACK_CALL_ON_FILE}},
+    {SYS_close, {"close", ONSTACK_CALL_ON_FILE}},
+    {SYS_getdents64, {"getdents64", ONSTACK_CALL_ON_FILE}},
+    {SYS_io_getevents, {"io_getevents", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_io_uring_enter, {"io_uring_enter", ONSTACK_CALL_ON_FILE}},
+    {SYS_epoll_pwait, {"epoll_pwait", ONSTACK_CALL_ON_FILE}},
+    {SYS_ppoll, {"ppoll", ONSTACK_CALL_ON_FILES}},
+    {SYS_pselect6, {"pselect6", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_nanosleep, {"nanosleep", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_clock_nanosleep, {"clock_nanosleep", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_wait4, {"wait4", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_waitid, {"waitid", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_rt_sigtimedwait, {"rt_sigtimedwait", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_rt_sigsuspend, {"rt_sigsuspend", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_restart_syscall, {"restart_syscall", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_openat, {"openat", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_unlinkat, {"unlinkat", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_renameat2, {"renameat2", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_execve, {"execve", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_msgrcv, {"msgrcv", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_msgsnd, {"msgsnd", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_semop, {"semop", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_semtimedop, {"semtimedop", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_mq_timedreceive, {"mq_timedreceive", ONSTACK_CALL_ON_FILE}},
+    {SYS_mq_timedsend, {"mq_timedsend", ONSTACK_CALL_ON_FILE}},
+    {SYS_mmap, {"mmap", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_munmap, {"munmap", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_mprotect, {"mprotect", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_madvise, {"madvise", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_msync, {"msync", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_getrandom, {"getrandom", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_membarrier, {"membarrier", ONSTACK_CALL_ON_NOTHING}},
+#ifdef SYS_poll
+    {SYS_poll, {"poll", ONSTACK_CALL_ON_FILES}},
+    {SYS_select, {"select", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_epoll_wait, {"epoll_wait", ONSTACK_CALL_ON_FILE}},
+    {SYS_pause, {"pause", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_open, {"open", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_fork, {"fork", ONSTACK_CALL_ON_NOTHING}},
+    {SYS_vfork, {"vfork", ONSTACK_CALL_ON_NOTHING}},
+#endif
+    {SYS_clone, {"clone", ONSTACK_CALL_ON_NOTHING}}, /* by vfork's flag, until the child has another program */
+#ifdef SYS_clone3
+    {SYS_clone3, {"clone3", ONSTACK_CALL_ON_NOTHING}},
+#endif
+#ifdef SYS_epoll_pwait2
+    {SYS_epoll_pwait2, {"epoll_pwait2", ONSTACK_CALL_ON_FILE}},
+#endif
+#ifdef SYS_futex_waitv
+    {SYS_futex_waitv, {"futex_waitv", ONSTACK_CALL_ON_NOTHING}},
+#endif
+};
+
+onstack_call_name onstack_call_name_of(int64_t number) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(call_names); i++)
+    if (call_names[i].number == number) return call_names[i].is;
+  return (onstack_call_name){0};
+}
+
 /* ---- core/src/control/tick/clock_cpu.c ---- */
 /*
  * CPU time, by a timer for each thread. New threads are found by a timer on the process's CPU time
@@ -10174,6 +10390,11 @@ static void clock_heap_leave(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->object_base) != 0) onstack_heap_switch_off();
 }
 
+static void clock_heap_drop(onstack_slot *slot) {
+  (void)slot;
+  onstack_live_drop();
+}
+
 static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   (void)tid;
   *ns = 0;
@@ -10206,7 +10427,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .read = clock_heap_read,
     .fill = clock_heap_fill,
     .text = clock_heap_text,
-    .drop = onstack_live_drop,
+    .drop = clock_heap_drop,
     .after_fork = onstack_heap_switch_off,
 };
 
@@ -10423,9 +10644,9 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .thread_name = "onstack-ticker",
 };
 
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
-    .name = "wall-ticker",
-    .number = ONSTACK_CLOCK_WALL,
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker = {
+    .name = "wall-signal-ticker",
+    .number = ONSTACK_CLOCK_WALL_SIGNAL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
     .accept = onstack_clock_accept_rate,
@@ -10442,69 +10663,24 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
 };
 
 /* ---- core/src/control/tick/clock_wall.c ---- */
-/* Real time, by a timer for each thread: for threads that sleep as well, which only a list of the threads can find. */
-/* ---- core/src/control/tick/task.h ---- */
-/* What the kernel says about one thread of the process. Any thread. */
-#ifndef ONSTACK_CONTROL_TICK_TASK_H
-#define ONSTACK_CONTROL_TICK_TASK_H
-
-/* By raw tgkill of signal 0, which costs a tenth of a look into /proc. */
-ONSTACK_INTERNAL bool onstack_task_is_gone(uint32_t tid);
-
-/* Its name as 16 NUL-padded bytes. False if it is gone. */
-ONSTACK_INTERNAL bool onstack_task_name(uint32_t tid, uint64_t name[2]);
-
-/* Its CPU time, modulo 2^32; 0: it is gone. */
-ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
-
-/* Whether it blocks the signal; negative: nobody can tell. */
-ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
-
-/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
-ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
-
-#endif
-
-#include <time.h>
-
-#define CLOCK_WALL_DOUBT_NS 500000000u /* half of the time between two looks */
-
-static int clock_wall_probe(int32_t signal) {
-  return onstack_timer_probe(CLOCK_MONOTONIC, signal, (uint32_t)onstack_sys_gettid());
-}
-
-static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_arm(slot, record, tid, CLOCK_MONOTONIC);
-}
-
-/* The clock goes on for a thread that has ended; its ticks do not. */
-static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
-  return !onstack_task_is_gone(tid) && onstack_timer_read_clock(CLOCK_MONOTONIC, ns);
-}
-
-/* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
-   timer goes on for nobody. */
-static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
-  return slot->period_ns <= CLOCK_WALL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
-}
-
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
-    .name = "wall",
-    .number = ONSTACK_CLOCK_WALL,
-    .kind = ONSTACK_KIND_WALL,
-    .filters = true,
-    .accept = onstack_clock_accept_rate,
-    .probe = clock_wall_probe,
-    .scan_age = onstack_clock_scan_all,
-    .start = onstack_clock_start_listed,
-    .arm = clock_wall_arm,
-    .remove = onstack_arm_remove,
-    .read = clock_wall_read,
-    .doubts = clock_wall_doubts,
-};
-
-/* ---- core/src/control/tick/own_threads_wait.c ---- */
-
+/*
+ * Real time without a signal to anybody who waits. On the processor a thread has ticks of its CPU time, as on the clock `cpu`.
+ * Off it, a thread of ours looks at it from outside (look.h), once a period on average.
+ *
+ * How long a thread was blocked between two looks is no estimate: real time, less the time that it ran and the time that it
+ * waited for a processor, and the kernel counts both. The looks decide what stack that time belongs to:
+ *
+ *   it has not run since the last look   it stands where it stood, and all of the time is that stack's; no walk is needed
+ *   blocked then, blocked now            half is the old stack's, half the new one's
+ *   blocked at one of the two            all is that one's
+ *   at neither                           it waits for the next stack that a look finds
+ *
+ * Looks come at random moments, a half to one and a half periods apart, so that no habit of the program's is in step with them.
+ * Time that belongs to one stack becomes one sample, when the stack changes or after a second or, with many threads, more. A
+ * sample stands for a tick at least, that is a period: what is less waits for the thread's next stack, so that the ticks fall
+ * as those of a timer on the blocked time would. The time that a thread waited for a processor goes to the stack of its next
+ * tick, or to the one where it is blocked.
+ */
 /* ---- core/src/base/clock_ns.h ---- */
 /* libc's clocks in nanoseconds. Ordinary threads; the handler asks the kernel (entry.c). */
 #ifndef ONSTACK_BASE_CLOCK_NS_H
@@ -10522,6 +10698,622 @@ static inline __attribute__((unused)) uint64_t onstack_clock_ns(clockid_t clock)
 static inline __attribute__((unused)) uint64_t onstack_monotonic_ns(void) { return onstack_clock_ns(CLOCK_MONOTONIC); }
 
 #endif
+
+/* ---- core/src/control/tick/wall_account.h ---- */
+/*
+ * The account of a thread on the clock `wall`: how long it was blocked and where, as looks tell it, and the samples of that
+ * (clock_wall.c says by what rules). The looking thread's alone, and after its end the stopping one's.
+ */
+#ifndef ONSTACK_CONTROL_TICK_WALL_ACCOUNT_H
+#define ONSTACK_CONTROL_TICK_WALL_ACCOUNT_H
+
+/* ---- core/src/control/tick/look.h ---- */
+/*
+ * A look at a thread from outside: whether it is blocked, and then where, and in what. The thread is neither signalled nor
+ * woken, and may go on meanwhile. What was read of it is believed if its CPU time is the same before and after: then it has not
+ * run, so its stack, its locks and its labels stood still.
+ */
+#ifndef ONSTACK_CONTROL_TICK_LOOK_H
+#define ONSTACK_CONTROL_TICK_LOOK_H
+
+/* ---- core/src/control/tick/wait_labels.h ---- */
+/* What a blocked thread waits for, as the labels of its samples: state, wait, on, holder. */
+#ifndef ONSTACK_CONTROL_TICK_WAIT_LABELS_H
+#define ONSTACK_CONTROL_TICK_WAIT_LABELS_H
+
+/* ---- core/src/control/tick/task.h ---- */
+/* What the kernel says about one thread of the process. Any thread. */
+#ifndef ONSTACK_CONTROL_TICK_TASK_H
+#define ONSTACK_CONTROL_TICK_TASK_H
+
+/* By raw tgkill of signal 0, which costs a tenth of a look into /proc. */
+ONSTACK_INTERNAL bool onstack_task_is_gone(uint32_t tid);
+
+/* Its name as 16 NUL-padded bytes. False if it is gone. */
+ONSTACK_INTERNAL bool onstack_task_name(uint32_t tid, uint64_t name[2]);
+
+/* Its CPU time, modulo 2^32; 0: it is gone. */
+ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
+
+/* Whether it blocks the signal; negative: nobody can tell. */
+ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
+
+/* What a thread is blocked in. */
+typedef struct onstack_task_call {
+  int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */
+  uint64_t arguments[6]; /* as in the registers; 0 outside of a call */
+  uint64_t sp, pc;
+} onstack_task_call;
+
+typedef enum onstack_task_call_status {
+  ONSTACK_TASK_BLOCKED,
+  ONSTACK_TASK_RUNS,    /* or waits for a processor */
+  ONSTACK_TASK_REFUSED, /* the kernel does not tell this process (proc(5), /proc/pid/syscall) */
+  ONSTACK_TASK_GONE
+} onstack_task_call_status;
+
+/* By /proc/self/task/T/syscall, which neither signals nor wakes. */
+ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
+
+/* How long it has waited for a processor, in ns (Documentation/scheduler/sched-stats.rst); 0: nobody tells. */
+ONSTACK_INTERNAL uint64_t onstack_task_runnable_ns(uint32_t tid);
+
+/* Its state, a letter as in proc(5); 0: nobody tells. */
+ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
+
+/* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
+ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
+
+#endif
+
+/* They fit into this: names of calls, and at most WAIT_ON_BYTES of what is waited on. */
+#define ONSTACK_WAIT_LABEL_BYTES 256u
+
+/*
+ * Writes the labels of a thread that is blocked in `call` ("key\0value\0...", ONSTACK_WAIT_LABEL_BYTES of room) and returns
+ * their length. Looks at the thread's
+ * descriptors and locks, wakes nobody; the thread may go on meanwhile, then the text is worth nothing. Ordinary threads.
+ */
+ONSTACK_INTERNAL uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out);
+
+#endif
+
+#define ONSTACK_LOOK_LABEL_BYTES (ONSTACK_WAIT_LABEL_BYTES + ONSTACK_MAX_LABEL_BYTES)
+
+/* Where a look writes to. */
+typedef struct onstack_look {
+  onstack_walked_stack stack; /* into the arrays below */
+  uint32_t wait_label_bytes;  /* of its labels, the first ones: state, wait, on, holder */
+  uint64_t frames[ONSTACK_MAX_DEPTH];
+  uint8_t unwound_by[ONSTACK_MAX_DEPTH];
+  char labels[ONSTACK_LOOK_LABEL_BYTES];
+} onstack_look;
+
+typedef enum onstack_look_status {
+  ONSTACK_LOOK_BLOCKED,
+  ONSTACK_LOOK_RUNS,    /* or waits for a processor */
+  ONSTACK_LOOK_MOVED,   /* it ran while it was looked at */
+  ONSTACK_LOOK_REFUSED, /* the kernel does not tell */
+  ONSTACK_LOOK_GONE
+} onstack_look_status;
+
+/* `cpu_ns`: its CPU time, read before. A thread of ours, while the slot runs. */
+ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
+                                                     onstack_look *look);
+
+/* Whether the kernel tells of blocked threads, and tells the truth (an emulator hands the host's registers through): tried,
+   once a process, on a thread of ours. Start only, under the control lock. */
+ONSTACK_INTERNAL bool onstack_look_works(void);
+
+#endif
+
+typedef struct onstack_wall_stack onstack_wall_stack; /* with the time that no sample has told of yet */
+
+/* What the last look at a thread found. */
+typedef struct onstack_wall_mark {
+  uint32_t tid;                          /* 0: nobody's */
+  bool stands;                           /* it was blocked, with `stack` */
+  bool reborn;                           /* another thread has the id since: it has no timer (clock_wall_doubts; atomic) */
+  uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
+  int64_t owed_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
+                      under way, and takes back with the next look */
+  uint64_t rest_ns;   /* of stacks that were there for less than a period: of no sample yet */
+  uint64_t ticked_ns; /* of samples, and less than a period: of no tick yet */
+  uint64_t name[2];
+  bool is_named;             /* it has not run since: so it has not given itself another name */
+  onstack_wall_stack *stack; /* the last one, in the memory that the record has for it; NULL: none */
+} onstack_wall_mark;
+
+/* Bytes that a stack of this session takes at most. */
+ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
+
+/* It is blocked where the look found it, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
+   the same each time. `index`: of its record. */
+ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                                  const onstack_look *look, int64_t blocked_ns);
+
+/* It runs, or waits for a processor. */
+ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns);
+
+/* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
+ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
+
+/* Whether the thread has stood still since the last look, if its CPU time has. */
+ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_wall_mark *mark);
+
+/* It still stands there, `ns` later. */
+ONSTACK_INTERNAL void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns);
+
+/* No look and no tick will come any more: all that is held back becomes samples, and the mark is nobody's. What they would have
+   taken goes to the last stack that is known; half a period is rounded, as a timer of CPU time does by chance. */
+ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index);
+
+#endif
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define WALL_FREQUENCY 20u
+#define WALL_HELD_NS 1000000000u   /* time that may be held back for one stack: fewer samples, ... */
+#define WALL_HELD_EACH_NS 4000000u /* and more of it for each thread, so that they are 250 a second at most */
+#define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
+#define WALL_TRIES 3u              /* looks at a thread that runs meanwhile */
+#define WALL_SCAN_SHARE 200u       /* the same for new threads */
+#define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
+#define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
+
+/*
+ * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
+ * would leave its allocator's lock to a child of fork.
+ */
+typedef struct wall_state {
+  uint8_t *memory;
+  size_t bytes;
+  onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
+  onstack_look *look;
+  uint8_t *stacks;                        /* by record */
+  size_t stride;                          /* bytes of one */
+  uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t threads;                       /* of this round */
+  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
+  uint64_t rounds, looks, moved, refused; /* atomic */
+} wall_state;
+
+static wall_state wall_states[ONSTACK_MAX_SESSIONS];
+
+/* ---- looks ---- */
+
+typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
+
+/* A look at a thread that has run since the last one. */
+static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
+                             bool last) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint64_t runnable_ns = onstack_task_runnable_ns(mark->tid);
+  const uint64_t waited_ns = runnable_ns > mark->runnable_ns ? runnable_ns - mark->runnable_ns : 0;
+  const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
+  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, state->look);
+  onstack_add_relaxed(&state->looks, (uint64_t)1);
+  mark->is_named = false;
+  if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
+  if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
+  if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
+  onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
+  if (status == ONSTACK_LOOK_BLOCKED) {
+    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns);
+  } else if (status == ONSTACK_LOOK_REFUSED) {
+    onstack_add_relaxed(&state->refused, (uint64_t)1);
+    if (blocked_ns > 0) mark->owed_ns += blocked_ns;
+    mark->stands = false;
+  } else {
+    onstack_wall_settle_running(mark, blocked_ns);
+  }
+  mark->seen_ns = now_ns;
+  mark->cpu_ns = cpu_ns;
+  mark->runnable_ns = runnable_ns;
+  return WALL_LOOKED;
+}
+
+static void wall_begin(onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = onstack_task_runnable_ns(tid)};
+}
+
+/* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
+static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint32_t index, uint32_t tid) {
+  onstack_wall_mark *mark = &state->marks[index];
+  wall_looked looked = WALL_AGAIN;
+  for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
+    const uint64_t now_ns = onstack_monotonic_ns();
+    uint64_t cpu_ns;
+    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) return WALL_GONE;
+    if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
+      onstack_wall_end(slot, mark, index);
+      onstack_store_relaxed(&mark->reborn, true);
+    }
+    if (mark->tid == 0) wall_begin(mark, tid, now_ns, cpu_ns);
+    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(mark)) {
+      onstack_wall_stay(mark, now_ns - mark->seen_ns);
+      mark->seen_ns = now_ns;
+      return WALL_LOOKED;
+    }
+    looked = wall_look(slot, state, index, now_ns, cpu_ns, round == WALL_TRIES);
+  }
+  return looked;
+}
+
+static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
+  if (mark->tid != 0 && mark->tid != tid) onstack_wall_end(slot, mark, index);
+  if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
+  if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
+    state->threads++;
+    onstack_wall_tell_if_due(slot, mark, state->held_ns);
+  } else if (mark->tid != 0)
+    onstack_wall_end(slot, mark, index);
+}
+
+/* ---- the clock ---- */
+
+static void wall_visit_all(onstack_slot *slot, wall_state *state) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
+    if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
+}
+
+/* Nanoseconds of this thread's CPU time that a round took. */
+static uint64_t wall_round(onstack_slot *slot, wall_state *state) {
+  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  state->threads = 0;
+  wall_visit_all(slot, state);
+  state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
+  onstack_add_relaxed(&state->rounds, (uint64_t)1);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+}
+
+static uint64_t clock_wall_work(void *data) {
+  onstack_slot *slot = data;
+  wall_state *state = &wall_states[slot->index];
+  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
+  uint64_t now_ns = onstack_monotonic_ns();
+  if (now_ns >= state->next_ns) {
+    /* The first round looks at every thread, and is no measure for those that follow. */
+    state->took_ns = (state->took_ns * 7 + wall_round(slot, state)) / 8;
+    const uint64_t pause_ns =
+        slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
+    state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
+    now_ns = onstack_monotonic_ns();
+  }
+  const uint64_t left_ns = state->next_ns > now_ns ? state->next_ns - now_ns : 0;
+  return left_ns < WALL_LONGEST_NS ? left_ns : WALL_LONGEST_NS;
+}
+
+/* A consumer that is behind gets a moment. */
+static void wall_wait_for_room(onstack_slot *slot) {
+  const struct timespec pause = {0, 200000};
+  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
+  while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
+    onstack_exchange(&slot->wake, 1u);
+    onstack_sys_futex_wake(&slot->wake);
+    nanosleep(&pause, NULL);
+  }
+}
+
+static void clock_wall_finish(onstack_slot *slot) {
+  wall_state *state = &wall_states[slot->index];
+  wall_round(slot, state);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    if (state->marks[i].tid == 0) continue;
+    wall_wait_for_room(slot);
+    onstack_wall_end(slot, &state->marks[i], i);
+  }
+}
+
+static void clock_wall_drop(onstack_slot *slot) {
+  wall_state *state = &wall_states[slot->index];
+  slot->runnable_ns = NULL;
+  state->marks = NULL;
+  if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
+}
+
+/* Its pages are zero. 0 or -errno. */
+static int wall_take_memory(wall_state *state, size_t bytes) {
+  if (state->bytes >= bytes) return 0;
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  onstack_own_memory_keeps(memory, bytes);
+  state->memory = memory;
+  state->bytes = bytes;
+  return 0;
+}
+
+static int clock_wall_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  onstack_options own = *options;
+  if (own.frequency == 0) own.frequency = WALL_FREQUENCY;
+  return onstack_clock_accept_rate(&own, settings, fault);
+}
+
+static int clock_wall_probe(int32_t signal) {
+  const int result = onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0);
+  if (result != 0) return result;
+  return onstack_look_works() ? 0 : ONSTACK_E_CLOCK;
+}
+
+static int clock_wall_join(onstack_slot *slot) {
+  wall_state *state = &wall_states[slot->index];
+  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t);
+  const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
+               stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
+  clock_wall_drop(slot); /* in the child of a fork, the parent's */
+  const int result = wall_take_memory(state, marks + waits + look + ONSTACK_THREAD_RECORDS * stride);
+  if (result < 0) return result;
+  *state = (wall_state){.memory = state->memory,
+                        .bytes = state->bytes,
+                        .marks = (onstack_wall_mark *)(void *)state->memory,
+                        .look = (onstack_look *)(void *)(state->memory + marks + waits),
+                        .stacks = state->memory + marks + waits + look,
+                        .stride = stride};
+  slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
+  return 0;
+}
+
+static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
+}
+
+static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
+  return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns);
+}
+
+static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
+  const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  onstack_wall_mark *marks = wall_states[slot->index].marks;
+  return record && marks && onstack_exchange(&marks[record - slot->threads.records].reborn, false);
+}
+
+static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
+  const wall_state *state = &wall_states[slot->index];
+  stats->wall_rounds = onstack_load_relaxed(&state->rounds);
+  stats->wall_looks = onstack_load_relaxed(&state->looks);
+  stats->wall_moved = onstack_load_relaxed(&state->moved);
+  stats->wall_refused = onstack_load_relaxed(&state->refused);
+}
+
+static int clock_wall_text(const onstack_stats *stats, char *out, size_t capacity) {
+  return snprintf(out, capacity, "onstack.wall rounds=%" PRIu64 " looks=%" PRIu64 " moved=%" PRIu64 " refused=%" PRIu64 "\n",
+                  stats->wall_rounds, stats->wall_looks, stats->wall_moved, stats->wall_refused);
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
+    .name = "wall",
+    .number = ONSTACK_CLOCK_WALL,
+    .kind = ONSTACK_KIND_WALL,
+    .says_states = true,
+    .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
+    .filters = true,
+    .accept = clock_wall_accept,
+    .probe = clock_wall_probe,
+    .scan_age = onstack_clock_scan_all,
+    .scan_share = WALL_SCAN_SHARE,
+    .join = clock_wall_join,
+    .start = onstack_clock_start_listed,
+    .finish = clock_wall_finish,
+    .arm = clock_wall_arm,
+    .remove = onstack_arm_remove,
+    .read = clock_wall_read,
+    .doubts = clock_wall_doubts,
+    .work = clock_wall_work,
+    .thread_name = "onstack-wall",
+    .fill = clock_wall_fill,
+    .text = clock_wall_text,
+    .drop = clock_wall_drop,
+};
+
+/* ---- core/src/control/tick/clock_wall_signal.c ---- */
+/* Real time, by a timer for each thread: for threads that sleep as well, which only a list of the threads can find. */
+
+#include <time.h>
+
+#define CLOCK_WALL_SIGNAL_DOUBT_NS 500000000u /* half of the time between two looks */
+
+static int clock_wall_signal_probe(int32_t signal) {
+  return onstack_timer_probe(CLOCK_MONOTONIC, signal, (uint32_t)onstack_sys_gettid());
+}
+
+static void clock_wall_signal_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  onstack_arm(slot, record, tid, CLOCK_MONOTONIC);
+}
+
+/* The clock goes on for a thread that has ended; its ticks do not. */
+static bool clock_wall_signal_read(uint32_t tid, uint64_t *ns) {
+  return !onstack_task_is_gone(tid) && onstack_timer_read_clock(CLOCK_MONOTONIC, ns);
+}
+
+/* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
+   timer goes on for nobody. */
+static bool clock_wall_signal_doubts(const onstack_slot *slot, uint32_t tid) {
+  return slot->period_ns <= CLOCK_WALL_SIGNAL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
+}
+
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal = {
+    .name = "wall-signal",
+    .number = ONSTACK_CLOCK_WALL_SIGNAL,
+    .kind = ONSTACK_KIND_WALL,
+    .filters = true,
+    .accept = onstack_clock_accept_rate,
+    .probe = clock_wall_signal_probe,
+    .scan_age = onstack_clock_scan_all,
+    .start = onstack_clock_start_listed,
+    .arm = clock_wall_signal_arm,
+    .remove = onstack_arm_remove,
+    .read = clock_wall_signal_read,
+    .doubts = clock_wall_signal_doubts,
+};
+
+/* ---- core/src/control/tick/look.c ---- */
+
+/* ---- core/src/control/unwind/blocked.h ---- */
+/*
+ * Where a walk of a blocked thread begins. The kernel tells its SP and PC and no other register (/proc/self/task/T/syscall).
+ * Each file that is named after a processor finds what else a walk needs there; the walker `rules` does the rest.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_BLOCKED_H
+#define ONSTACK_CONTROL_UNWIND_BLOCKED_H
+
+/*
+ * Registers for a walk from `sp` and `pc`. What could not be found is such that the walk ends with a truncation where it would
+ * be needed, and not with a wrong caller. The stack may be gone or in use by now: nothing is loaded, the kernel copies. A
+ * thread of ours, while rule tables are kept (as a handler is inside).
+ */
+ONSTACK_INTERNAL void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *registers);
+
+#endif
+
+/* By the kernel's copy: another thread may unmap that stack at any instant. */
+static void look_walk(const onstack_slot *slot, const onstack_task_call *call, onstack_look *look) {
+  onstack_memory memory;
+  onstack_registers registers = {.pc = call->pc, .sp = call->sp};
+  onstack_walk_prepare(&memory, slot->reader, slot->copy_works, NULL);
+  onstack_walk_forget_ranges(&memory);
+  memory.elsewhere = true;
+  const onstack_walk walk = {.registers = &registers,
+                             .memory = &memory,
+                             .frames = look->frames,
+                             .capacity = slot->ring.depth,
+                             .unwound_by = look->unwound_by};
+  /* Before the walk reads any of it; odd: of the one before. */
+  look->stack.map_sequence = onstack_seqlock_begin(&onstack_modules.lock) & ~1u;
+  /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
+  onstack_traceback_enter();
+  if (slot->copy_works && slot->unwinder->needs_rules) onstack_blocked_registers(call->pc, call->sp, &registers);
+  const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
+  onstack_traceback_leave();
+  look->stack.count = result.frame_count;
+  look->stack.truncation = result.truncation;
+}
+
+/*
+ * The application's, of the other thread. Only that thread changes its entry, and a set that it refers to is not freed: but
+ * whether it still does is known after the look, so nothing is loaded before that, the kernel copies.
+ */
+static void look_copy_labels(const onstack_slot *slot, uint32_t tid, onstack_look *look) {
+  struct {
+    onstack_labels head;
+    char text[ONSTACK_MAX_LABEL_BYTES];
+  } set;
+  const onstack_label_entry *entry = onstack_label_entry_find(tid);
+  uint32_t room = slot->label_bytes;
+  for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
+    const onstack_labels *from = onstack_observe(&entry->sets[place]);
+    const struct onstack_vector local = {(uint64_t)(uintptr_t)&set, sizeof(set)},
+                                remote = {(uint64_t)(uintptr_t)from, sizeof(set)};
+    const long got = from ? onstack_sys_process_vm_readv(&local, 1, &remote, 1) : 0;
+    if (got < (long)sizeof(set.head) || (long)set.head.bytes > got - (long)offsetof(onstack_labels, text)) continue;
+    const uint32_t result = onstack_label_set_copy(&set.head, look->labels + look->stack.label_bytes, room);
+    look->stack.label_bytes += result & ~ONSTACK_LABELS_CUT;
+    look->stack.labels_cut |= (result & ONSTACK_LABELS_CUT) != 0;
+    room -= result & ~ONSTACK_LABELS_CUT;
+  }
+}
+
+onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns, onstack_look *look) {
+  onstack_task_call call;
+  uint64_t after_ns;
+  switch (onstack_task_blocked_in(tid, &call)) {
+  case ONSTACK_TASK_RUNS:
+    return ONSTACK_LOOK_RUNS;
+  case ONSTACK_TASK_REFUSED:
+    return ONSTACK_LOOK_REFUSED;
+  case ONSTACK_TASK_GONE:
+    return ONSTACK_LOOK_GONE;
+  case ONSTACK_TASK_BLOCKED:
+    break;
+  }
+  if (call.pc == 0) return ONSTACK_LOOK_GONE; /* it ends */
+  look->stack = (onstack_walked_stack){.frames = look->frames, .unwound_by = look->unwound_by, .labels = look->labels};
+  look_walk(slot, &call, look);
+  look->stack.label_bytes = look->wait_label_bytes = onstack_wait_labels(tid, &call, look->labels);
+  if (slot->label_bytes > 0) look_copy_labels(slot, tid, look);
+  if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &after_ns)) return ONSTACK_LOOK_GONE;
+  return after_ns == cpu_ns ? ONSTACK_LOOK_BLOCKED : ONSTACK_LOOK_MOVED;
+}
+
+/* ---- core/src/control/tick/look_test.c ---- */
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+
+#define LOOK_TEST_ROUNDS 1000 /* of a millisecond, on a machine that has no processor for the thread */
+#define LOOK_TEST_STACK 65536u
+
+/* The thread that is looked at: it waits for `word`. */
+typedef struct look_test {
+  uint32_t word;
+  uint32_t tid;
+  uint64_t sp; /* near it */
+} look_test;
+
+static void *look_test_wait(void *data) {
+  look_test *test = data;
+  onstack_own_enter();
+  test->sp = (uint64_t)(uintptr_t)&test;
+  onstack_publish(&test->tid, (uint32_t)onstack_sys_gettid());
+  while (onstack_observe(&test->word) == 0) onstack_sys_futex_wait(&test->word, 0, NULL);
+  onstack_own_leave();
+  return NULL;
+}
+
+static bool look_test_is_true(const look_test *test, const onstack_task_call *call) {
+  return call->number == SYS_futex && call->arguments[0] == (uint64_t)(uintptr_t)&test->word &&
+         call->sp - (test->sp - LOOK_TEST_STACK) < 2 * (uint64_t)LOOK_TEST_STACK;
+}
+
+/* It is on its way into the call, and may wait for a processor before that. */
+static bool look_test_look(const look_test *test) {
+  const struct timespec pause = {0, 1000000};
+  for (int round = 0; round < LOOK_TEST_ROUNDS; round++) {
+    const uint32_t tid = onstack_observe(&test->tid);
+    onstack_task_call call;
+    const onstack_task_call_status status = tid ? onstack_task_blocked_in(tid, &call) : ONSTACK_TASK_RUNS;
+    if (status == ONSTACK_TASK_BLOCKED && look_test_is_true(test, &call)) return true;
+    if (status == ONSTACK_TASK_REFUSED) return false;
+    nanosleep(&pause, NULL);
+  }
+  return false;
+}
+
+static bool look_test_run(void) {
+  look_test test = {0, 0, 0};
+  pthread_t thread;
+  const onstack_kernel_sigset every = onstack_own_mask();
+  onstack_kernel_sigset old;
+  onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  onstack_own_expect(1);
+  const bool made = pthread_create(&thread, NULL, look_test_wait, &test) == 0;
+  if (!made) onstack_own_expect(-1);
+  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  if (!made) return false;
+  const bool works = look_test_look(&test);
+  onstack_publish(&test.word, 1u);
+  onstack_sys_futex_wake(&test.word);
+  pthread_join(thread, NULL);
+  /* It is in the list of threads for a moment yet, and none of ours any more. */
+  for (int round = 0; round < LOOK_TEST_ROUNDS && !onstack_task_is_gone(test.tid); round++) sched_yield();
+  return works;
+}
+
+bool onstack_look_works(void) {
+  static bool works; /* a child of fork keeps it: there nothing waits */
+  if (!works) works = look_test_run();
+  return works;
+}
+
+/* ---- core/src/control/tick/own_threads_wait.c ---- */
 
 #define OWN_CLOSE_NS 100000000u /* for all of them together */
 
@@ -10735,6 +11527,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
   slot->own_threads = settings->own_threads;
+  slot->says_states = clock->says_states;
+  slot->runnable_ns = NULL;
+  slot->label_bytes = settings->label_bytes;
   slot->process_clock = NULL;
   slot->process_start_ns = 0;
   slot->meets = 0;
@@ -10753,7 +11548,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   const slot_memory *memory = &slot_memories[index];
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
-                    settings->label_bytes);
+                    settings->label_bytes + clock->label_bytes);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
@@ -10817,7 +11612,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
 void onstack_slot_give_back(onstack_slot *slot) {
   slot_memory *memory = &slot_memories[slot->index];
   onstack_threads_clear(slot);
-  if (slot->clock->drop) slot->clock->drop();
+  if (slot->clock->drop) slot->clock->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);
@@ -10867,6 +11662,7 @@ void onstack_slots_after_fork(void) {
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10912,12 +11708,50 @@ int onstack_task_blocks(uint32_t tid, int32_t signal) {
   return (mask & ONSTACK_SIGBIT(signal)) != 0;
 }
 
-bool onstack_task_sleeps(uint32_t tid) {
+char onstack_task_state(uint32_t tid) {
   char text[256];
   ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
+  return end && end[1] != 0 ? end[2] : 0;
+}
+
+bool onstack_task_sleeps(uint32_t tid) {
+  const char state = onstack_task_state(tid);
+  return state != 'R' && state != 't';
+}
+
+uint64_t onstack_task_runnable_ns(uint32_t tid) {
+  char text[96];
+  ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *second = strchr(text, ' ');
+  return second ? strtoull(second, NULL, 10) : 0;
+}
+
+/* The next number of a line, decimal or with 0x; false at its end. */
+static bool task_next(const char **at, uint64_t *value) {
+  char *end;
+  errno = 0;
+  *value = strtoull(*at, &end, 0);
+  const bool found = end != *at && errno == 0;
+  *at = end;
+  return found;
+}
+
+onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call) {
+  char text[256];
+  uint64_t values[9];
+  size_t count = 0;
+  ssize_t got = task_read_file(tid, "syscall", text, sizeof(text) - 1);
+  if (got <= 0) return onstack_task_is_gone(tid) ? ONSTACK_TASK_GONE : ONSTACK_TASK_REFUSED;
+  text[got] = 0;
+  const char *at = text;
+  while (count < ONSTACK_COUNT_OF(values) && task_next(&at, &values[count])) count++;
+  if (count != 9 && count != 3) return ONSTACK_TASK_RUNS; /* "running" */
+  *call = (onstack_task_call){.number = (int64_t)values[0], .sp = values[count - 2], .pc = values[count - 1]};
+  if (count == 9) memcpy(call->arguments, &values[1], sizeof(call->arguments));
+  return ONSTACK_TASK_BLOCKED;
 }
 
 /* ---- core/src/control/tick/task_list.c ---- */
@@ -11329,6 +12163,565 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
   const Elf64_Sym *symbol = onstack_loaded_symbols_find(&image, ONSTACK_VDSO_CLOCK_GETTIME, STT_NOTYPE);
   return symbol ? (onstack_vdso_clock_gettime)(uintptr_t)(bias + symbol->st_value) : NULL;
 }
+
+/* ---- core/src/control/tick/wait_labels.c ---- */
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define WAIT_ON_BYTES 128u
+
+typedef struct wait_text {
+  char *out;
+  uint32_t used;
+} wait_text;
+
+/* A label with a value of at most WAIT_ON_BYTES, a longer one is cut. */
+static void wait_add(wait_text *text, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void wait_add(wait_text *text, const char *key, const char *format, ...) {
+  va_list arguments;
+  const uint32_t length = (uint32_t)strlen(key) + 1;
+  memcpy(text->out + text->used, key, length);
+  va_start(arguments, format);
+  const int written = vsnprintf(text->out + text->used + length, WAIT_ON_BYTES, format, arguments);
+  va_end(arguments);
+  if (written <= 0) return; /* an empty value: no label */
+  text->used += length + ((uint32_t)written < WAIT_ON_BYTES ? (uint32_t)written : WAIT_ON_BYTES - 1) + 1;
+}
+
+static const char *wait_state(char letter) {
+  switch (letter) {
+  case 'D':
+    return "uninterruptible";
+  case 'T':
+  case 't':
+    return "stopped";
+  default:
+    return "blocked";
+  }
+}
+
+/* ---- descriptors ---- */
+
+#define WAIT_PIDFD_OPEN 434 /* on each architecture; older libcs do not name them */
+#define WAIT_PIDFD_GETFD 438
+
+static const char *wait_transport(int file) {
+  int type = 0;
+  socklen_t length = sizeof(type);
+  if (getsockopt(file, SOL_SOCKET, SO_TYPE, &type, &length) != 0) return "socket";
+  return type == SOCK_STREAM ? "tcp" : type == SOCK_DGRAM ? "udp" : "socket";
+}
+
+/* A value's characters: an abstract unix address may hold any. */
+static void wait_make_printable(char *text) {
+  for (; *text; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
+/* False: of another family, or no name. */
+static bool wait_address(const struct sockaddr_storage *address, socklen_t length, char *out, size_t room) {
+  char host[INET6_ADDRSTRLEN];
+  if (address->ss_family == AF_INET) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+    snprintf(out, room, "%s:%u", inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host)), ntohs(in->sin_port));
+    return true;
+  }
+  if (address->ss_family == AF_INET6) {
+    const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)address;
+    snprintf(out, room, "[%s]:%u", inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof(host)), ntohs(in->sin6_port));
+    return true;
+  }
+  const size_t path = offsetof(struct sockaddr_un, sun_path);
+  if (address->ss_family != AF_UNIX || length <= path) return false;
+  const struct sockaddr_un *un = (const struct sockaddr_un *)(const void *)address;
+  const bool is_abstract = un->sun_path[0] == 0;
+  snprintf(out, room, "%s%.*s", is_abstract ? "@" : "", (int)(length - path - is_abstract), un->sun_path + is_abstract);
+  wait_make_printable(out);
+  return out[0] != 0;
+}
+
+/* "tcp 10.0.0.7:5432", the peer; of one that listens its own address. */
+static void wait_on_socket(wait_text *text, int file) {
+  struct sockaddr_storage address;
+  socklen_t length = sizeof(address);
+  char name[WAIT_ON_BYTES];
+  const char *which = "";
+  bool named = getpeername(file, (struct sockaddr *)&address, &length) == 0;
+  if (!named) {
+    length = sizeof(address);
+    which = "at ";
+    named = getsockname(file, (struct sockaddr *)&address, &length) == 0;
+  }
+  const char *transport = named && address.ss_family == AF_UNIX ? "unix" : wait_transport(file);
+  if (named && wait_address(&address, length, name, sizeof(name)))
+    wait_add(text, "on", "%s %s%s", transport, which, name);
+  else
+    wait_add(text, "on", "%s", transport);
+}
+
+/* What a thread's descriptor is: "socket:[7]", "pipe:[7]", "anon_inode:[eventpoll]", or a path (proc(5)). */
+static bool wait_read_link(const char *thread, int file, char target[WAIT_ON_BYTES]) {
+  char path[64];
+  snprintf(path, sizeof(path), "/proc/%s/fd/%d", thread, file);
+  const ssize_t length = readlink(path, target, WAIT_ON_BYTES - 1);
+  target[length > 0 ? length : 0] = 0;
+  return length > 0;
+}
+
+static bool wait_has_as(int file, const char *socket) {
+  char target[WAIT_ON_BYTES];
+  return file >= 0 && wait_read_link("thread-self", file, target) && strcmp(target, socket) == 0;
+}
+
+/* Our thread may have descriptors of its own (the preload's): then it borrows the program's (pidfd_getfd(2), Linux 5.6). */
+static void wait_find_socket(wait_text *text, int file, const char *socket) {
+  if (wait_has_as(file, socket)) {
+    wait_on_socket(text, file);
+    return;
+  }
+  const long process = onstack_sys_call2(WAIT_PIDFD_OPEN, onstack_sys_getpid(), 0);
+  const long borrowed = process >= 0 ? onstack_sys_call3(WAIT_PIDFD_GETFD, process, file, 0) : -1;
+  if (wait_has_as((int)borrowed, socket))
+    wait_on_socket(text, (int)borrowed);
+  else
+    wait_add(text, "on", "socket");
+  if (borrowed >= 0) close((int)borrowed);
+  if (process >= 0) close((int)process);
+}
+
+static void wait_on_file(wait_text *text, uint32_t tid, uint64_t argument) {
+  char thread[32], target[WAIT_ON_BYTES];
+  const int file = (int)argument;
+  snprintf(thread, sizeof(thread), "self/task/%" PRIu32, tid);
+  if (file < 0 || !wait_read_link(thread, file, target)) return;
+  wait_make_printable(target);
+  if (strncmp(target, "socket:", 7) == 0) {
+    wait_find_socket(text, file, target);
+  } else if (strncmp(target, "anon_inode:", 11) == 0) {
+    const char *kind = target + 11 + (target[11] == '[');
+    wait_add(text, "on", "%.*s", (int)strcspn(kind, "]"), kind);
+  } else {
+    wait_add(text, "on", "%s", target); /* a pipe's number tells which */
+  }
+}
+
+static void wait_on_files(wait_text *text, uint32_t tid, const onstack_task_call *call) {
+  uint64_t words[2];
+  struct pollfd first;
+  _Static_assert(sizeof(first) == 8, "a word");
+  const uint64_t address = call->arguments[0], count = call->arguments[1];
+  if (count == 1 && onstack_address_plausible(address) && onstack_memory_copy_pair(address, words)) {
+    memcpy(&first, words, sizeof(first));
+    wait_on_file(text, tid, (uint64_t)(int64_t)first.fd);
+  } else if (count > 0) {
+    wait_add(text, "on", "%" PRIu64 " descriptors", count);
+  }
+}
+
+/* ---- locks ---- */
+
+#define WAIT_GLIBC_LOCKED 2 /* and there are waiters (nptl/lowlevellock.h) */
+
+/* linux/futex.h, which not every libc brings. */
+#define WAIT_OPERATION 0x7f /* of a call's second argument */
+#define WAIT_REQUEUE_PI 11
+#define WAIT_LOCK_PI 6
+#define WAIT_LOCK_PI2 13
+#define WAIT_TID 0x3fffffffu /* of a lock that inherits priorities */
+
+/*
+ * Who has it. A lock that inherits priorities has the thread in its word (futex(2), PI futexes). glibc's mutex has it eight
+ * bytes further (struct __pthread_mutex_s: __lock, __count, __owner), which is believed where the word is that of a locked
+ * mutex with waiters and the number that of a thread of this process: by another lock's chance both are unlikely.
+ */
+static uint32_t wait_holder(uint64_t address, int operation) {
+  uint32_t words[4];
+  if (!onstack_address_plausible(address) || !onstack_memory_copy_pair(address, (uint64_t *)(void *)words)) return 0;
+  const bool inherits = operation == WAIT_LOCK_PI || operation == WAIT_LOCK_PI2;
+  const uint32_t holder = inherits ? words[0] & WAIT_TID : words[0] == WAIT_GLIBC_LOCKED ? words[2] : 0;
+  return holder != 0 && holder <= WAIT_TID && !onstack_task_is_gone(holder) ? holder : 0;
+}
+
+static void wait_on_word(wait_text *text, uint32_t tid, const onstack_task_call *call) {
+  const int operation = (int)call->arguments[1] & WAIT_OPERATION;
+  wait_add(text, "on", "0x%" PRIx64, call->arguments[0]);
+  if (operation == WAIT_REQUEUE_PI) return;
+  const uint32_t holder = wait_holder(call->arguments[0], operation);
+  uint64_t name[3] = {0, 0, 0};
+  if (holder != 0 && holder != tid && onstack_task_name(holder, name))
+    wait_add(text, "holder", "%s/%" PRIu32, (const char *)name, holder);
+}
+
+uint32_t onstack_wait_labels(uint32_t tid, const onstack_task_call *call, char *out) {
+  wait_text text = {out, 0};
+  const onstack_call_name name = onstack_call_name_of(call->number);
+  wait_add(&text, "state", "%s", wait_state(onstack_task_state(tid)));
+  if (call->number < 0)
+    wait_add(&text, "wait", "page fault");
+  else if (name.name)
+    wait_add(&text, "wait", "%s", name.name);
+  else
+    wait_add(&text, "wait", "call %" PRId64, call->number);
+  if (name.object == ONSTACK_CALL_ON_FILE)
+    wait_on_file(&text, tid, call->arguments[0]);
+  else if (name.object == ONSTACK_CALL_ON_FILES)
+    wait_on_files(&text, tid, call);
+  else if (name.object == ONSTACK_CALL_ON_WORD)
+    wait_on_word(&text, tid, call);
+  return text.used;
+}
+
+/* ---- core/src/control/tick/wall_account.c ---- */
+
+#include <string.h>
+
+struct onstack_wall_stack {
+  onstack_walked_stack walked;
+  uint32_t wait_label_bytes;
+  uint64_t blocked_ns;
+  uint8_t memory[]; /* frames, unwound_by, labels */
+};
+
+/* ---- samples ---- */
+
+/* Frames, then what they were unwound by, then labels: room for what an entry of the ring has room for. */
+size_t onstack_wall_stack_bytes(const onstack_slot *slot) {
+  return sizeof(onstack_wall_stack) + slot->ring.depth * (sizeof(uint64_t) + 1) + slot->ring.label_room;
+}
+
+static onstack_wall_stack *wall_stack_put(void *room, const onstack_look *look) {
+  const onstack_walked_stack *from = &look->stack;
+  const size_t frames = from->count * sizeof(uint64_t);
+  onstack_wall_stack *stack = room;
+  *stack = (onstack_wall_stack){.walked = *from, .wait_label_bytes = look->wait_label_bytes};
+  memcpy(stack->memory, from->frames, frames);
+  memcpy(stack->memory + frames, from->unwound_by, from->count);
+  memcpy(stack->memory + frames + from->count, from->labels, from->label_bytes);
+  stack->walked.frames = (const uint64_t *)(const void *)stack->memory;
+  stack->walked.unwound_by = stack->memory + frames;
+  stack->walked.labels = (const char *)stack->memory + frames + from->count;
+  return stack;
+}
+
+static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *look) {
+  const onstack_walked_stack *a = &stack->walked, *b = &look->stack;
+  return a->count == b->count && a->truncation == b->truncation && a->label_bytes == b->label_bytes &&
+         memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 && memcmp(a->labels, b->labels, a->label_bytes) == 0;
+}
+
+static void wall_record(onstack_slot *slot, const onstack_wall_mark *mark, const onstack_walked_stack *stack, uint64_t ns,
+                        uint64_t ticks) {
+  const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+  const onstack_event event = {
+      .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_walked(slot, &event, stack);
+}
+
+/* Time of a thread that no stack was found for. */
+static void wall_lose(onstack_slot *slot, uint64_t ns) {
+  const uint64_t ticks = (ns + slot->period_ns / 2) / slot->period_ns;
+  if (ticks == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, ticks);
+  onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.weight, ticks);
+  onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.value, ns);
+}
+
+/* The ticks of its waits for a processor that have come to a period; `last`: or to half of one. */
+static void wall_tell_runnable(onstack_slot *slot, const onstack_wall_mark *mark, uint32_t index, bool last) {
+  static const char state[] = "state\0runnable";
+  char labels[sizeof(state) + ONSTACK_MAX_LABEL_BYTES];
+  const uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  const uint64_t ticks = (held_ns + (last ? slot->period_ns / 2 : 0)) / slot->period_ns;
+  if (ticks == 0) return;
+  /* A tick may come meanwhile, and take its part. */
+  const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
+  if (!onstack_record_take_runnable(slot, index, ns)) return;
+  onstack_walked_stack walked = mark->stack->walked;
+  const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
+  memcpy(labels, state, sizeof(state));
+  memcpy(labels + sizeof(state), walked.labels + mark->stack->wait_label_bytes, others);
+  walked.labels = labels;
+  walked.label_bytes = (uint32_t)sizeof(state) + others;
+  wall_record(slot, mark, &walked, ns, ticks);
+}
+
+/* What is held back becomes a sample, if it comes to a tick. */
+static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
+  onstack_wall_stack *stack = mark->stack;
+  if (!stack || stack->blocked_ns == 0) return;
+  mark->rest_ns += stack->blocked_ns;
+  stack->blocked_ns = 0;
+  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
+  if (ticks == 0) return;
+  if (!mark->is_named) onstack_task_name(mark->tid, mark->name); /* of one that has ended the last that is known */
+  mark->is_named = true;
+  wall_record(slot, mark, &stack->walked, mark->rest_ns, ticks);
+  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period_ns;
+  mark->rest_ns = 0;
+}
+
+/* Not all threads in the same round. */
+void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns) {
+  if (mark->stack && mark->stack->blocked_ns >= held_ns / 2 + (uint64_t)mark->tid % 64 * (held_ns / 128))
+    wall_tell(slot, mark);
+}
+
+/* ---- the account of a thread ---- */
+
+void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
+  const uint64_t owed_ns = mark->owed_ns > 0 ? (uint64_t)mark->owed_ns : 0;
+  if (mark->stack) {
+    mark->stack->blocked_ns += owed_ns;
+    mark->ticked_ns += slot->period_ns / 2;
+    wall_tell(slot, mark);
+    wall_tell_runnable(slot, mark, index, true);
+  } else {
+    wall_lose(slot, owed_ns + onstack_load_relaxed(&slot->runnable_ns[index]));
+  }
+  onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
+  *mark = (onstack_wall_mark){.tid = 0};
+}
+
+void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                 const onstack_look *look, int64_t blocked_ns) {
+  if (!mark->stack || !wall_stack_is(mark->stack, look)) {
+    if (mark->stands && blocked_ns > 0) {
+      mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
+      blocked_ns -= blocked_ns / 2;
+    }
+    wall_tell(slot, mark);
+    mark->stack = wall_stack_put(room, look);
+  }
+  mark->owed_ns += blocked_ns;
+  if (mark->owed_ns > 0) {
+    mark->stack->blocked_ns += (uint64_t)mark->owed_ns;
+    mark->owed_ns = 0;
+  }
+  mark->stands = true;
+  wall_tell_runnable(slot, mark, index, false);
+}
+
+void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
+  if (mark->stands && blocked_ns > 0)
+    mark->stack->blocked_ns += (uint64_t)blocked_ns;
+  else
+    mark->owed_ns += blocked_ns;
+  mark->stands = false;
+}
+
+bool onstack_wall_stands(const onstack_wall_mark *mark) {
+  return mark->stands && mark->stack->walked.truncation != ONSTACK_TRUNCATED_PENDING;
+}
+
+void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) { mark->stack->blocked_ns += ns; }
+
+/* ---- core/src/control/unwind/blocked_aarch64.c ---- */
+/*
+ * The link register is not in the file, and a function that makes a system call has most often not stored it. So the walk
+ * ends there: a search for a frame record would lose callers between without a word.
+ */
+
+#if defined(__aarch64__)
+
+#define BLOCKED_NOWHERE 1u /* no return address, and no end of a stack either */
+
+void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *registers) {
+  *registers = (onstack_registers){.pc = pc, .sp = sp, .lr = BLOCKED_NOWHERE};
+}
+
+#endif
+
+/* ---- core/src/control/unwind/blocked_x86_64.c ---- */
+/*
+ * Only the frame pointer is missing, and mostly a frame gives it back before a rule needs it. Else it follows from the CFA of
+ * the first frame that is found by it: all frames below keep the register.
+ *
+ *   by prologue   behind push %rbp; mov %rsp,%rbp come pushes and sub $n,%rsp among other instructions; they say how far
+ *                 below the CFA SP is at a call
+ *   by search     the first word above SP that lies behind a direct call to that very function (a frame of variable size)
+ *   by Go         its table says how far SP is from the return address, and behind a prologue the register is the frame's
+ *
+ * The first two are believed only where a call ends before the return address, and a direct one leads to the function's
+ * beginning; a call by way of the PLT only where the prologue says so.
+ */
+
+#if defined(__x86_64__)
+
+/* ---- core/src/control/unwind/prologue_x86_64.h ---- */
+/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
+#ifndef ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
+#define ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
+
+typedef struct onstack_prologue {
+  uint64_t entry_low, entry_high; /* the function begins in here */
+  uint64_t framed;                /* behind mov %rsp,%rbp */
+} onstack_prologue;
+
+/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
+   behind the move. False: it has none (the part of a function that lies apart). */
+ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
+
+/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
+ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
+
+#endif
+
+#define BLOCKED_DEPTH 64u          /* frames that may keep the register */
+#define BLOCKED_SEARCH_WORDS 4096u /* above SP */
+#define BLOCKED_BLOCK 64u          /* words that are copied at once */
+
+typedef struct blocked_frame {
+  uint64_t pc, sp;
+  bool called; /* pc is a return address */
+} blocked_frame;
+
+static bool blocked_word(uint64_t address, uint64_t *word) {
+  uint64_t words[2];
+  if (address & 7 || !onstack_address_plausible(address)) return false;
+  if (!onstack_memory_copy_pair(address, words)) return false;
+  *word = words[0];
+  return true;
+}
+
+/* Whether a call ends there; *target: where a direct one leads, or 0. */
+static bool blocked_follows_call(uint64_t return_address, uint64_t *target) {
+  uint8_t code[16];
+  onstack_code_range last = {0, 0};
+  *target = 0;
+  if (!onstack_address_plausible(return_address) || !onstack_code_is_executable(return_address - 1, &last)) return false;
+  if (!onstack_memory_copy_pair(return_address - ONSTACK_CALL_BYTES, (uint64_t *)(void *)code)) return false;
+  if (!onstack_call_ends(code)) return false;
+  if (code[3] == 0xe8) {
+    int32_t relative =
+        (int32_t)((uint32_t)code[4] | (uint32_t)code[5] << 8 | (uint32_t)code[6] << 16 | (uint32_t)code[7] << 24);
+    *target = return_address + (uint64_t)(int64_t)relative;
+  }
+  return true;
+}
+
+typedef enum blocked_proof {
+  BLOCKED_NO_FRAME,
+  BLOCKED_AFTER_OTHER, /* a direct call of something else: of the PLT, or of a part that jumps here */
+  BLOCKED_AFTER_ANY,   /* a call by a pointer */
+  BLOCKED_AFTER_DIRECT /* a direct call of this function */
+} blocked_proof;
+
+static blocked_proof blocked_prove(const onstack_prologue *prologue, uint64_t return_address) {
+  uint64_t target;
+  if (!blocked_follows_call(return_address, &target)) return BLOCKED_NO_FRAME;
+  if (target == 0) return BLOCKED_AFTER_ANY;
+  return target >= prologue->entry_low && target <= prologue->entry_high ? BLOCKED_AFTER_DIRECT : BLOCKED_AFTER_OTHER;
+}
+
+/* The CFA of the frame whose return address is the first above SP that a direct call of the function precedes; 0: there is
+   none. Only words that could be code cost a look. */
+static uint64_t blocked_search(const onstack_prologue *prologue, uint64_t sp) {
+  uint64_t words[BLOCKED_BLOCK];
+  for (uint64_t at = sp + 8; at < sp + BLOCKED_SEARCH_WORDS * 8; at += sizeof(words)) {
+    uint64_t addresses[ONSTACK_COPY_MANY];
+    uint32_t got = 0;
+    while (got < BLOCKED_BLOCK) {
+      const uint32_t wanted = BLOCKED_BLOCK - got < ONSTACK_COPY_MANY ? BLOCKED_BLOCK - got : ONSTACK_COPY_MANY;
+      for (uint32_t i = 0; i < wanted; i++) addresses[i] = at + (uint64_t)(got + i) * 8;
+      const uint32_t copied = onstack_memory_copy_many(addresses, wanted, words + got);
+      got += copied;
+      if (copied < wanted) break;
+    }
+    for (uint32_t i = 0; i < got; i++)
+      if (blocked_prove(prologue, words[i]) == BLOCKED_AFTER_DIRECT) return at + (uint64_t)i * 8 + 8;
+    if (got < BLOCKED_BLOCK) return 0;
+  }
+  return 0;
+}
+
+/* The CFA of a function whose rule is by the frame pointer; 0: not known. */
+static uint64_t blocked_cfa(const onstack_module *module, uint64_t address, uint64_t sp) {
+  onstack_prologue prologue;
+  uint64_t word;
+  if (!onstack_prologue_find(module, address, &prologue)) return 0;
+  const int64_t depth = onstack_prologue_depth(&prologue, address);
+  const uint64_t by_prologue = sp + (uint64_t)depth + 16;
+  const bool readable = depth >= 0 && blocked_word(by_prologue - 8, &word);
+  const blocked_proof proof = readable ? blocked_prove(&prologue, word) : BLOCKED_NO_FRAME;
+  if (proof >= BLOCKED_AFTER_ANY) return by_prologue;
+  const uint64_t by_search = blocked_search(&prologue, sp);
+  if (by_search != 0) return by_search;
+  return proof == BLOCKED_AFTER_OTHER ? by_prologue : 0;
+}
+
+typedef enum blocked_step { BLOCKED_ON, BLOCKED_DONE } blocked_step;
+
+/* A frame of Go. Behind its prologue the register is the function's own. */
+static blocked_step blocked_step_go(const onstack_go_runtime *go, uint64_t address, blocked_frame *frame, uint64_t *fp) {
+  onstack_go_frame of;
+  uint64_t word;
+  const uint32_t kind = onstack_code_go_kind(go, address);
+  if (kind == ONSTACK_GO_ROOT || kind == ONSTACK_GO_LEAVES || kind == ONSTACK_GO_BY_G) return BLOCKED_DONE;
+  if (!onstack_go_frame_at(go, address, &of)) return BLOCKED_DONE;
+  const uint64_t cfa = frame->sp + (uint64_t)of.depth + 8;
+  if (of.depth >= 8) {
+    *fp = cfa - 16;
+    return BLOCKED_DONE;
+  }
+  if (!blocked_word(cfa - 8, &word)) return BLOCKED_DONE;
+  *frame = (blocked_frame){word, cfa, true};
+  return BLOCKED_ON;
+}
+
+static blocked_step blocked_step_native(onstack_module *module, uint64_t address, blocked_frame *frame, uint64_t *fp) {
+  const onstack_rule *rule = onstack_rules_find(address, module);
+  uint64_t cfa, word;
+  if (!rule) return BLOCKED_DONE;
+  switch (rule->cfa) {
+  case ONSTACK_CFA_SP:
+    cfa = frame->sp + (uint64_t)(int64_t)rule->cfa_offset;
+    break;
+  case ONSTACK_CFA_PLT:
+    cfa = frame->sp + ((frame->pc & 15) >= (uint64_t)(int64_t)rule->cfa_offset ? 16 : 8);
+    break;
+  case ONSTACK_CFA_FP:
+    cfa = blocked_cfa(module, address, frame->sp);
+    if (cfa != 0) *fp = cfa - (uint64_t)(int64_t)rule->cfa_offset;
+    return BLOCKED_DONE;
+  default:
+    return BLOCKED_DONE;
+  }
+  if (rule->fp != ONSTACK_AT_SAME || rule->ra == ONSTACK_AT_SAME) return BLOCKED_DONE; /* it gives the register back */
+  const uint64_t after = cfa + (uint64_t)((int64_t)(rule->ra + 1) * 8);
+  if (!blocked_word(after - 8, &word)) return BLOCKED_DONE;
+  *frame = (blocked_frame){word, after, true};
+  return BLOCKED_ON;
+}
+
+/* The register as it is at pc, as far as a walk needs it; 0, which no rule leads on from: not known. */
+static uint64_t blocked_frame_pointer(uint64_t pc, uint64_t sp) {
+  blocked_frame frame = {pc, sp, false};
+  onstack_module module = {.low = 0};
+  uint64_t fp = 0;
+  for (uint32_t depth = 0; depth < BLOCKED_DEPTH; depth++) {
+    const uint64_t address = frame.called ? frame.pc - 1 : frame.pc;
+    const onstack_go_runtime *go = onstack_code_find_go(address);
+    const blocked_step step =
+        go ? blocked_step_go(go, address, &frame, &fp) : blocked_step_native(&module, address, &frame, &fp);
+    if (step == BLOCKED_DONE) break;
+  }
+  return fp;
+}
+
+void onstack_blocked_registers(uint64_t pc, uint64_t sp, onstack_registers *registers) {
+  *registers = (onstack_registers){.pc = pc, .sp = sp, .fp = blocked_frame_pointer(pc, sp)};
+}
+
+#endif
 
 /* ---- core/src/control/unwind/cfi.c ---- */
 /* Runs a function's instructions and makes a rule of the state at each address. */
@@ -13746,6 +15139,209 @@ void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size
   other_search search = {.read = read, .visit = visit, .data = data, .path = ""};
   onstack_proc_maps_each(other_look_at, &search);
 }
+
+/* ---- core/src/control/unwind/prologue_x86_64.c ---- */
+/* Reads code by copies: a library may be unmapped at any instant. Opcodes: Intel SDM volume 2, appendix A. */
+/* ---- core/src/control/unwind/prologue_x86_64.h ---- */
+/* How far a function that keeps its frame by RBP has moved SP, from its own first instructions. */
+#ifndef ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
+#define ONSTACK_CONTROL_UNWIND_PROLOGUE_X86_64_H
+
+typedef struct onstack_prologue {
+  uint64_t entry_low, entry_high; /* the function begins in here */
+  uint64_t framed;                /* behind mov %rsp,%rbp */
+} onstack_prologue;
+
+/* The prologue of the function that holds `address`: by its module's rules, the CFA is SP+8, SP+16 behind push %rbp, and RBP+16
+   behind the move. False: it has none (the part of a function that lies apart). */
+ONSTACK_INTERNAL bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue);
+
+/* Bytes between SP at the call before `address` and the saved RBP; negative: the instructions do not tell. */
+ONSTACK_INTERNAL int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address);
+
+#endif
+
+#if defined(__x86_64__)
+
+#include <string.h>
+
+#define PROLOGUE_ROWS 4096u /* that are looked at, backwards */
+#define PROLOGUE_BYTES 256u
+#define PROLOGUE_LONGEST 16u /* an instruction */
+
+/* ---- by the rules ---- */
+
+typedef struct prologue_row {
+  const onstack_rule_table *table;
+  uint32_t chunk, index; /* of the row that holds `offset`, and its chunk */
+} prologue_row;
+
+/* A chunk's rows say the low 16 bits, and a chunk is shorter than these. */
+static uint64_t prologue_row_offset(const prologue_row *row) {
+  const uint64_t chunk = (uint64_t)row->chunk << ONSTACK_RULE_CHUNK_BITS;
+  return (chunk & ~(uint64_t)0xffff) | row->table->rows[row->index].offset;
+}
+
+static const onstack_rule *prologue_row_rule(const prologue_row *row) {
+  return &row->table->rules[row->table->rows[row->index].rule];
+}
+
+static bool prologue_row_before(prologue_row *row) {
+  if (row->index == 0) return false;
+  row->index--;
+  while (row->chunk > 0 && row->index < row->table->first_row[row->chunk]) row->chunk--;
+  return true;
+}
+
+/* The row that holds an offset for which there is a rule. */
+static bool prologue_row_at(const onstack_rule_table *table, uint64_t offset, prologue_row *row) {
+  const uint64_t chunk = offset >> ONSTACK_RULE_CHUNK_BITS;
+  if (chunk >= table->chunk_count) return false;
+  *row = (prologue_row){table, (uint32_t)chunk, table->first_row[chunk + 1]};
+  while (prologue_row_before(row))
+    if (prologue_row_offset(row) <= offset) return true;
+  return false;
+}
+
+static bool prologue_is_entered(const onstack_rule *rule) { return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 8; }
+
+static bool prologue_has_pushed(const onstack_rule *rule) {
+  return rule->cfa == ONSTACK_CFA_SP && rule->cfa_offset == 16 && rule->fp == -2;
+}
+
+bool onstack_prologue_find(const onstack_module *module, uint64_t address, onstack_prologue *prologue) {
+  prologue_row row;
+  if (!module->table || !prologue_row_at(module->table, address - module->base, &row)) return false;
+  for (uint32_t i = 0; i < PROLOGUE_ROWS; i++) {
+    const onstack_rule *rule = prologue_row_rule(&row);
+    const uint64_t framed = prologue_row_offset(&row);
+    if (!prologue_row_before(&row)) return false;
+    if (rule->cfa != ONSTACK_CFA_FP || !prologue_has_pushed(prologue_row_rule(&row))) continue;
+    const uint64_t pushed = prologue_row_offset(&row);
+    if (!prologue_row_before(&row) || !prologue_is_entered(prologue_row_rule(&row))) return false;
+    *prologue =
+        (onstack_prologue){module->base + prologue_row_offset(&row), module->base + pushed - 1, module->base + framed};
+    return true;
+  }
+  return false;
+}
+
+/* ---- by the instructions ---- */
+
+/* Bytes behind the opcode of an instruction with ModRM. */
+static size_t prologue_operand(const uint8_t *modrm) {
+  const uint8_t mod = *modrm >> 6;
+  size_t length = 1;
+  if (mod == 3) return length;
+  const bool scaled = (*modrm & 7) == 4;
+  const uint8_t base = scaled ? modrm[1] & 7 : *modrm & 7;
+  if (scaled) length++;
+  if (mod == 1) return length + 1;
+  return mod == 2 || base == 5 ? length + 4 : length;
+}
+
+/* Of an immediate behind an operand; with `leads` an instruction that goes elsewhere, which ends a prologue. */
+typedef struct prologue_form {
+  bool leads, operand;
+  size_t immediate;
+} prologue_form;
+
+static prologue_form prologue_form_0f(uint8_t op) {
+  switch (op) {
+  case 0x05: /* syscall, ud2, sysenter, and opcodes of three bytes */
+  case 0x0b:
+  case 0x34:
+  case 0x38:
+  case 0x3a:
+    return (prologue_form){.leads = true};
+  case 0xa2: /* cpuid, rdtsc */
+  case 0x31:
+    return (prologue_form){0};
+  case 0x70: /* with one byte more */
+  case 0xc6:
+  case 0xba:
+  case 0xc2:
+  case 0xa4:
+  case 0xac:
+    return (prologue_form){.operand = true, .immediate = 1};
+  default:
+    if ((op & 0xf0) == 0x80) return (prologue_form){.leads = true}; /* jcc */
+    return (prologue_form){.operand = true};
+  }
+}
+
+/* `half`: operands of 16 bits. `modrm`: of an instruction that has one. */
+static prologue_form prologue_form_of(uint8_t op, uint8_t modrm, bool wide, bool half) {
+  const size_t word = half ? 2 : 4;
+  if ((op & 0xf0) == 0x50 || op == 0x90 || op == 0x98 || op == 0x99) return (prologue_form){0};
+  if ((op & 0xf8) == 0xb8) return (prologue_form){.immediate = wide ? 8 : word};
+  if ((op & 0xf8) == 0xb0 || op == 0x6a || op == 0xa8) return (prologue_form){.immediate = 1};
+  if (op == 0x68 || op == 0xa9) return (prologue_form){.immediate = word};
+  if (op < 0x40 && (op & 7) == 4) return (prologue_form){.immediate = 1};
+  if (op < 0x40 && (op & 7) == 5) return (prologue_form){.immediate = word};
+  if (op < 0x40 && (op & 7) < 4) return (prologue_form){.operand = true};
+  if (op == 0x80 || op == 0x83 || op == 0xc0 || op == 0xc1 || op == 0xc6 || op == 0x6b)
+    return (prologue_form){.operand = true, .immediate = 1};
+  if (op == 0x81 || op == 0xc7 || op == 0x69) return (prologue_form){.operand = true, .immediate = word};
+  if (op == 0xf6) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? 1 : 0};
+  if (op == 0xf7) return (prologue_form){.operand = true, .immediate = (modrm & 0x38) <= 8 ? word : 0};
+  if (op == 0xff) return (prologue_form){.leads = (modrm & 0x38) > 8 && (modrm & 0x38) != 0x30, .operand = true};
+  if (op == 0x63 || (op >= 0x84 && op <= 0x8d) || op == 0xd1 || op == 0xd3) return (prologue_form){.operand = true};
+  return (prologue_form){.leads = true};
+}
+
+/* The length of an instruction that compilers put into prologues; 0: another one, or one that leads elsewhere. */
+static size_t prologue_length(const uint8_t *code) {
+  const uint8_t *at = code;
+  bool wide = false, half = false;
+  for (size_t i = 0; i < 4 && (*at == 0x66 || *at == 0xf2 || *at == 0xf3); i++) half |= *at++ == 0x66;
+  if ((*at & 0xf0) == 0x40) wide = (*at++ & 8) != 0;
+  const uint8_t op = *at++;
+  const prologue_form form = op == 0x0f ? prologue_form_0f(*at++) : prologue_form_of(op, *at, wide, half);
+  if (form.leads) return 0;
+  return (size_t)(at - code) + (form.operand ? prologue_operand(at) : 0) + form.immediate;
+}
+
+#define PROLOGUE_UNKNOWN INT64_MIN
+
+static int32_t prologue_int32(const uint8_t *bytes) {
+  int32_t value;
+  memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+/* By how much an instruction moves SP down; PROLOGUE_UNKNOWN: nobody can tell. */
+static int64_t prologue_moves(const uint8_t *code) {
+  const bool extended = code[0] == 0x41;
+  const uint8_t op = extended ? code[1] : code[0];
+  if ((op & 0xf8) == 0x50) return 8;                                            /* push of a register */
+  if ((op & 0xf8) == 0x58 || op == 0x68 || op == 0x6a) return PROLOGUE_UNKNOWN; /* pop; push of a number */
+  if (code[0] == 0x48 && (code[1] == 0x83 || code[1] == 0x81)) {
+    const int64_t amount = code[1] == 0x83 ? (int8_t)code[3] : prologue_int32(code + 3);
+    if (code[2] == 0xec) return amount;           /* sub $n,%rsp */
+    if (code[2] == 0xc4) return -amount;          /* add $n,%rsp */
+    if (code[2] == 0xe4) return PROLOGUE_UNKNOWN; /* and $n,%rsp */
+  }
+  if ((code[0] & 0xf8) == 0x48 && code[1] == 0x29 && (code[2] & 0xc7) == 0xc4) return PROLOGUE_UNKNOWN; /* sub %reg,%rsp */
+  return 0;
+}
+
+int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
+  uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
+  int64_t depth = 0;
+  const size_t got = onstack_memory_fetch(prologue->framed, code, PROLOGUE_BYTES);
+  for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
+    const size_t length = prologue_length(code + at);
+    if (length == 0) break;
+    const int64_t moves = prologue_moves(code + at);
+    if (moves == PROLOGUE_UNKNOWN) return -1;
+    depth += moves;
+    at += length;
+  }
+  return depth;
+}
+
+#endif
 
 /* ---- core/src/control/unwind/rule_table.c ---- */
 
@@ -19555,7 +21151,9 @@ ONSTACK_INTERNAL bool onstack_heap_ends_deliver(onstack_session *session, onstac
 #define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
 #define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
-#define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
+#define SESSION_LOOK_LONGEST_NS 500000000u
+#define SESSION_BUSY_NS 500000u      /* of CPU time since the last round, without that of our own threads */
+#define SESSION_LOOK_CLOCK_SHARE 64u /* of a processor, that goes into the process's CPU time: it is a sum over threads */
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
@@ -19589,7 +21187,8 @@ static void session_scan(onstack_session *session, uint64_t now) {
   if (alone || session_wants_scan(session, age_ns))
     waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
   const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
-  const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
+  const uint32_t usual = alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE;
+  const uint64_t pause = took * (session->slot->clock->scan_share ? session->slot->clock->scan_share : usual);
   session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }
 
@@ -19705,12 +21304,15 @@ static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
   /* A round that a request brought early saw too little time to tell. */
   if (now - session->checked_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * SESSION_LOOK_CLOCK_SHARE;
+  const bool busy = (int64_t)(cpu - session->process_cpu_ns) > (int64_t)SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->checked_ns = now;
   if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
-  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+  const uint64_t pause = busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+  return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
 }
 
 uint64_t onstack_session_drain_work(void *data) {
@@ -20131,6 +21733,7 @@ static int session_start_clock_thread(onstack_session *session) {
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_clock_thread(onstack_session *session) {
   if (session->slot->clock->work) onstack_drain_thread_stop(&session->clock_thread);
+  if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
@@ -20165,9 +21768,11 @@ static int session_tick(onstack_session *session) {
   }
   result = onstack_slot_run(slot, &session->settings);
   if (result == 0) {
-    onstack_publish(&session->armed, 1u);
-    result = session_start_clock_thread(session);
-    if (result == 0) return 0;
+    result = session_start_clock_thread(session); /* before the scans, which would take it for a new one of the host's */
+    if (result == 0) {
+      onstack_publish(&session->armed, 1u);
+      return 0;
+    }
     onstack_slot_quiesce(slot);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);

@@ -97,19 +97,24 @@ type Clock uint8
 
 const (
 	ClockCPU Clock = 1 // CPU time of each thread (default)
-	// Real time: threads that wait are sampled as well, Go's idle ones too. Each tick ends system calls of native code that
-	// wait (poll, nanosleep) with EINTR, which that code must be able to bear; Go's own does.
+	// Real time: threads that wait are sampled as well, Go's idle ones too, by looks from outside, 20 a second unless WithRate
+	// says otherwise: nobody is interrupted. Samples have labels: state (running, runnable, blocked, uninterruptible, stopped),
+	// wait (the system call), on (the lock, or what the descriptor is), holder (the thread that has the lock). Goroutines that
+	// wait without a thread are not there: Go's block, mutex and goroutine profiles have those.
 	ClockWall Clock = 2
 	// Memory instead of time: where native code allocates, and what of it is in use. Package nativeheap makes malloc report;
 	// without it there is nothing to sample. One such profile at a time. WithRate has no meaning.
 	ClockHeap Clock = 3
+	// Real time, by signals. Each tick ends system calls of native code that wait (poll, nanosleep) with EINTR, which that code
+	// must be able to bear; Go's own does.
+	ClockWallSignal Clock = 4
 )
 
 // WithClock sets the clock. Errors: ErrOptions; ErrClock at Start where nothing can tick.
 func WithClock(clock Clock) Option {
 	return func(c *config) error {
-		if clock < ClockCPU || clock > ClockHeap {
-			return fmt.Errorf("onstack: WithClock(%d): give ClockCPU, ClockWall or ClockHeap: %w", clock, ErrOptions)
+		if clock < ClockCPU || clock > ClockWallSignal {
+			return fmt.Errorf("onstack: WithClock(%d): give ClockCPU, ClockWall, ClockWallSignal or ClockHeap: %w", clock, ErrOptions)
 		}
 		c.clock = clock
 		return nil

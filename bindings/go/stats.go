@@ -80,11 +80,16 @@ type Stats struct {
 	HeapInUse     uint64 // bytes that the sampled allocations in use stand for
 	HeapReused    uint64 // blocks that were freed by ways that nobody saw, until their address came again
 
+	WallRounds  uint64 // looks of ClockWall at all threads; with very many threads they come less often than asked for
+	WallLooks   uint64 // at one thread that had run since the last look
+	WallMoved   uint64 // of these, at threads that ran meanwhile: their stacks were not believed
+	WallRefused uint64 // of these, that the kernel refused: the process has dropped its privileges without exec
+
 	// GoroutineLabels says whether samples carry the labels of pprof.Do. It is false where WithGoroutineLabels said so,
 	// and where this Go version keeps them in a way that is not known.
 	GoroutineLabels bool
 
 	Unwinder string // in use
 	Reader   string // how memory is read: "probe", "copy", "pipe", "none"
-	Clock    string // what ticks: "cpu", "wall", or "cpu-ticker" where timers are refused
+	Clock    string // what ticks: "cpu", "wall", "wall-signal", or "cpu-ticker" where timers are refused
 }

@@ -72,10 +72,16 @@ static bool settings_read_clock(onstack_settings_of_preload *settings) {
     if (settings_get("CPUPROFILE_REALTIME")) settings->clock = ONSTACK_CLOCK_WALL;
     return true;
   }
-  if (strcmp(value, "cpu") != 0 && strcmp(value, "wall") != 0)
-    return settings_complain("ONSTACK_CLOCK", value, "there are cpu and wall");
-  settings->clock = value[0] == 'w' ? ONSTACK_CLOCK_WALL : ONSTACK_CLOCK_CPU;
-  return true;
+  static const struct {
+    const char *name;
+    onstack_clock clock;
+  } clocks[] = {{"cpu", ONSTACK_CLOCK_CPU}, {"wall", ONSTACK_CLOCK_WALL}, {"wall-signal", ONSTACK_CLOCK_WALL_SIGNAL}};
+  for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
+    if (strcmp(value, clocks[i].name) != 0) continue;
+    settings->clock = clocks[i].clock;
+    return true;
+  }
+  return settings_complain("ONSTACK_CLOCK", value, "there are cpu, wall and wall-signal");
 }
 
 static bool settings_malloc_is_ours(void) {

@@ -19,7 +19,7 @@ static int row(onstack_clock clock, uint32_t frequency) {
   onstack_options_init(&options, sizeof(options));
   options.frequency = frequency;
   options.clock = clock;
-  if (clock == ONSTACK_CLOCK_WALL) {
+  if (clock == ONSTACK_CLOCK_WALL_SIGNAL) {
     options.thread_filter = is_it;
     options.thread_filter_data = &self;
   }
@@ -43,6 +43,6 @@ int main(void) {
   int failed = 0;
   puts("| clock | Hz | samples a CPU second | seconds by weight |\n| --- | --- | --- | --- |");
   for (int i = 0; i < 3; i++) failed |= row(ONSTACK_CLOCK_CPU, frequencies[i]);
-  for (int i = 0; i < 3; i++) failed |= row(ONSTACK_CLOCK_WALL, frequencies[i]);
+  for (int i = 0; i < 3; i++) failed |= row(ONSTACK_CLOCK_WALL_SIGNAL, frequencies[i]);
   return failed;
 }

@@ -137,7 +137,7 @@ Test(accounting, the_cpu_time_of_the_process) {
   cr_assert((double)now.cpu_ns * 1e-9 > middle - begin - 0.02 && (double)now.cpu_ns * 1e-9 < middle - before + 0.001,
             "%lu ns", now.cpu_ns);
   cr_assert((double)stats.cpu_ns * 1e-9 > least && (double)stats.cpu_ns * 1e-9 < most, "%lu ns", stats.cpu_ns);
-  options.clock = ONSTACK_CLOCK_WALL;
+  options.clock = ONSTACK_CLOCK_WALL_SIGNAL;
   session = t_start(&options);
   cr_assert_eq(t_finish(session).cpu_ns, 0u);
 }
@@ -192,7 +192,7 @@ static void *sleeps(void *data) {
 Test(accounting, a_look_at_sleeping_threads_while_it_stops, .timeout = 100) {
   pthread_t threads[4 * THREADS];
   onstack_options options = t_options(4, NULL, NULL);
-  options.clock = ONSTACK_CLOCK_WALL;
+  options.clock = ONSTACK_CLOCK_WALL_SIGNAL;
   signal(SIGPROF, SIG_DFL); /* a timer that is left over kills */
   burning = 1;
   for (int i = 0; i < 4 * THREADS; i++) pthread_create(&threads[i], NULL, sleeps, NULL);
@@ -254,7 +254,7 @@ static void *lives_a_moment(void *data) {
 Test(accounting, threads_that_ended_before_it_stops) {
   pthread_t threads[20];
   onstack_options options = t_options(100, NULL, NULL);
-  options.clock = ONSTACK_CLOCK_WALL;
+  options.clock = ONSTACK_CLOCK_WALL_SIGNAL;
   for (int i = 0; i < 20; i++) pthread_create(&threads[i], NULL, lives_a_moment, NULL);
   double begin = t_now();
   onstack_session *session = t_start(&options);

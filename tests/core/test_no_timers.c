@@ -97,9 +97,9 @@ Test(no_timers, the_wall_clock_too) {
   t_collector *collector = t_collector_new();
   refuse(SYS_timer_create, SYS_timer_create, ENOSYS);
   onstack_options options = t_options(100, t_collect, collector);
-  options.clock = ONSTACK_CLOCK_WALL;
+  options.clock = ONSTACK_CLOCK_WALL_SIGNAL;
   onstack_session *session = t_start(&options);
-  cr_assert_str_eq(t_stats(session).clock, "wall-ticker");
+  cr_assert_str_eq(t_stats(session).clock, "wall-signal-ticker");
   t_sleep(0.5);
   t_finish(session);
   t_near(t_seconds_of(collector, onstack_sys_gettid()), 0.5, 0.15, "asleep");
@@ -111,9 +111,11 @@ static void is_refused(onstack_switch threads) {
   options.threads = threads;
   struct onstack_kernel_sigaction action = t_action(SIGPROF);
   t_traces before = t_traces_now();
-  for (int clock = ONSTACK_CLOCK_CPU; clock <= ONSTACK_CLOCK_WALL; clock++) {
-    options.clock = (onstack_clock)clock;
-    cr_assert_eq(onstack_session_start(&options, &session), ONSTACK_E_CLOCK);
+  static const onstack_clock clocks[] = {ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_WALL, ONSTACK_CLOCK_WALL_SIGNAL};
+  for (int i = 0; i < 3; i++) {
+    const bool needs_a_thread = clocks[i] == ONSTACK_CLOCK_WALL && threads == ONSTACK_OFF;
+    options.clock = clocks[i];
+    cr_assert_eq(onstack_session_start(&options, &session), needs_a_thread ? ONSTACK_E_OPTIONS : ONSTACK_E_CLOCK);
     cr_assert_null(session);
   }
   t_traces after = t_traces_now();

@@ -73,7 +73,7 @@ Test(options, switches_and_choices) {
   EXPECT(o.restore = 3, ONSTACK_E_OPTIONS);
   EXPECT(o.clock = 4, ONSTACK_E_OPTIONS);
   EXPECT(o.fork = 3, ONSTACK_E_OPTIONS);
-  EXPECT(o.clock = ONSTACK_CLOCK_WALL, 0);
+  EXPECT(o.clock = ONSTACK_CLOCK_WALL_SIGNAL, 0);
   EXPECT(o.fork = ONSTACK_FORK_FOLLOW, 0);
   EXPECT(o.clock = ONSTACK_CLOCK_CPU, 0);
   EXPECT(o.on_stack = ONSTACK_OFF, 0);

@@ -12,7 +12,7 @@ TestSuite(ticker, .init = t_setup, .timeout = 60);
 #define SIGNAL (SIGRTMIN + 1) /* it is queued: a tick too many would be seen */
 
 static onstack_slot slot = {.signal = 0, .period_ns = PERIOD_NS, .state = ONSTACK_SLOT_RUNNING};
-static const onstack_clock_ops *const ticker = &onstack_clock_wall_ticker;
+static const onstack_clock_ops *const ticker = &onstack_clock_wall_signal_ticker;
 
 static onstack_thread *begin(void) {
   sigset_t set;

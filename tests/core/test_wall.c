@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The wall clock: threads are sampled for the time that passes, asleep or not; and what its signals do to system calls. */
+/* The clocks of real time: threads are sampled for the time that passes, asleep or not; and what that does to system calls. */
 #include "support.h"
 
 #include <errno.h>
@@ -17,10 +17,18 @@
 #include <unistd.h>
 
 TestSuite(wall, .init = t_setup);
+TestSuite(wall_signal, .init = t_setup);
 
-static onstack_options wall_options(uint32_t frequency, onstack_sink sink, void *data) {
+/* A test of each. */
+#define ON_BOTH(name)                                                                                                       \
+  static void name(onstack_clock clock);                                                                                    \
+  Test(wall, name) { name(ONSTACK_CLOCK_WALL); }                                                                            \
+  Test(wall_signal, name) { name(ONSTACK_CLOCK_WALL_SIGNAL); }                                                              \
+  static void name(onstack_clock clock)
+
+static onstack_options wall_options(onstack_clock clock, uint32_t frequency, onstack_sink sink, void *data) {
   onstack_options options = t_options(frequency, sink, data);
-  options.clock = ONSTACK_CLOCK_WALL;
+  options.clock = clock;
   return options;
 }
 
@@ -51,16 +59,16 @@ static void near_life(const t_collector *collector, const sleeper *s) {
   cr_assert(got > s->lived * 0.9 - 0.12 && got < s->lived * 1.05 + 0.03, "%s: %.3f s of %.3f s", s->name, got, s->lived);
 }
 
-Test(wall, who_sleeps_and_who_works_weigh_the_same) {
+ON_BOTH(who_sleeps_and_who_works_weigh_the_same) {
   t_collector *collector = t_collector_new();
   sleeper sleepers[3] = {{.name = "sleeps", .seconds = 1.0},
                          {.name = "works", .seconds = 1.0, .burns = true},
                          {.name = "sleeps-less", .seconds = 0.5}};
-  onstack_options options = wall_options(200, t_collect, collector);
+  onstack_options options = wall_options(clock, 200, t_collect, collector);
   t_traces before = t_traces_now();
   double begin = t_now();
   onstack_session *session = t_start(&options);
-  cr_assert_str_eq(t_stats(session).clock, "wall");
+  cr_assert_str_eq(t_stats(session).clock, clock == ONSTACK_CLOCK_WALL ? "wall" : "wall-signal");
   for (int i = 0; i < 3; i++) pthread_create(&sleepers[i].thread, NULL, lives, &sleepers[i]);
   for (int i = 0; i < 3; i++) pthread_join(sleepers[i].thread, NULL);
   t_finish(session);
@@ -85,7 +93,7 @@ static void *waits_for_name(void *data) {
   return lives(data);
 }
 
-Test(wall, only_the_threads_that_the_filter_takes) {
+ON_BOTH(only_the_threads_that_the_filter_takes) {
   t_collector *collector = t_collector_new();
   int asked = 0;
   sleeper sleepers[4] = {{.name = "wanted-before", .seconds = 0.8},
@@ -95,7 +103,7 @@ Test(wall, only_the_threads_that_the_filter_takes) {
   for (int i = 0; i < 2; i++) pthread_create(&sleepers[i].thread, NULL, waits_for_name, &sleepers[i]);
   t_sleep(0.05);
   int expected = t_traces_now().threads + 2;
-  onstack_options options = wall_options(200, t_collect, collector);
+  onstack_options options = wall_options(clock, 200, t_collect, collector);
   options.thread_filter = takes_named;
   options.thread_filter_data = &asked;
   onstack_session *session = t_start(&options);
@@ -143,10 +151,10 @@ static int meddling_filter(void *data, int32_t tid, const char *name) {
   return 1;
 }
 
-Test(wall, a_filter_that_starts_and_stops_is_refused, .timeout = 20) {
+ON_BOTH(a_filter_that_starts_and_stops_is_refused) {
   meddler m = {.starter = onstack_sys_gettid()};
   sleeper late = {.name = "a late one", .seconds = 0.5};
-  onstack_options options = wall_options(100, NULL, NULL);
+  onstack_options options = wall_options(clock, 100, NULL, NULL);
   options.thread_filter = meddling_filter;
   options.thread_filter_data = &m;
   m.session = t_start(&options);
@@ -183,8 +191,8 @@ static bool profile_says(onstack_clock clock, const char *word) {
   return text[1];
 }
 
-Test(wall, a_profile_is_named_by_its_clock) {
-  cr_assert(profile_says(ONSTACK_CLOCK_WALL, "\x32\x04wall")); /* field 6, four bytes */
+ON_BOTH(a_profile_is_named_by_its_clock) {
+  cr_assert(profile_says(clock, "\x32\x04wall")); /* field 6, four bytes */
   cr_assert_not(profile_says(ONSTACK_CLOCK_CPU, "\x32\x04wall"));
   cr_assert(profile_says(ONSTACK_CLOCK_CPU, "\x32\x03"
                                             "cpu"));
@@ -280,14 +288,14 @@ static const struct {
 };
 
 /* Ten calls of 100 ms at 100 Hz each: the table in docs/SIGNALS.md. */
-Test(wall, system_calls_that_end_early) {
+ON_BOTH(system_calls_that_end_early) {
   cr_assert_eq(pipe(pipes), 0);
   cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
   struct timeval limit = {.tv_usec = 100000};
   setsockopt(sockets[1], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   epolls = epoll_create1(0);
   sem_init(&semaphore, 0, 0);
-  onstack_options options = wall_options(100, NULL, NULL);
+  onstack_options options = wall_options(clock, 100, NULL, NULL);
   onstack_session *session = t_start(&options);
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     int early = 0;
@@ -295,8 +303,8 @@ Test(wall, system_calls_that_end_early) {
       errno = 0;
       if (calls[i].call() < 0 && errno == EINTR) early++;
     }
-    fprintf(stderr, "wall: %-24s EINTR in %d of 5\n", calls[i].name, early);
-    if (calls[i].interrupted)
+    fprintf(stderr, "%-11s %-24s EINTR in %d of 5\n", t_stats(session).clock, calls[i].name, early);
+    if (clock == ONSTACK_CLOCK_WALL_SIGNAL && calls[i].interrupted)
       cr_expect_geq(early, 4, "%s", calls[i].name);
     else
       cr_expect_eq(early, 0, "%s", calls[i].name);
@@ -305,7 +313,7 @@ Test(wall, system_calls_that_end_early) {
 }
 
 /* Clock `cpu` hardly meets a thread that sleeps: a process tick that our own work makes fall due may (docs/ROADMAP.md). */
-Test(wall, on_the_cpu_clock_they_do_not) {
+Test(wall, nor_on_the_cpu_clock) {
   cr_assert_eq(pipe(pipes), 0);
   onstack_options options = t_options(100, NULL, NULL);
   onstack_session *session = t_start(&options);
@@ -319,9 +327,9 @@ Test(wall, on_the_cpu_clock_they_do_not) {
 }
 
 /* The first scan finds the only thread. */
-Test(wall, fork_is_followed_too) {
+ON_BOTH(fork_is_followed_too) {
   t_collector *collector = t_collector_new();
-  onstack_options options = wall_options(200, t_collect, collector);
+  onstack_options options = wall_options(clock, 200, t_collect, collector);
   options.fork = ONSTACK_FORK_FOLLOW;
   onstack_session *session = t_start(&options);
   int child = fork();
@@ -361,8 +369,8 @@ Test(wall, a_list_of_another_pid_namespace_is_an_error) {
   static const struct {
     onstack_clock clock;
     int wanted;
-  } cases[] = {{ONSTACK_CLOCK_WALL, ONSTACK_E_CLOCK}, {ONSTACK_CLOCK_CPU, 0}};
-  for (int i = 0; i < 2; i++) {
+  } cases[] = {{ONSTACK_CLOCK_WALL, ONSTACK_E_CLOCK}, {ONSTACK_CLOCK_WALL_SIGNAL, ONSTACK_E_CLOCK}, {ONSTACK_CLOCK_CPU, 0}};
+  for (int i = 0; i < 3; i++) {
     int pid = fork();
     cr_assert_geq(pid, 0);
     if (pid == 0) _exit(starts_under_the_outer_proc(cases[i].clock, cases[i].wanted));

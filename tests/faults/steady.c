@@ -71,7 +71,10 @@ int main(void) {
   static const struct {
     onstack_clock clock;
     const char *name;
-  } clocks[] = {{ONSTACK_CLOCK_CPU, "cpu"}, {ONSTACK_CLOCK_WALL, "wall"}, {ONSTACK_CLOCK_HEAP, "heap"}};
+  } clocks[] = {{ONSTACK_CLOCK_CPU, "cpu"},
+                {ONSTACK_CLOCK_WALL_SIGNAL, "wall-signal"},
+                {ONSTACK_CLOCK_WALL, "wall"},
+                {ONSTACK_CLOCK_HEAP, "heap"}};
   int failed = 0;
   for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
     uint64_t allocations = 0;

@@ -167,7 +167,7 @@ static onstack_stats subject_session(void) {
   onstack_session *session = NULL;
   onstack_options_init(&options, sizeof(options));
   options.frequency = plan->heap ? 0 : 1000;
-  options.clock = plan->heap ? ONSTACK_CLOCK_HEAP : plan->wall ? ONSTACK_CLOCK_WALL : ONSTACK_CLOCK_CPU;
+  options.clock = plan->heap ? ONSTACK_CLOCK_HEAP : plan->wall ? ONSTACK_CLOCK_WALL_SIGNAL : ONSTACK_CLOCK_CPU;
   options.heap_interval = plan->heap;
   options.threads = plan->polled ? ONSTACK_OFF : ONSTACK_DEFAULT;
   int result = onstack_profile_new(NULL, &profile);

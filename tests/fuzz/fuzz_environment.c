@@ -73,7 +73,7 @@ static void check_name(const char *name, bool may_be_empty) {
 static void check_settings(const onstack_settings_of_preload *settings) {
   fuzz_check(complaints == 0);
   fuzz_check(settings->frequency <= ONSTACK_MAX_FREQUENCY);
-  fuzz_check(settings->clock <= ONSTACK_CLOCK_WALL);
+  fuzz_check(settings->clock <= ONSTACK_CLOCK_WALL_SIGNAL);
   fuzz_check(settings->toggle >= 0 && settings->toggle <= SIGRTMAX);
   fuzz_check(settings->toggle != SIGKILL && settings->toggle != SIGSTOP && settings->toggle != SIGPROF);
   fuzz_check(memchr(settings->unwinder, 0, sizeof(settings->unwinder)));

@@ -18,7 +18,7 @@ def wrong_values_are_named():
         (dict(ONSTACK_FREQUENCY="10001"), "ONSTACK_FREQUENCY=10001", "1 to 10000"),
         (dict(ONSTACK_FREQUENCY="99x"), "ONSTACK_FREQUENCY=99x", "1 to 10000"),
         (dict(ONSTACK_FREQUENCY="", CPUPROFILE_FREQUENCY="-1"), "CPUPROFILE_FREQUENCY=-1", "1 to 10000"),
-        (dict(ONSTACK_CLOCK="sun"), "ONSTACK_CLOCK=sun", "cpu and wall"),
+        (dict(ONSTACK_CLOCK="sun"), "ONSTACK_CLOCK=sun", "cpu, wall and wall-signal"),
         (dict(ONSTACK_UNWINDER="magic"), "ONSTACK_UNWINDER=magic", "unwinder"),
         (dict(ONSTACK_FORK="maybe"), "ONSTACK_FORK=maybe", "follow"),
         (dict(ONSTACK_FORK="follow"), "ONSTACK_FORK=follow", "%p"),

@@ -11,17 +11,16 @@
  *   OpenJDK 17 (wait, sleep, park, accept)                         825   100 %   440 more: the truth is cut (interpreter)
  *   redis                                                           32   100 %
  *   nginx, master and workers                                      216   100 %
- *   PostgreSQL 15, which keeps frame pointers                      870   100 %   all by the prologue
- *   Go with cgo: goroutines blocked in C, callbacks, idle Ms     1,004   100 %   293 by Go's table
- *   Rust: tokio, parking_lot, std's locks, channels, park        1,056   100 %   594 by the prologue
- *   the same with frame pointers                                   974   100 %   all by the prologue
+ *   PostgreSQL 15, which keeps frame pointers                      870   100 %
+ *   Go with cgo: goroutines blocked in C, callbacks, idle Ms     1,004   100 %
+ *   Rust: tokio, parking_lot, std's locks, channels, park        1,056   100 %
+ *   the same with frame pointers                                   974   100 %
  *   C++ -O2 without frame pointers                                 214   99.5 %
  *   C++ -O0 to -O3 with frame pointers, recursion, alloca          811   99.8 %
  * What was cut stood in the cold part of a function, whose prologue lies elsewhere. Not tried: aarch64, musl, prologues that
  * probe pages in a loop.
  */
-#include "frame_pointer.h"
-
+#include "control/unwind/blocked.h"
 #include "handler/arch.h"
 #include "handler/unwind/traceback_walk.h"
 #include "handler/unwind/walk.h"
@@ -34,6 +33,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -48,8 +48,7 @@ typedef struct stack {
 static stack silent, truth;
 static onstack_registers truth_at;
 static uint32_t wanted, answered;
-static unsigned long looks, moved, asked, without_truth, truth_cut, whole, wrong, by[FIND_RESULTS], whole_by[FIND_RESULTS],
-    calls[512];
+static unsigned long looks, moved, without_truth, truth_cut, compared, whole, wrong, calls[512];
 static struct place {
   uint64_t pc;
   unsigned long count;
@@ -122,18 +121,18 @@ static void note(uint64_t pc, int why) {
 
 static void look_at(int tid, int signal) {
   onstack_registers registers = {0};
-  uint64_t where;
   long call;
   const unsigned long before = turns(tid);
   if (!blocked_at(tid, &call, &registers.sp, &registers.pc) || call < 0) return;
   looks++;
-  const find_fp how = find_frame_pointer(registers.pc, registers.sp, &registers.fp, &where);
+  onstack_traceback_enter();
+  onstack_blocked_registers(registers.pc, registers.sp, &registers);
+  onstack_traceback_leave();
   walk(&registers, &silent, true);
   if (turns(tid) != before) {
     moved++;
     return;
   }
-  asked++;
   if (!ask(tid, signal)) {
     without_truth++;
     return;
@@ -146,19 +145,18 @@ static void look_at(int tid, int signal) {
     truth_cut++;
     return;
   }
-  by[how]++;
+  compared++;
   if (call < 512) calls[call]++;
   uint32_t i = 1;
   while (i < silent.result.frame_count && i < truth.result.frame_count && silent.frames[i] == truth.frames[i]) i++;
   const bool is_whole = silent.result.truncation == ONSTACK_TRUNCATED_NOT;
   if (i < silent.result.frame_count || (is_whole && i < truth.result.frame_count)) {
     wrong++;
-    note(silent.frames[i < silent.result.frame_count ? i : i - 1], 100 + how);
+    note(silent.frames[i < silent.result.frame_count ? i : i - 1], 100);
   } else if (is_whole) {
-    whole++, whole_by[how]++;
+    whole++;
   } else {
-    note(how > FIND_BY_GO ? where : silent.frames[silent.result.frame_count - 1],
-         how > FIND_BY_GO ? (int)how : 50 + (int)silent.result.truncation);
+    note(silent.frames[silent.result.frame_count - 1], (int)silent.result.truncation);
   }
 }
 
@@ -168,15 +166,10 @@ static void report(const char *path) {
   if (comm && fgets(name, sizeof(name), comm)) name[strcspn(name, "\n")] = 0;
   if (comm) fclose(comm);
   if (!file) return;
-  unsigned long compared = 0;
-  for (int i = 0; i < FIND_RESULTS; i++) compared += by[i];
   fprintf(file, "%s %d: %lu looks, %lu moved, %lu without truth, %lu truth cut; %lu compared: whole %.2f %%, wrong %lu\n",
           name, getpid(), looks, moved, without_truth, truth_cut, compared,
           compared ? 100.0 * (double)whole / (double)compared : 0, wrong);
-  fprintf(file, "  frame pointer:");
-  for (int i = 0; i < FIND_RESULTS; i++)
-    if (by[i]) fprintf(file, " %s %lu (%lu whole)", find_names[i], by[i], whole_by[i]);
-  fprintf(file, "\n  calls:");
+  fprintf(file, "  calls:");
   for (int i = 0; i < 512; i++)
     if (calls[i]) fprintf(file, " %d:%lu", i, calls[i]);
   fprintf(file, "\n");
@@ -225,9 +218,8 @@ static char *out_path;
 static void start(void) {
   pthread_t thread;
   sigset_t all, old;
-  looks = moved = asked = without_truth = truth_cut = whole = wrong = 0;
-  memset(by, 0, sizeof(by)), memset(whole_by, 0, sizeof(whole_by)), memset(calls, 0, sizeof(calls)),
-      memset(places, 0, sizeof(places));
+  looks = moved = without_truth = truth_cut = compared = whole = wrong = 0;
+  memset(calls, 0, sizeof(calls)), memset(places, 0, sizeof(places));
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   pthread_create(&thread, NULL, looker, out_path);

@@ -29,7 +29,7 @@ func Handler(opts ...onstack.Option) http.Handler {
 //
 //	seconds  how long, a decimal number up to MaxDuration; default 30
 //	hz       samples per second of the clock, 1 to MaxRate; default 99, or what Profile says
-//	clock    "cpu" or "wall" (real time: what waits is seen too); default cpu, or what Profile says
+//	clock    "cpu", "wall" (real time: what waits is seen too) or "wall-signal" (by signals); default cpu, or what Profile says
 //
 // Requests are profiled side by side, each by its own session. Beyond MaxConcurrent of them the answer is 429, and where
 // the process itself uses all sessions 503, both with Retry-After. Bad values, and more seconds than the server's
@@ -133,9 +133,9 @@ func (h *handler) parse(r *http.Request) (profileRequest, error) {
 		request.options = append(request.options, onstack.WithRate(hz))
 	}
 	if text := query.Get("clock"); query.Has("clock") {
-		clock, known := map[string]onstack.Clock{"cpu": onstack.ClockCPU, "wall": onstack.ClockWall}[text]
+		clock, known := map[string]onstack.Clock{"cpu": onstack.ClockCPU, "wall": onstack.ClockWall, "wall-signal": onstack.ClockWallSignal}[text]
 		if !known {
-			return request, fmt.Errorf("onstack: clock=%q: give cpu or wall", text)
+			return request, fmt.Errorf("onstack: clock=%q: give cpu, wall or wall-signal", text)
 		}
 		request.options = append(request.options, onstack.WithClock(clock))
 	}

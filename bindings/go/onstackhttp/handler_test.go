@@ -92,7 +92,7 @@ func TestBadRequests(t *testing.T) {
 		"?seconds=x":         "number above 0",
 		"?seconds=":          "number above 0",
 		"?seconds=1&hz=":     "whole number",
-		"?seconds=1&clock=":  "cpu or wall",
+		"?seconds=1&clock=":  "cpu, wall or wall-signal",
 		"?seconds=0":         "number above 0",
 		"?seconds=-1":        "number above 0",
 		"?seconds=NaN":       "number above 0",
@@ -102,7 +102,7 @@ func TestBadRequests(t *testing.T) {
 		"?seconds=1&hz=-5":   "whole number from 1",
 		"?seconds=1&hz=99.5": "whole number",
 		"?seconds=1&hz=x":    "whole number",
-		"?seconds=1&clock=x": "cpu or wall",
+		"?seconds=1&clock=x": "cpu, wall or wall-signal",
 		"?seconds=1&hz=1001": "from 1 to 1000, HandlerOptions.MaxRate",
 		// The two ways of asking for more than WriteTimeout allows.
 		"?seconds=2": "WriteTimeout of 2s",

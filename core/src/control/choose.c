@@ -23,8 +23,9 @@ static const struct {
 } choose_clocks[] = {
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker}, /* 0 */
     {&onstack_clock_cpu, &onstack_clock_cpu_ticker},
-    {&onstack_clock_wall, &onstack_clock_wall_ticker},
-    {&onstack_clock_heap, &onstack_clock_heap},
+    {&onstack_clock_wall, NULL}, /* not by signals */
+    {&onstack_clock_heap, NULL},
+    {&onstack_clock_wall_signal, &onstack_clock_wall_signal_ticker},
 };
 
 const onstack_clock_ops *onstack_clock_find(uint32_t number) {
@@ -38,7 +39,7 @@ int onstack_clock_choose(const onstack_settings *settings, const onstack_clock_o
   if (result == 0) return 0;
   /* RLIMIT_SIGPENDING: a signal of ours would arrive without its value. */
   if (result == -EAGAIN) return ONSTACK_E_CLOCK;
-  return settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
+  return ticker && settings->threads && ticker->probe(settings->signal) == 0 ? 0 : ONSTACK_E_CLOCK;
 }
 
 void onstack_clocks_after_fork(void) {

@@ -37,8 +37,10 @@ const char *onstack_strerror(int code) {
     return "called from a sink, an unwinder or a signal handler, where it must not be: call it from an ordinary thread";
   case ONSTACK_E_CLOCK:
     return "nothing can tick here: timer_create(2) is refused, and a signal sent by a thread of ours carries no value "
-           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; on the "
-           "wall clock, /proc must show this PID namespace: mount it again";
+           "(tried: CPU timers, rt_tgsigqueueinfo); allow them in the seccomp filter, or raise RLIMIT_SIGPENDING; for "
+           "real time, /proc must show this PID namespace, and /proc/self/task/*/syscall be readable (else take the clock "
+           "that "
+           "signals: wall-signal)";
   case ONSTACK_E_KINDS:
     return "the profile holds several kinds of samples, and folded stacks have one number: choose one by the write option "
            "kind, or write pprof";

@@ -80,7 +80,9 @@ static int options_check_company(const onstack_options *options, const char **fa
   } checks[] = {
       {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
        "fork_sink_data: needs a session that children follow"},
-      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs the wall clock"},
+      {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs a clock of real time"},
+      {!onstack_clock_find(options->clock)->says_states || options->threads != ONSTACK_OFF,
+       "threads: needed on for the clock that looks at threads from outside"},
   };
   for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
     if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
@@ -131,6 +133,17 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
   return 0;
 }
 
+/* Of a blocked thread there are two registers, from which rules alone lead further. */
+static int options_check_outside(const onstack_settings *settings, const char **fault) {
+  if (!settings->clock->says_states || settings->unwinder->needs_rules || settings->unwinder == &onstack_unwinder_pc_only)
+    return 0;
+  if (settings->custom)
+    return options_refuse(fault, ONSTACK_E_UNWINDER,
+                          "custom_unwinder: cannot walk a thread from outside: take another clock");
+  return options_refuse(fault, ONSTACK_E_UNWINDER,
+                        "unwinder: give rules or pc_only: no other can walk a thread from outside");
+}
+
 static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
@@ -149,6 +162,7 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   if ((result = settings->clock->accept(&options, settings, fault)) < 0) return result;
   if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
+  if ((result = options_check_outside(settings, fault)) < 0) return result;
   options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;

@@ -25,7 +25,9 @@
 #define SESSION_SCAN_RARE_SHARE 500u   /* and a five-hundredth where the process tick does */
 #define SESSION_LOOK_BUSY_NS 10000000u /* between two rounds of the drain thread while the process works */
 #define SESSION_LOOK_IDLE_NS 50000000u /* and while it sleeps */
-#define SESSION_BUSY_NS 500000u        /* of CPU time since the last round; our own rounds take less */
+#define SESSION_LOOK_LONGEST_NS 500000000u
+#define SESSION_BUSY_NS 500000u      /* of CPU time since the last round, without that of our own threads */
+#define SESSION_LOOK_CLOCK_SHARE 64u /* of a processor, that goes into the process's CPU time: it is a sum over threads */
 
 /* Bytes of .eh_frame that are derived between two looks at the ring. */
 #define SESSION_RULES_BUDGET ((size_t)1 << 20)
@@ -59,7 +61,8 @@ static void session_scan(onstack_session *session, uint64_t now) {
   if (alone || session_wants_scan(session, age_ns))
     waited = onstack_threads_arm_new(session->slot, &session->settings, (uint32_t)(age_ns / 1000u));
   const uint64_t took = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before - waited;
-  const uint64_t pause = took * (alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE);
+  const uint32_t usual = alone ? SESSION_SCAN_SHARE : SESSION_SCAN_RARE_SHARE;
+  const uint64_t pause = took * (session->slot->clock->scan_share ? session->slot->clock->scan_share : usual);
   session->next_scan_ns = now + (pause > SESSION_SCAN_NS ? pause : SESSION_SCAN_NS);
 }
 
@@ -175,12 +178,15 @@ static uint64_t session_next_look(onstack_session *session) {
   if (session->needs_rules) return 0;
   /* A round that a request brought early saw too little time to tell. */
   if (now - session->checked_ns < SESSION_LOOK_BUSY_NS) return SESSION_LOOK_BUSY_NS;
-  uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-  bool busy = cpu - session->process_cpu_ns > SESSION_BUSY_NS;
+  const uint64_t own = onstack_load_relaxed(&onstack_own_cpu_ns), before = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const uint64_t cpu = onstack_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
+  const uint64_t least = (onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) * SESSION_LOOK_CLOCK_SHARE;
+  const bool busy = (int64_t)(cpu - session->process_cpu_ns) > (int64_t)SESSION_BUSY_NS;
   session->process_cpu_ns = cpu;
   session->checked_ns = now;
   if (!busy && session->settings.threads && onstack_threads_are_all_ours() > 0) session_let_go(session);
-  return busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+  const uint64_t pause = busy ? SESSION_LOOK_BUSY_NS : SESSION_LOOK_IDLE_NS;
+  return least < pause ? pause : least < SESSION_LOOK_LONGEST_NS ? least : SESSION_LOOK_LONGEST_NS;
 }
 
 uint64_t onstack_session_drain_work(void *data) {

@@ -47,6 +47,7 @@ static int session_start_clock_thread(onstack_session *session) {
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_clock_thread(onstack_session *session) {
   if (session->slot->clock->work) onstack_drain_thread_stop(&session->clock_thread);
+  if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 
 /* Modules and stacks as they are now. In a child of fork the parent's stand for them until the consumer has looked. */
@@ -81,9 +82,11 @@ static int session_tick(onstack_session *session) {
   }
   result = onstack_slot_run(slot, &session->settings);
   if (result == 0) {
-    onstack_publish(&session->armed, 1u);
-    result = session_start_clock_thread(session);
-    if (result == 0) return 0;
+    result = session_start_clock_thread(session); /* before the scans, which would take it for a new one of the host's */
+    if (result == 0) {
+      onstack_publish(&session->armed, 1u);
+      return 0;
+    }
     onstack_slot_quiesce(slot);
   }
   if (session->settings.threads) onstack_drain_thread_stop(&session->drain);

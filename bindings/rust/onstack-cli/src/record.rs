@@ -23,9 +23,9 @@ use crate::{children, output, preload, program};
 #[command(after_help = "The program's own exit code is passed on (128 + N when signal N ended it). \
 127: no such program; 126: it cannot be profiled like this; 1: there is no profile; 2: wrong arguments")]
 pub struct Arguments {
-    /// Ticks a second of the clock, 1 to 10000
-    #[arg(short = 'F', long, value_name = "HERTZ", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    frequency: u32,
+    /// Ticks a second of the clock, 1 to 10000 [default: 99; of the clock wall 20]
+    #[arg(short = 'F', long, value_name = "HERTZ", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    frequency: Option<u32>,
     /// Where the profile goes, profile.pb.gz (or .otlp, .folded) unless given; %p in it becomes the program's process id,
     /// %% a percent sign. For a profile of each process profile.%p.pb.gz
     #[arg(short, long, value_name = "FILE")]
@@ -39,8 +39,9 @@ pub struct Arguments {
     /// merged, with the labels process and process_id (`onstack report --by process`)
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "each")]
     children: Option<children::How>,
-    /// What a tick is of: cpu, the CPU time of each thread, or wall, real time, of threads that wait too
-    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = ["cpu", "wall"])]
+    /// What a tick is of: cpu, the CPU time of each thread; wall, real time, of threads that wait too, which nothing interrupts;
+    /// wall-signal, the same by signals, which end waiting system calls
+    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = ["cpu", "wall", "wall-signal"])]
     clock: String,
     /// A heap profile instead: where memory was allocated, and what is in use at the end. One allocation in BYTES bytes is
     /// sampled, 524288 unless given; 1 counts each
@@ -119,7 +120,12 @@ fn source(arguments: &Arguments, command: &mut Command) {
     for name in ["ONSTACK_HEAP", "ONSTACK_HEAP_RATE", "ONSTACK_HEAP_AGE", "ONSTACK_CLOCK", "CPUPROFILE_REALTIME"] {
         command.env_remove(name);
     }
-    command.env("ONSTACK_FREQUENCY", arguments.frequency.to_string());
+    for name in ["ONSTACK_FREQUENCY", "CPUPROFILE_FREQUENCY"] {
+        command.env_remove(name);
+    }
+    if let Some(frequency) = arguments.frequency {
+        command.env("ONSTACK_FREQUENCY", frequency.to_string());
+    }
     match arguments.heap {
         Some(bytes) => command.env("ONSTACK_HEAP", "1").env("ONSTACK_HEAP_RATE", bytes.to_string()),
         None => command.env("ONSTACK_CLOCK", &arguments.clock),

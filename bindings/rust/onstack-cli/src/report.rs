@@ -26,6 +26,9 @@ pub struct Arguments {
     /// Show what each value of the label KEY spent, as `request` or `thread`, in place of the table of functions
     #[arg(long, value_name = "KEY", conflicts_with = "tree")]
     by: Option<String>,
+    /// Show what threads waited for (--clock wall): state, system call, lock or descriptor, and who has the lock
+    #[arg(long, conflicts_with_all = ["by", "tree"])]
+    waits: bool,
     /// Show who called whom, in place of the table of functions
     #[arg(long)]
     tree: bool,
@@ -52,7 +55,15 @@ pub struct StatArguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let profile = arguments.top.input.read()?;
+    let mut profile = arguments.top.input.read()?;
+    if arguments.waits {
+        filter::check_key(&profile, "state").map_err(|why| {
+            Failure::new(arguments.top.input.path(), format!("{why}; onstack record --clock wall makes such profiles"))
+        })?;
+        profile.retain_label("state", |state| state.is_some_and(|state| state != "running"));
+        let waits = profile.by_labels(&["state", "wait", "on", "holder"]);
+        return output::write(None, format!("{:.*}", arguments.top.count, waits).as_bytes());
+    }
     if let Some(key) = &arguments.by {
         filter::check_key(&profile, key).map_err(|why| Failure::new(arguments.top.input.path(), why))?;
         return output::write(None, format!("{:.*}", arguments.top.count, profile.by_label(key)).as_bytes());

@@ -53,7 +53,7 @@ fn bash_completes_commands_options_and_values() {
         (&["onstack", ""], &["record", "report", "diff", "flamegraph", "completions"], &["--normalize"]),
         (&["onstack", "re"], &["record", "report"], &["diff", "stat"]),
         (&["onstack", "diff", "--"], &["--normalize", "--flamegraph", "--lines"], &["--tree", "--clock"]),
-        (&["onstack", "record", "--clock", ""], &["cpu", "wall"], &["record"]),
+        (&["onstack", "record", "--clock", ""], &["cpu", "wall", "wall-signal"], &["record"]),
         (&["onstack", "completions", ""], &["bash", "zsh", "fish"], &["diff"]),
     ];
     for (words, offered, not_offered) in cases {

@@ -101,6 +101,7 @@ fn a_wrong_word_is_no_empty_table() {
             1,
             "no sample has a label requests; the labels there are: request, shard",
         ),
+        (&["report", "--waits"], 1, "no sample has a label state"),
         (&["top", "--filter", "tenant=a"], 1, "no sample has a label tenant"),
         (&["top", "--filter", "request=nobody"], 1, "no sample is left by these filters"),
         (&["top", "--focus", "nothing"], 1, "no sample is left"),

@@ -226,3 +226,55 @@ int main(void) {
         "{table}"
     );
 }
+
+/// Two threads that want one lock, of which one sleeps with it.
+#[test]
+fn what_threads_wait_for_is_a_table() {
+    let Some(library) = library() else { return };
+    let source = r#"
+#include <pthread.h>
+#include <time.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *work(void *from) {
+  const struct timespec some = {0, 50000000};
+  for (int i = 0; i < 10; i++) {
+    pthread_mutex_lock(&lock);
+    nanosleep(&some, 0);
+    pthread_mutex_unlock(&lock);
+  }
+  return from;
+}
+int main(void) {
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, work, 0);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+  return 0;
+}
+"#;
+    let (code, program, output) = (place("waiter.c"), place("waiter"), place("waiter.pb.gz"));
+    fs::write(&code, source).unwrap();
+    assert!(Command::new("cc")
+        .args(["-O1", "-g", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&code)
+        .status()
+        .unwrap()
+        .success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    command.args(["record", "--clock", "wall", "-F", "50", "-o"]).arg(&output).arg("--preload").arg(&library).arg("--");
+    let ended = command.arg(&program).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    let mut profile = read(&output);
+    let holder = profile.by_label("holder");
+    assert!(
+        holder.values.iter().any(|(who, _)| who.as_ref().is_some_and(|who| who.starts_with("waiter/"))),
+        "{holder}"
+    );
+    let table = Command::new(env!("CARGO_BIN_EXE_onstack")).args(["report", "--waits"]).arg(&output).output().unwrap();
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("blocked  clock_nanosleep\n") && table.contains("blocked  futex  0x"), "{table}");
+    profile.retain_label("holder", |who| who.is_some());
+    let locked = profile.top();
+    assert!(locked.share(locked.get("work").map_or(0, |entry| entry.cum)) > 0.9, "{locked}");
+}

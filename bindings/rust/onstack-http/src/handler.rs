@@ -36,8 +36,8 @@ pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// - `seconds`: how long, a decimal number up to [`HandlerOptions::max_duration`]; default 30
 /// - `hz`: samples a second of the clock, 1 to [`HandlerOptions::max_rate`]; default 99, or what
 ///   [`HandlerOptions::profile`] says
-/// - `clock`: `cpu`, or `wall` for real time, which shows what waits too; default `cpu`, or what
-///   [`HandlerOptions::profile`] says
+/// - `clock`: `cpu`, `wall` for real time, which shows what waits too, or `wall-signal`, the same by signals; default `cpu`,
+///   or what [`HandlerOptions::profile`] says
 ///
 /// Requests are profiled side by side, each by its own session. Beyond [`HandlerOptions::max_concurrent`] of them the answer
 /// is 429, and where the process itself uses all sessions 503, both with `Retry-After`. Bad values are answered with 400

@@ -62,7 +62,8 @@ fn clock(text: Cow<'_, str>) -> Result<Clock, String> {
     match &*text {
         "cpu" => Ok(Clock::Cpu),
         "wall" => Ok(Clock::Wall),
-        _ => Err(format!("onstack: clock={text:?}: give cpu or wall")),
+        "wall-signal" => Ok(Clock::WallSignal),
+        _ => Err(format!("onstack: clock={text:?}: give cpu, wall or wall-signal")),
     }
 }
 

@@ -51,6 +51,7 @@ pub const ONSTACK_ON: u32 = 1;
 pub const ONSTACK_OFF: u32 = 2;
 pub const ONSTACK_CLOCK_CPU: u32 = 1;
 pub const ONSTACK_CLOCK_WALL: u32 = 2;
+pub const ONSTACK_CLOCK_WALL_SIGNAL: u32 = 4;
 pub const ONSTACK_CLOCK_HEAP: u32 = 3;
 pub const ONSTACK_RESTORE_EXACT: u32 = 1;
 pub const ONSTACK_RESTORE_IGNORE: u32 = 2;
@@ -232,6 +233,10 @@ pub struct onstack_stats {
     pub heap_reused: u64,
     pub heap_in_use: u64,
     pub cpu_ns: u64,
+    pub wall_rounds: u64,
+    pub wall_looks: u64,
+    pub wall_moved: u64,
+    pub wall_refused: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(

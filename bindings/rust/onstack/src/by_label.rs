@@ -14,7 +14,7 @@ use crate::stacks::Stacks;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ByLabel {
-    /// The label's key.
+    /// The label's key; several, with spaces between them.
     pub key: String,
     /// Value and sum; `None` stands for the samples without the label. A sample with two values of the key counts with both.
     pub values: Vec<(Option<String>, i64)>,
@@ -29,6 +29,12 @@ pub struct ByLabel {
 impl Profile {
     /// Sums by the values of the label `key`, a text or a number, as a request's id. A number has its unit behind it.
     pub fn by_label(&self, key: &str) -> ByLabel {
+        self.by_labels(&[key])
+    }
+
+    /// Sums by what samples have of several labels together, as `wait`, `on` and `holder`, with two spaces between the values.
+    /// Of a label that a sample lacks nothing is there.
+    pub fn by_labels(&self, keys: &[&str]) -> ByLabel {
         let stacks = Stacks::new(&self.message);
         let index = stacks.default_value();
         let (value_type, unit) = stacks.value_names(index);
@@ -37,19 +43,14 @@ impl Profile {
         for sample in &self.message.sample {
             let value = sample.value.get(index).copied().unwrap_or(0);
             total = total.saturating_add(value);
-            let mut texts: BTreeSet<Option<String>> =
-                texts(&self.message, &sample.label, key).into_iter().map(Some).collect();
-            if texts.is_empty() {
-                texts.insert(None);
-            }
-            for text in texts {
+            for text in combined(&self.message, &sample.label, keys) {
                 let sum = sums.entry(text).or_default();
                 *sum = sum.saturating_add(value);
             }
         }
         let mut values: Vec<_> = sums.into_iter().collect();
         values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        ByLabel { key: key.into(), values, total, value_type: value_type.into(), unit: unit.into() }
+        ByLabel { key: keys.join(" "), values, total, value_type: value_type.into(), unit: unit.into() }
     }
 
     /// The keys of the labels that samples have, sorted.
@@ -104,6 +105,23 @@ impl Profile {
         let mut keep = keep.iter().copied();
         self.message.sample.retain(|_| keep.next().unwrap_or(false));
     }
+}
+
+/// What a sample has of the keys, each value of one with each of the others; `None`: it has none of them.
+fn combined(message: &ProfileMessage, labels: &[Label], keys: &[&str]) -> BTreeSet<Option<String>> {
+    let mut all = vec![None];
+    for key in keys {
+        let texts = texts(message, labels, key);
+        if texts.is_empty() {
+            continue;
+        }
+        let joined = |before: &Option<String>, text: &String| match before {
+            Some(before) => Some(format!("{before}  {text}")),
+            None => Some(text.clone()),
+        };
+        all = all.iter().flat_map(|before| texts.iter().map(move |text| joined(before, text))).collect();
+    }
+    all.into_iter().collect()
 }
 
 /// The values that a sample has of the key.
@@ -170,6 +188,16 @@ mod tests {
         assert!(text.contains("         8 53.33%  7bytes\n") && text.contains("[none]\n2 more not shown\n"), "{text}");
         assert_eq!(profile().by_label("other").values, [(None, 15)]);
         assert_eq!(profile().label_keys(), ["request"]);
+    }
+
+    #[test]
+    fn several_labels_are_one_line() {
+        let mut both = profile();
+        both.message.sample[1].label.push(Label { key: 2, str: 4, num: 0, num_unit: 0 });
+        let sums = both.by_labels(&["request", "count"]);
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(sums.values, [(some("7bytes"), 8), (None, 4), (some("b  a"), 2), (some("a"), 1)]);
+        assert_eq!(sums.key, "request count");
     }
 
     #[test]

@@ -18,9 +18,13 @@ pub enum Clock {
     /// The CPU time of each thread.
     #[default]
     Cpu,
-    /// Real time: threads that wait are sampled as well. Each tick ends poll, epoll_wait, nanosleep and their like with
-    /// EINTR, which the program must be able to bear.
+    /// Real time: threads that wait are sampled as well, by looks from outside, 20 a second unless [`Options::frequency`] says
+    /// otherwise: nobody is interrupted. Samples have labels: `state` (`running`, `runnable`, `blocked`, `uninterruptible`,
+    /// `stopped`), `wait` (the system call), `on` (the lock, or what the descriptor is), `holder` (the thread that has the lock).
     Wall,
+    /// Real time, by signals. Each tick ends poll, epoll_wait, nanosleep and their like with EINTR, which the program must be
+    /// able to bear.
+    WallSignal,
     /// None: memory, where it is allocated, and which of it is in use, as [`heap::Allocator`](crate::heap::Allocator) tells it.
     /// [`Options::frequency`] must not be set, and no signal is caught. [`ProfilerGuard::profile`](crate::ProfilerGuard::profile)
     /// has `inuse_space`, `inuse_objects`, `alloc_space` and `alloc_objects`.
@@ -32,7 +36,7 @@ impl Clock {
     pub(crate) fn kind(self) -> sys::onstack_kind {
         match self {
             Self::Cpu => sys::ONSTACK_KIND_CPU,
-            Self::Wall => sys::ONSTACK_KIND_WALL,
+            Self::Wall | Self::WallSignal => sys::ONSTACK_KIND_WALL,
             Self::Heap => sys::ONSTACK_KIND_ALLOCATION,
         }
     }
@@ -43,7 +47,7 @@ const LABEL_BYTES: u32 = 256;
 
 type Accepts = dyn Fn(i32, &str) -> bool + Send + Sync;
 
-/// Which threads the wall clock samples.
+/// Which threads a clock of real time samples.
 #[derive(Clone)]
 pub(crate) struct ThreadFilter(Arc<Accepts>);
 
@@ -174,7 +178,7 @@ impl Options {
         self
     }
 
-    /// Which threads are sampled, by number and name, with [`Clock::Wall`]; all unless set. Asked once a thread, when it is
+    /// Which threads are sampled, by number and name, with [`Clock::Wall`] and [`Clock::WallSignal`]; all unless set. Asked once a thread, when it is
     /// found, and must not wait. On another clock the start returns [`Error::Options`].
     pub fn thread_filter(mut self, accepts: impl Fn(i32, &str) -> bool + Send + Sync + 'static) -> Self {
         self.thread_filter = Some(ThreadFilter(Arc::new(accepts)));
@@ -233,6 +237,7 @@ impl Options {
         raw.clock = match self.clock {
             Clock::Cpu => sys::ONSTACK_CLOCK_CPU,
             Clock::Wall => sys::ONSTACK_CLOCK_WALL,
+            Clock::WallSignal => sys::ONSTACK_CLOCK_WALL_SIGNAL,
             Clock::Heap => sys::ONSTACK_CLOCK_HEAP,
         } as sys::onstack_clock;
         raw.restore = match self.restore {

@@ -78,7 +78,7 @@ impl ReportBuilder<'_> {
     fn of_ticks(&self) -> Result<()> {
         match self.guard.clock() {
             Clock::Heap => Err(Error::Kinds),
-            Clock::Cpu | Clock::Wall => Ok(()),
+            Clock::Cpu | Clock::Wall | Clock::WallSignal => Ok(()),
         }
     }
 

@@ -72,7 +72,7 @@ impl Truncation {
 pub enum Kind {
     /// CPU time, from the ticks of [`Clock::Cpu`](crate::Clock::Cpu).
     Cpu,
-    /// Real time, from the ticks of [`Clock::Wall`](crate::Clock::Wall).
+    /// Real time, from sessions of [`Clock::Wall`](crate::Clock::Wall) and its like.
     Wall,
     /// Memory, where it was allocated.
     Allocation,

@@ -74,7 +74,8 @@ pub struct Stats {
     pub unwinder: String,
     /// How stacks are read: `probe`, `copy`, `pipe` or `none`.
     pub reader: String,
-    /// What ticks: `cpu`, `wall`, or `cpu-ticker` where timers are refused; `heap`, where allocations are counted as ticks.
+    /// What ticks: `cpu`, `wall`, `wall-signal`, or `cpu-ticker` where timers are refused; `heap`, where allocations are counted
+    /// as ticks.
     pub clock: String,
     /// CPU time of the process while the session ran, onstack's own left out: what `ticks * period` comes to, give or take a period
     /// a thread. Where that is less, threads have ended before a tick met them. Zero where it is not known: other clocks.
@@ -85,6 +86,14 @@ pub struct Stats {
     pub heap_reused: u64,
     /// Bytes that the sampled allocations in use stand for.
     pub heap_in_use: u64,
+    /// Looks of [`Clock::Wall`](crate::Clock::Wall) at all threads. With very many threads they come less often than asked for.
+    pub wall_rounds: u64,
+    /// Looks at one thread that had run since the last look.
+    pub wall_looks: u64,
+    /// Of these, at threads that ran meanwhile: their stacks were not believed.
+    pub wall_moved: u64,
+    /// Of these, that the kernel refused: the process has dropped its privileges without exec.
+    pub wall_refused: u64,
 }
 
 impl Stats {
@@ -136,6 +145,10 @@ impl Stats {
             heap_untracked: raw.heap_untracked,
             heap_reused: raw.heap_reused,
             heap_in_use: raw.heap_in_use,
+            wall_rounds: raw.wall_rounds,
+            wall_looks: raw.wall_looks,
+            wall_moved: raw.wall_moved,
+            wall_refused: raw.wall_refused,
         })
     }
 }

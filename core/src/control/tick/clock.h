@@ -15,7 +15,9 @@ typedef struct onstack_clock_ops {
   const char *name;  /* in statistics */
   uint32_t number;   /* ONSTACK_CLOCK_* */
   onstack_kind kind; /* of the samples that its ticks make */
-  bool silent;  /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool silent; /* no signal, no timer, no thread: something else than time makes its samples. Slots of such have signal 0 */
+  bool says_states;     /* samples say the thread's state, in labels of the clock's */
+  uint32_t label_bytes; /* room for these */
   bool filters; /* all its threads come from a list, and none from a handler: a host's filter can be asked about each */
 
   /* Checks the options that only some clocks take, and sets the periods. ONSTACK_E_*, with *fault as in control/options.h. Any
@@ -27,6 +29,7 @@ typedef struct onstack_clock_ops {
 
   /* The CPU time after which a scan takes a thread that has no timer; 0: nothing but scans finds threads, so they take each. */
   uint64_t (*scan_age)(uint64_t period_ns);
+  uint32_t scan_share; /* scans take one part in so many of a processor at most; 0: as is usual (session/consumer.c) */
 
   /* Before any thread is armed. 0 or -errno, and then nothing is left. NULL: there is nothing to do. */
   int (*join)(onstack_slot *slot);
@@ -34,6 +37,10 @@ typedef struct onstack_clock_ops {
   /* All threads that there are have been armed; `listed`: 0, or -errno where they could not be listed, or 1 in the child of a
      fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
   int (*start)(onstack_slot *slot, int listed);
+
+  /* The last round of `work` is over, and the slot runs yet: what the clock holds back becomes samples. The stopping thread.
+     NULL: there is nothing to do. */
+  void (*finish)(onstack_slot *slot);
 
   /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
   void (*leave)(onstack_slot *slot);
@@ -66,16 +73,17 @@ typedef struct onstack_clock_ops {
   int (*text)(const onstack_stats *stats, char *out, size_t capacity);
 
   /* The slot is given back: no thread is inside, and the sink has had all. NULL: there is nothing to do. */
-  void (*drop)(void);
+  void (*drop)(onstack_slot *slot);
 
   /* In the child of a fork, which has no timers. Async-signal-safe. NULL: there is nothing to do. */
   void (*after_fork)(void);
 } onstack_clock_ops;
 
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;        /* CPU time, by timers */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;       /* real time, by timers */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker; /* the same, sent by a thread of ours */
-ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_ticker;
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu;         /* CPU time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall;        /* real time, by looks from outside */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_signal; /* real time, by timers */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_cpu_ticker;  /* the same, sent by a thread of ours */
+ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_wall_signal_ticker;
 ONSTACK_INTERNAL_DATA const onstack_clock_ops onstack_clock_heap; /* allocations */
 
 /* An `accept` for clocks of time: a frequency. */

@@ -55,6 +55,11 @@ static void clock_heap_leave(onstack_slot *slot) {
   if (onstack_load_relaxed(&slot->object_base) != 0) onstack_heap_switch_off();
 }
 
+static void clock_heap_drop(onstack_slot *slot) {
+  (void)slot;
+  onstack_live_drop();
+}
+
 static bool clock_heap_read(uint32_t tid, uint64_t *ns) {
   (void)tid;
   *ns = 0;
@@ -87,6 +92,6 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_heap = {
     .read = clock_heap_read,
     .fill = clock_heap_fill,
     .text = clock_heap_text,
-    .drop = onstack_live_drop,
+    .drop = clock_heap_drop,
     .after_fork = onstack_heap_switch_off,
 };

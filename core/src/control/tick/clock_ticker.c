@@ -152,9 +152,9 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_cpu_ticker = {
     .thread_name = "onstack-ticker",
 };
 
-ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_ticker = {
-    .name = "wall-ticker",
-    .number = ONSTACK_CLOCK_WALL,
+ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall_signal_ticker = {
+    .name = "wall-signal-ticker",
+    .number = ONSTACK_CLOCK_WALL_SIGNAL,
     .kind = ONSTACK_KIND_WALL,
     .filters = true,
     .accept = onstack_clock_accept_rate,

@@ -1,43 +1,286 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Real time, by a timer for each thread: for threads that sleep as well, which only a list of the threads can find. */
+/*
+ * Real time without a signal to anybody who waits. On the processor a thread has ticks of its CPU time, as on the clock `cpu`.
+ * Off it, a thread of ours looks at it from outside (look.h), once a period on average.
+ *
+ * How long a thread was blocked between two looks is no estimate: real time, less the time that it ran and the time that it
+ * waited for a processor, and the kernel counts both. The looks decide what stack that time belongs to:
+ *
+ *   it has not run since the last look   it stands where it stood, and all of the time is that stack's; no walk is needed
+ *   blocked then, blocked now            half is the old stack's, half the new one's
+ *   blocked at one of the two            all is that one's
+ *   at neither                           it waits for the next stack that a look finds
+ *
+ * Looks come at random moments, a half to one and a half periods apart, so that no habit of the program's is in step with them.
+ * Time that belongs to one stack becomes one sample, when the stack changes or after a second or, with many threads, more. A
+ * sample stands for a tick at least, that is a period: what is less waits for the thread's next stack, so that the ticks fall
+ * as those of a timer on the blocked time would. The time that a thread waited for a processor goes to the stack of its next
+ * tick, or to the one where it is blocked.
+ */
+#include "base/clock_ns.h"
+#include "base/own_memory.h"
 #include "control/tick/clock.h"
-#include "control/tick/task.h"
+#include "control/tick/wall_account.h"
 #include "handler/tick/arm.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/mman.h>
 #include <time.h>
 
-#define CLOCK_WALL_DOUBT_NS 500000000u /* half of the time between two looks */
+#define WALL_FREQUENCY 20u
+#define WALL_HELD_NS 1000000000u   /* time that may be held back for one stack: fewer samples, ... */
+#define WALL_HELD_EACH_NS 4000000u /* and more of it for each thread, so that they are 250 a second at most */
+#define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
+#define WALL_TRIES 3u              /* looks at a thread that runs meanwhile */
+#define WALL_SCAN_SHARE 200u       /* the same for new threads */
+#define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
+#define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
+
+/*
+ * One mapping, which stays with the slot and has no pages while no session runs: a thread that allocated while a session runs
+ * would leave its allocator's lock to a child of fork.
+ */
+typedef struct wall_state {
+  uint8_t *memory;
+  size_t bytes;
+  onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
+  onstack_look *look;
+  uint8_t *stacks;                        /* by record */
+  size_t stride;                          /* bytes of one */
+  uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t threads;                       /* of this round */
+  uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
+  uint64_t rounds, looks, moved, refused; /* atomic */
+} wall_state;
+
+static wall_state wall_states[ONSTACK_MAX_SESSIONS];
+
+/* ---- looks ---- */
+
+typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
+
+/* A look at a thread that has run since the last one. */
+static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
+                             bool last) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint64_t runnable_ns = onstack_task_runnable_ns(mark->tid);
+  const uint64_t waited_ns = runnable_ns > mark->runnable_ns ? runnable_ns - mark->runnable_ns : 0;
+  const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
+  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, state->look);
+  onstack_add_relaxed(&state->looks, (uint64_t)1);
+  mark->is_named = false;
+  if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
+  if (status == ONSTACK_LOOK_MOVED && !last) return WALL_AGAIN;
+  if (status == ONSTACK_LOOK_GONE) return WALL_GONE;
+  onstack_add_relaxed(&slot->runnable_ns[index], waited_ns);
+  if (status == ONSTACK_LOOK_BLOCKED) {
+    onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns);
+  } else if (status == ONSTACK_LOOK_REFUSED) {
+    onstack_add_relaxed(&state->refused, (uint64_t)1);
+    if (blocked_ns > 0) mark->owed_ns += blocked_ns;
+    mark->stands = false;
+  } else {
+    onstack_wall_settle_running(mark, blocked_ns);
+  }
+  mark->seen_ns = now_ns;
+  mark->cpu_ns = cpu_ns;
+  mark->runnable_ns = runnable_ns;
+  return WALL_LOOKED;
+}
+
+static void wall_begin(onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
+  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = onstack_task_runnable_ns(tid)};
+}
+
+/* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
+static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint32_t index, uint32_t tid) {
+  onstack_wall_mark *mark = &state->marks[index];
+  wall_looked looked = WALL_AGAIN;
+  for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
+    const uint64_t now_ns = onstack_monotonic_ns();
+    uint64_t cpu_ns;
+    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) return WALL_GONE;
+    if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
+      onstack_wall_end(slot, mark, index);
+      onstack_store_relaxed(&mark->reborn, true);
+    }
+    if (mark->tid == 0) wall_begin(mark, tid, now_ns, cpu_ns);
+    if (cpu_ns == mark->cpu_ns && onstack_wall_stands(mark)) {
+      onstack_wall_stay(mark, now_ns - mark->seen_ns);
+      mark->seen_ns = now_ns;
+      return WALL_LOOKED;
+    }
+    looked = wall_look(slot, state, index, now_ns, cpu_ns, round == WALL_TRIES);
+  }
+  return looked;
+}
+
+static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
+  onstack_wall_mark *mark = &state->marks[index];
+  const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
+  const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
+  if (mark->tid != 0 && mark->tid != tid) onstack_wall_end(slot, mark, index);
+  if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
+  if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
+    state->threads++;
+    onstack_wall_tell_if_due(slot, mark, state->held_ns);
+  } else if (mark->tid != 0)
+    onstack_wall_end(slot, mark, index);
+}
+
+/* ---- the clock ---- */
+
+static void wall_visit_all(onstack_slot *slot, wall_state *state) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++)
+    if (onstack_load_relaxed(&slot->threads.tids[i]) != 0 || state->marks[i].tid != 0) wall_visit(slot, state, i);
+}
+
+/* Nanoseconds of this thread's CPU time that a round took. */
+static uint64_t wall_round(onstack_slot *slot, wall_state *state) {
+  const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  state->threads = 0;
+  wall_visit_all(slot, state);
+  state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
+  onstack_add_relaxed(&state->rounds, (uint64_t)1);
+  return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+}
+
+static uint64_t clock_wall_work(void *data) {
+  onstack_slot *slot = data;
+  wall_state *state = &wall_states[slot->index];
+  if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
+  uint64_t now_ns = onstack_monotonic_ns();
+  if (now_ns >= state->next_ns) {
+    /* The first round looks at every thread, and is no measure for those that follow. */
+    state->took_ns = (state->took_ns * 7 + wall_round(slot, state)) / 8;
+    const uint64_t pause_ns =
+        slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
+    state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
+    now_ns = onstack_monotonic_ns();
+  }
+  const uint64_t left_ns = state->next_ns > now_ns ? state->next_ns - now_ns : 0;
+  return left_ns < WALL_LONGEST_NS ? left_ns : WALL_LONGEST_NS;
+}
+
+/* A consumer that is behind gets a moment. */
+static void wall_wait_for_room(onstack_slot *slot) {
+  const struct timespec pause = {0, 200000};
+  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
+  while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
+    onstack_exchange(&slot->wake, 1u);
+    onstack_sys_futex_wake(&slot->wake);
+    nanosleep(&pause, NULL);
+  }
+}
+
+static void clock_wall_finish(onstack_slot *slot) {
+  wall_state *state = &wall_states[slot->index];
+  wall_round(slot, state);
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
+    if (state->marks[i].tid == 0) continue;
+    wall_wait_for_room(slot);
+    onstack_wall_end(slot, &state->marks[i], i);
+  }
+}
+
+static void clock_wall_drop(onstack_slot *slot) {
+  wall_state *state = &wall_states[slot->index];
+  slot->runnable_ns = NULL;
+  state->marks = NULL;
+  if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
+}
+
+/* Its pages are zero. 0 or -errno. */
+static int wall_take_memory(wall_state *state, size_t bytes) {
+  if (state->bytes >= bytes) return 0;
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  onstack_own_memory_keeps(memory, bytes);
+  state->memory = memory;
+  state->bytes = bytes;
+  return 0;
+}
+
+static int clock_wall_accept(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  onstack_options own = *options;
+  if (own.frequency == 0) own.frequency = WALL_FREQUENCY;
+  return onstack_clock_accept_rate(&own, settings, fault);
+}
 
 static int clock_wall_probe(int32_t signal) {
-  return onstack_timer_probe(CLOCK_MONOTONIC, signal, (uint32_t)onstack_sys_gettid());
+  const int result = onstack_timer_probe(CLOCK_PROCESS_CPUTIME_ID, signal, 0);
+  if (result != 0) return result;
+  return onstack_look_works() ? 0 : ONSTACK_E_CLOCK;
+}
+
+static int clock_wall_join(onstack_slot *slot) {
+  wall_state *state = &wall_states[slot->index];
+  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t);
+  const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
+               stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
+  clock_wall_drop(slot); /* in the child of a fork, the parent's */
+  const int result = wall_take_memory(state, marks + waits + look + ONSTACK_THREAD_RECORDS * stride);
+  if (result < 0) return result;
+  *state = (wall_state){.memory = state->memory,
+                        .bytes = state->bytes,
+                        .marks = (onstack_wall_mark *)(void *)state->memory,
+                        .look = (onstack_look *)(void *)(state->memory + marks + waits),
+                        .stacks = state->memory + marks + waits + look,
+                        .stride = stride};
+  slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
+  return 0;
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
-  onstack_arm(slot, record, tid, CLOCK_MONOTONIC);
+  onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
 
-/* The clock goes on for a thread that has ended; its ticks do not. */
 static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
-  return !onstack_task_is_gone(tid) && onstack_timer_read_clock(CLOCK_MONOTONIC, ns);
+  return onstack_timer_read_clock(onstack_timer_cpu_clock(tid), ns);
 }
 
-/* A thread that has had no tick, though it takes the signal, is a new one: it came under the id of one that ended, whose
-   timer goes on for nobody. */
 static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
-  return slot->period_ns <= CLOCK_WALL_DOUBT_NS && onstack_task_blocks(tid, slot->signal) == 0;
+  const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
+  onstack_wall_mark *marks = wall_states[slot->index].marks;
+  return record && marks && onstack_exchange(&marks[record - slot->threads.records].reborn, false);
+}
+
+static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
+  const wall_state *state = &wall_states[slot->index];
+  stats->wall_rounds = onstack_load_relaxed(&state->rounds);
+  stats->wall_looks = onstack_load_relaxed(&state->looks);
+  stats->wall_moved = onstack_load_relaxed(&state->moved);
+  stats->wall_refused = onstack_load_relaxed(&state->refused);
+}
+
+static int clock_wall_text(const onstack_stats *stats, char *out, size_t capacity) {
+  return snprintf(out, capacity, "onstack.wall rounds=%" PRIu64 " looks=%" PRIu64 " moved=%" PRIu64 " refused=%" PRIu64 "\n",
+                  stats->wall_rounds, stats->wall_looks, stats->wall_moved, stats->wall_refused);
 }
 
 ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .name = "wall",
     .number = ONSTACK_CLOCK_WALL,
     .kind = ONSTACK_KIND_WALL,
+    .says_states = true,
+    .label_bytes = ONSTACK_WAIT_LABEL_BYTES,
     .filters = true,
-    .accept = onstack_clock_accept_rate,
+    .accept = clock_wall_accept,
     .probe = clock_wall_probe,
     .scan_age = onstack_clock_scan_all,
+    .scan_share = WALL_SCAN_SHARE,
+    .join = clock_wall_join,
     .start = onstack_clock_start_listed,
+    .finish = clock_wall_finish,
     .arm = clock_wall_arm,
     .remove = onstack_arm_remove,
     .read = clock_wall_read,
     .doubts = clock_wall_doubts,
+    .work = clock_wall_work,
+    .thread_name = "onstack-wall",
+    .fill = clock_wall_fill,
+    .text = clock_wall_text,
+    .drop = clock_wall_drop,
 };

@@ -101,6 +101,9 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->unwinder = settings->unwinder;
   slot->custom = settings->custom;
   slot->own_threads = settings->own_threads;
+  slot->says_states = clock->says_states;
+  slot->runnable_ns = NULL;
+  slot->label_bytes = settings->label_bytes;
   slot->process_clock = NULL;
   slot->process_start_ns = 0;
   slot->meets = 0;
@@ -119,7 +122,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   const slot_memory *memory = &slot_memories[index];
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
-                    settings->label_bytes);
+                    settings->label_bytes + clock->label_bytes);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
@@ -183,7 +186,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
 void onstack_slot_give_back(onstack_slot *slot) {
   slot_memory *memory = &slot_memories[slot->index];
   onstack_threads_clear(slot);
-  if (slot->clock->drop) slot->clock->drop();
+  if (slot->clock->drop) slot->clock->drop(slot);
   /* Zero pages again: that is an empty ring, and no memory while no session runs. */
   madvise(memory->memory, memory->bytes, MADV_DONTNEED);
   onstack_publish(&slot->state, ONSTACK_SLOT_FREE);

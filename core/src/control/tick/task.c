@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,10 +53,48 @@ int onstack_task_blocks(uint32_t tid, int32_t signal) {
   return (mask & ONSTACK_SIGBIT(signal)) != 0;
 }
 
-bool onstack_task_sleeps(uint32_t tid) {
+char onstack_task_state(uint32_t tid) {
   char text[256];
   ssize_t got = task_read_file(tid, "stat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *end = strrchr(text, ')'); /* of the name, which may hold anything */
-  return !end || end[1] == 0 || (end[2] != 'R' && end[2] != 't');
+  return end && end[1] != 0 ? end[2] : 0;
+}
+
+bool onstack_task_sleeps(uint32_t tid) {
+  const char state = onstack_task_state(tid);
+  return state != 'R' && state != 't';
+}
+
+uint64_t onstack_task_runnable_ns(uint32_t tid) {
+  char text[96];
+  ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
+  text[got > 0 ? got : 0] = 0;
+  const char *second = strchr(text, ' ');
+  return second ? strtoull(second, NULL, 10) : 0;
+}
+
+/* The next number of a line, decimal or with 0x; false at its end. */
+static bool task_next(const char **at, uint64_t *value) {
+  char *end;
+  errno = 0;
+  *value = strtoull(*at, &end, 0);
+  const bool found = end != *at && errno == 0;
+  *at = end;
+  return found;
+}
+
+onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call) {
+  char text[256];
+  uint64_t values[9];
+  size_t count = 0;
+  ssize_t got = task_read_file(tid, "syscall", text, sizeof(text) - 1);
+  if (got <= 0) return onstack_task_is_gone(tid) ? ONSTACK_TASK_GONE : ONSTACK_TASK_REFUSED;
+  text[got] = 0;
+  const char *at = text;
+  while (count < ONSTACK_COUNT_OF(values) && task_next(&at, &values[count])) count++;
+  if (count != 9 && count != 3) return ONSTACK_TASK_RUNS; /* "running" */
+  *call = (onstack_task_call){.number = (int64_t)values[0], .sp = values[count - 2], .pc = values[count - 1]};
+  if (count == 9) memcpy(call->arguments, &values[1], sizeof(call->arguments));
+  return ONSTACK_TASK_BLOCKED;
 }

@@ -17,6 +17,29 @@ ONSTACK_INTERNAL uint32_t onstack_task_cpu_us(uint32_t tid);
 /* Whether it blocks the signal; negative: nobody can tell. */
 ONSTACK_INTERNAL int onstack_task_blocks(uint32_t tid, int32_t signal);
 
+/* What a thread is blocked in. */
+typedef struct onstack_task_call {
+  int64_t number;        /* of the system call; -1: it is blocked outside of one, by a page that is being read */
+  uint64_t arguments[6]; /* as in the registers; 0 outside of a call */
+  uint64_t sp, pc;
+} onstack_task_call;
+
+typedef enum onstack_task_call_status {
+  ONSTACK_TASK_BLOCKED,
+  ONSTACK_TASK_RUNS,    /* or waits for a processor */
+  ONSTACK_TASK_REFUSED, /* the kernel does not tell this process (proc(5), /proc/pid/syscall) */
+  ONSTACK_TASK_GONE
+} onstack_task_call_status;
+
+/* By /proc/self/task/T/syscall, which neither signals nor wakes. */
+ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
+
+/* How long it has waited for a processor, in ns (Documentation/scheduler/sched-stats.rst); 0: nobody tells. */
+ONSTACK_INTERNAL uint64_t onstack_task_runnable_ns(uint32_t tid);
+
+/* Its state, a letter as in proc(5); 0: nobody tells. */
+ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
+
 /* Neither running nor waiting for a processor (or for a debugger, which stops it at that very place). True if nobody says. */
 ONSTACK_INTERNAL bool onstack_task_sleeps(uint32_t tid);
 

@@ -69,8 +69,7 @@ static ONSTACK_HANDLER void label_copy(const char *from, char *out, uint32_t byt
   for (uint32_t i = 0; i < bytes; i++) ((volatile char *)out)[i] = from[i]; /* volatile: no call of memcpy */
 }
 
-/* The pairs that fit. Returns as onstack_labels_copy. */
-static ONSTACK_HANDLER uint32_t label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
+ONSTACK_HANDLER uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes) {
   uint32_t used = 0, cut = set->cut ? ONSTACK_LABELS_CUT : 0;
   for (uint32_t at = 0, pair; at < set->bytes; at += pair) {
     pair = used == 0 && set->bytes <= bytes ? set->bytes : label_pair(set, at); /* most sets fit as a whole */
@@ -89,7 +88,7 @@ ONSTACK_HANDLER uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t b
   uint32_t used = 0, cut = 0;
   for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
     const onstack_labels *set = onstack_observe(&entry->sets[place]); /* pairs with the publish in thread_labels.c */
-    const uint32_t result = set ? label_set_copy(set, out + used, bytes - used) : 0;
+    const uint32_t result = set ? onstack_label_set_copy(set, out + used, bytes - used) : 0;
     used += result & ~ONSTACK_LABELS_CUT;
     cut |= result & ONSTACK_LABELS_CUT;
   }

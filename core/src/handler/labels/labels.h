@@ -46,4 +46,7 @@ ONSTACK_INTERNAL void onstack_label_entries_after_fork(bool free);
    thread. */
 ONSTACK_INTERNAL uint32_t onstack_labels_copy(uint32_t tid, char *out, uint32_t bytes);
 
+/* The pairs of a set that fit. Returns as onstack_labels_copy. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_label_set_copy(const onstack_labels *set, char *out, uint32_t bytes);
+
 #endif

@@ -33,7 +33,7 @@ static ONSTACK_HANDLER void kept_copy_goroutine(onstack_kept *kept) {
   }
 }
 
-ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere) {
+ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers) {
   for (uint32_t i = 0; pool && i < ONSTACK_KEPT_STACKS; i++) {
     uint32_t expected = 0;
     onstack_kept *kept = &pool[i];
@@ -47,7 +47,7 @@ ONSTACK_HANDLER_APART uint32_t onstack_keep(onstack_kept *pool, const onstack_re
       onstack_kept_release(kept);
       return 0;
     }
-    if (!elsewhere) kept_copy_goroutine(kept);
+    kept_copy_goroutine(kept);
     return i + 1;
   }
   return 0;

@@ -37,9 +37,9 @@ typedef struct onstack_kept {
 
 _Static_assert(ONSTACK_KEPT_STACKS <= UINT8_MAX, "a ring entry names one by a byte");
 
-/* Keeps the stack of these registers; `elsewhere`: it is not the calling thread's, whose goroutine is another one. Returns
-   its number in the pool, from 1 on; 0: the pool (which may be NULL) has none, or nothing could be copied. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers, bool elsewhere);
+/* Keeps the calling thread's stack at these registers. Returns its number in the pool, from 1 on; 0: the pool (which may be
+   NULL) has none, or nothing could be copied. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_keep(onstack_kept *pool, const onstack_registers *registers);
 
 /* Gives one back. Consumer only. */
 ONSTACK_INTERNAL void onstack_kept_release(onstack_kept *kept);

@@ -44,11 +44,6 @@ static RECORD_INLINE void record_look_up(const onstack_event *event, onstack_mem
     name[1] = event->name ? event->name[1] : 0;
     onstack_walk_forget_ranges(memory);
   }
-  if (!event->elsewhere) return;
-  /* A stack may be unmapped while another thread walks it: with no bounds nothing is loaded, the kernel copies. */
-  memory->elsewhere = true;
-  memory->thread = NULL;
-  onstack_walk_forget_ranges(memory);
 }
 
 static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const onstack_event *event,
@@ -64,8 +59,7 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
                              slot->ring.depth,
                              onstack_ring_unwound_by(&slot->ring, entry)};
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
-  if (result.truncation == ONSTACK_TRUNCATED_PENDING)
-    entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers, event->elsewhere);
+  if (result.truncation == ONSTACK_TRUNCATED_PENDING) entry->kept = (uint8_t)onstack_keep(slot->kept, event->registers);
   if (memory.asked) {
     onstack_store_relaxed(&slot->bounds_requested, 1u);
     record_wake_consumer(slot);
@@ -73,19 +67,32 @@ static RECORD_INLINE onstack_walk_result record_walk(onstack_slot *slot, const o
   return result;
 }
 
+/* "key\0value\0". */
+static const char record_running[] = "state\0running", record_runnable[] = "state\0runnable";
+
+/* Before all others, for which there is room besides. */
+static ONSTACK_HANDLER void record_copy_state(const onstack_slot *slot, const onstack_event *event,
+                                              onstack_ring_entry *entry) {
+  const char *text = event->waited ? record_runnable : record_running;
+  const uint32_t bytes = event->waited ? sizeof(record_runnable) : sizeof(record_running);
+  volatile char *out = onstack_ring_labels(&slot->ring, entry);
+  for (uint32_t i = 0; i < bytes; i++) out[i] = text[i];
+  entry->label_bytes = (uint16_t)bytes;
+}
+
 /* The goroutine's labels (of the first runtime that has a goroutine on this thread), and behind them the thread's. */
 static ONSTACK_HANDLER_APART void record_copy_labels(const onstack_slot *slot, onstack_ring_entry *entry) {
-  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry);
+  uint8_t *out = (uint8_t *)onstack_ring_labels(&slot->ring, entry) + entry->label_bytes;
   uint32_t runtimes = onstack_observe(&onstack_code.go_count); /* pairs with the publish in control */
   uint32_t bytes = 0;
   for (uint32_t i = 0; i < runtimes && bytes == 0; i++) {
-    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->ring.label_room);
+    uint32_t result = onstack_go_labels_copy(&onstack_code.go[i], out, slot->label_bytes);
     bytes = result & ~ONSTACK_GO_LABELS_CUT;
     if (result & ONSTACK_GO_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
   }
-  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->ring.label_room - bytes);
+  uint32_t result = onstack_labels_copy((uint32_t)entry->tid, (char *)out + bytes, slot->label_bytes - bytes);
   if (result & ONSTACK_LABELS_CUT) entry->flags |= ONSTACK_SAMPLE_LABELS_CUT;
-  entry->label_bytes = (uint16_t)(bytes + (result & ~ONSTACK_LABELS_CUT));
+  entry->label_bytes = (uint16_t)(entry->label_bytes + bytes + (result & ~ONSTACK_LABELS_CUT));
 }
 
 /* Behind the labels, so that those that the application has given stand. */
@@ -126,7 +133,8 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   entry->frame_count = (uint16_t)result.frame_count;
   entry->truncation = (uint8_t)result.truncation;
   onstack_ring_trim(&slot->ring, entry);
-  if (slot->ring.label_room > 0 && !event->elsewhere) {
+  if (slot->says_states) record_copy_state(slot, event, entry);
+  if (slot->label_bytes > 0) {
     record_copy_labels(slot, entry);
     record_copy_span(slot, entry);
   }
@@ -145,15 +153,56 @@ ONSTACK_HANDLER_APART uint64_t onstack_record(onstack_slot *slot, const onstack_
   return record_stack(slot, event, entry, position) ? position + 1 : 0;
 }
 
+ONSTACK_HANDLER bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns) {
+  uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  while (held_ns >= ns)
+    if (onstack_cas(&slot->runnable_ns[index], &held_ns, held_ns - ns)) return true;
+  return false;
+}
+
+/* Periods that the thread has waited for a processor, and that no sample tells of yet. */
+static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
+  const uint64_t index = (uint64_t)(thread - slot->threads.records);
+  if (!slot->runnable_ns || index >= ONSTACK_THREAD_RECORDS) return 0;
+  const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
+  if (periods == 0 || !onstack_record_take_runnable(slot, index, periods * slot->period_ns)) return 0;
+  return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
+}
+
+void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const onstack_walked_stack *stack) {
+  uint64_t position;
+  onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
+  if (!entry) return;
+  entry->flags = (uint8_t)(event->flags | (stack->labels_cut ? ONSTACK_SAMPLE_LABELS_CUT : 0));
+  entry->thread_name[0] = event->name[0];
+  entry->thread_name[1] = event->name[1];
+  entry->map_sequence = stack->map_sequence;
+  entry->frame_count = (uint16_t)stack->count;
+  entry->truncation = (uint8_t)stack->truncation;
+  for (uint32_t i = 0; i < stack->count; i++) entry->frames[i] = stack->frames[i];
+  for (uint32_t i = 0; i < stack->count; i++) onstack_ring_unwound_by(&slot->ring, entry)[i] = stack->unwound_by[i];
+  onstack_ring_trim(&slot->ring, entry);
+  for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
+  entry->label_bytes = (uint16_t)stack->label_bytes;
+  onstack_ring_publish(&slot->ring, entry, position);
+  if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
+}
+
 ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
                                                ucontext_t *context) {
   onstack_registers registers;
   uint64_t position;
-  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (!entry) return;
   onstack_registers_from(&registers, context);
-  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
-  record_stack(slot, &event, entry, position);
+  onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
+  onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (entry) record_stack(slot, &event, entry, position);
+  weight = record_runnable_periods(slot, thread);
+  if (weight == 0) return;
+  /* It has waited for a processor at one place or another of those where it runs. */
+  event.waited = true;
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
+  if (entry) record_stack(slot, &event, entry, position);
 }
 
 ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The one way in which a sample is made, whatever its source: a tick (entry.c), or what is no signal at all, as an
- * allocation in the thread itself, or a wait that another thread sees.
+ * allocation in the thread itself, or a wait that another thread has seen.
  *
  * Who calls has made sure that the slot stays the session's for so long: the handler of a tick by its thread record
  * (slot.h), any other source by onstack_source_enter.
@@ -19,27 +19,46 @@ typedef struct onstack_event {
   onstack_thread *thread; /* the record of the thread whose stack it is; NULL: it has none, so no name, and no bounds */
   uint32_t tid;           /* of that thread */
   onstack_kind kind;
-  uint64_t value;                     /* in the kind's unit */
-  uint32_t weight;                    /* events that it stands for, at least 1 */
-  uint8_t flags;                      /* ONSTACK_SAMPLE_*, besides those of the record itself */
-  const uint64_t *name;               /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
-  bool elsewhere;                     /* the stack of another thread than the calling one; it may go on meanwhile */
-  const onstack_registers *registers; /* of a blocked thread pc and sp are enough, the others 0 */
-  void *ucontext;                     /* of a signal; NULL: there is none */
+  uint64_t value;       /* in the kind's unit */
+  uint32_t weight;      /* events that it stands for, at least 1 */
+  uint8_t flags;        /* ONSTACK_SAMPLE_*, besides those of the record itself */
+  const uint64_t *name; /* of a thread without a record: 16 bytes, NUL-padded; NULL: not known */
+  const onstack_registers *registers;
+  void *ucontext; /* of a signal; NULL: there is none */
+  bool waited;    /* for a processor, where the slot says states */
 } onstack_event;
 
 /*
  * Claims a ring entry, walks, copies labels, publishes, and wakes the consumer where that is due. What cannot be taken is
- * counted in slot->lost. Of another thread's stack all is read by the kernel's copy, and neither labels nor goroutines are
- * looked up: only the thread itself can. Signal-safe; with every signal blocked, so that nothing nests over a claimed entry.
- * Returns the sample's position in the ring and 1; 0: there is no sample.
+ * counted in slot->lost. Signal-safe; on the thread whose stack it is, with every signal blocked, so that nothing nests over a
+ * claimed entry. Returns the sample's position in the ring and 1; 0: there is no sample.
  */
 ONSTACK_INTERNAL uint64_t onstack_record(onstack_slot *slot, const onstack_event *event);
+
+/* A stack that was walked before. */
+typedef struct onstack_walked_stack {
+  const uint64_t *frames;
+  const uint8_t *unwound_by; /* as in onstack_walk, with its marks */
+  const char *labels;        /* "key\0value\0..." */
+  uint32_t count, label_bytes;
+  onstack_truncation truncation;
+  uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  bool labels_cut;
+} onstack_walked_stack;
+
+/* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
+   entries, and has no more labels than they have room for. Any thread of ours, while the slot runs. */
+ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
+                                            const onstack_walked_stack *stack);
 
 /* The same for `weight` ticks of the calling thread, which the signal of `context` has interrupted. The caller has checked the
    room on the signal stack. */
 ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
                                           ucontext_t *context);
+
+/* Takes `ns` of what a thread (by its record's index) has waited for a processor, for a sample; false: there is not so much.
+   Signal-safe. */
+ONSTACK_INTERNAL bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns);
 
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {

@@ -64,7 +64,11 @@ typedef struct onstack_slot {
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool own_threads; /* sample our drain threads as well */
+  bool own_threads;     /* sample our drain threads as well */
+  bool says_states;     /* samples say the thread's state in labels of their own */
+  uint32_t label_bytes; /* room for the others */
+  uint64_t
+      *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
   const onstack_reader *reader;
   const onstack_unwinder_ops *unwinder;
   const onstack_unwinder *custom;

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/tick/wall_account.h"
+
+#include <string.h>
+
+struct onstack_wall_stack {
+  onstack_walked_stack walked;
+  uint32_t wait_label_bytes;
+  uint64_t blocked_ns;
+  uint8_t memory[]; /* frames, unwound_by, labels */
+};
+
+/* ---- samples ---- */
+
+/* Frames, then what they were unwound by, then labels: room for what an entry of the ring has room for. */
+size_t onstack_wall_stack_bytes(const onstack_slot *slot) {
+  return sizeof(onstack_wall_stack) + slot->ring.depth * (sizeof(uint64_t) + 1) + slot->ring.label_room;
+}
+
+static onstack_wall_stack *wall_stack_put(void *room, const onstack_look *look) {
+  const onstack_walked_stack *from = &look->stack;
+  const size_t frames = from->count * sizeof(uint64_t);
+  onstack_wall_stack *stack = room;
+  *stack = (onstack_wall_stack){.walked = *from, .wait_label_bytes = look->wait_label_bytes};
+  memcpy(stack->memory, from->frames, frames);
+  memcpy(stack->memory + frames, from->unwound_by, from->count);
+  memcpy(stack->memory + frames + from->count, from->labels, from->label_bytes);
+  stack->walked.frames = (const uint64_t *)(const void *)stack->memory;
+  stack->walked.unwound_by = stack->memory + frames;
+  stack->walked.labels = (const char *)stack->memory + frames + from->count;
+  return stack;
+}
+
+static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *look) {
+  const onstack_walked_stack *a = &stack->walked, *b = &look->stack;
+  return a->count == b->count && a->truncation == b->truncation && a->label_bytes == b->label_bytes &&
+         memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 && memcmp(a->labels, b->labels, a->label_bytes) == 0;
+}
+
+static void wall_record(onstack_slot *slot, const onstack_wall_mark *mark, const onstack_walked_stack *stack, uint64_t ns,
+                        uint64_t ticks) {
+  const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+  const onstack_event event = {
+      .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_walked(slot, &event, stack);
+}
+
+/* Time of a thread that no stack was found for. */
+static void wall_lose(onstack_slot *slot, uint64_t ns) {
+  const uint64_t ticks = (ns + slot->period_ns / 2) / slot->period_ns;
+  if (ticks == 0) return;
+  onstack_add_relaxed(&slot->counters.ticks, ticks);
+  onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.weight, ticks);
+  onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.value, ns);
+}
+
+/* The ticks of its waits for a processor that have come to a period; `last`: or to half of one. */
+static void wall_tell_runnable(onstack_slot *slot, const onstack_wall_mark *mark, uint32_t index, bool last) {
+  static const char state[] = "state\0runnable";
+  char labels[sizeof(state) + ONSTACK_MAX_LABEL_BYTES];
+  const uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
+  const uint64_t ticks = (held_ns + (last ? slot->period_ns / 2 : 0)) / slot->period_ns;
+  if (ticks == 0) return;
+  /* A tick may come meanwhile, and take its part. */
+  const uint64_t ns = last ? held_ns : ticks * slot->period_ns;
+  if (!onstack_record_take_runnable(slot, index, ns)) return;
+  onstack_walked_stack walked = mark->stack->walked;
+  const uint32_t others = walked.label_bytes - mark->stack->wait_label_bytes;
+  memcpy(labels, state, sizeof(state));
+  memcpy(labels + sizeof(state), walked.labels + mark->stack->wait_label_bytes, others);
+  walked.labels = labels;
+  walked.label_bytes = (uint32_t)sizeof(state) + others;
+  wall_record(slot, mark, &walked, ns, ticks);
+}
+
+/* What is held back becomes a sample, if it comes to a tick. */
+static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
+  onstack_wall_stack *stack = mark->stack;
+  if (!stack || stack->blocked_ns == 0) return;
+  mark->rest_ns += stack->blocked_ns;
+  stack->blocked_ns = 0;
+  const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
+  if (ticks == 0) return;
+  if (!mark->is_named) onstack_task_name(mark->tid, mark->name); /* of one that has ended the last that is known */
+  mark->is_named = true;
+  wall_record(slot, mark, &stack->walked, mark->rest_ns, ticks);
+  mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period_ns;
+  mark->rest_ns = 0;
+}
+
+/* Not all threads in the same round. */
+void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns) {
+  if (mark->stack && mark->stack->blocked_ns >= held_ns / 2 + (uint64_t)mark->tid % 64 * (held_ns / 128))
+    wall_tell(slot, mark);
+}
+
+/* ---- the account of a thread ---- */
+
+void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
+  const uint64_t owed_ns = mark->owed_ns > 0 ? (uint64_t)mark->owed_ns : 0;
+  if (mark->stack) {
+    mark->stack->blocked_ns += owed_ns;
+    mark->ticked_ns += slot->period_ns / 2;
+    wall_tell(slot, mark);
+    wall_tell_runnable(slot, mark, index, true);
+  } else {
+    wall_lose(slot, owed_ns + onstack_load_relaxed(&slot->runnable_ns[index]));
+  }
+  onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
+  *mark = (onstack_wall_mark){.tid = 0};
+}
+
+void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                 const onstack_look *look, int64_t blocked_ns) {
+  if (!mark->stack || !wall_stack_is(mark->stack, look)) {
+    if (mark->stands && blocked_ns > 0) {
+      mark->stack->blocked_ns += (uint64_t)blocked_ns / 2;
+      blocked_ns -= blocked_ns / 2;
+    }
+    wall_tell(slot, mark);
+    mark->stack = wall_stack_put(room, look);
+  }
+  mark->owed_ns += blocked_ns;
+  if (mark->owed_ns > 0) {
+    mark->stack->blocked_ns += (uint64_t)mark->owed_ns;
+    mark->owed_ns = 0;
+  }
+  mark->stands = true;
+  wall_tell_runnable(slot, mark, index, false);
+}
+
+void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
+  if (mark->stands && blocked_ns > 0)
+    mark->stack->blocked_ns += (uint64_t)blocked_ns;
+  else
+    mark->owed_ns += blocked_ns;
+  mark->stands = false;
+}
+
+bool onstack_wall_stands(const onstack_wall_mark *mark) {
+  return mark->stands && mark->stack->walked.truncation != ONSTACK_TRUNCATED_PENDING;
+}
+
+void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns) { mark->stack->blocked_ns += ns; }

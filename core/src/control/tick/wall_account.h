@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The account of a thread on the clock `wall`: how long it was blocked and where, as looks tell it, and the samples of that
+ * (clock_wall.c says by what rules). The looking thread's alone, and after its end the stopping one's.
+ */
+#ifndef ONSTACK_CONTROL_TICK_WALL_ACCOUNT_H
+#define ONSTACK_CONTROL_TICK_WALL_ACCOUNT_H
+
+#include "control/tick/look.h"
+
+typedef struct onstack_wall_stack onstack_wall_stack; /* with the time that no sample has told of yet */
+
+/* What the last look at a thread found. */
+typedef struct onstack_wall_mark {
+  uint32_t tid;                          /* 0: nobody's */
+  bool stands;                           /* it was blocked, with `stack` */
+  bool reborn;                           /* another thread has the id since: it has no timer (clock_wall_doubts; atomic) */
+  uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
+  int64_t owed_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
+                      under way, and takes back with the next look */
+  uint64_t rest_ns;   /* of stacks that were there for less than a period: of no sample yet */
+  uint64_t ticked_ns; /* of samples, and less than a period: of no tick yet */
+  uint64_t name[2];
+  bool is_named;             /* it has not run since: so it has not given itself another name */
+  onstack_wall_stack *stack; /* the last one, in the memory that the record has for it; NULL: none */
+} onstack_wall_mark;
+
+/* Bytes that a stack of this session takes at most. */
+ONSTACK_INTERNAL size_t onstack_wall_stack_bytes(const onstack_slot *slot);
+
+/* It is blocked where the look found it, and has been for `blocked_ns` of the time since the last one. `room`: for its stack,
+   the same each time. `index`: of its record. */
+ONSTACK_INTERNAL void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, void *room,
+                                                  const onstack_look *look, int64_t blocked_ns);
+
+/* It runs, or waits for a processor. */
+ONSTACK_INTERNAL void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns);
+
+/* What is held back for one stack becomes a sample, a half to one `held_ns` later. */
+ONSTACK_INTERNAL void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint64_t held_ns);
+
+/* Whether the thread has stood still since the last look, if its CPU time has. */
+ONSTACK_INTERNAL bool onstack_wall_stands(const onstack_wall_mark *mark);
+
+/* It still stands there, `ns` later. */
+ONSTACK_INTERNAL void onstack_wall_stay(onstack_wall_mark *mark, uint64_t ns);
+
+/* No look and no tick will come any more: all that is held back becomes samples, and the mark is nobody's. What they would have
+   taken goes to the last stack that is known; half a period is rounded, as a timer of CPU time does by chance. */
+ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index);
+
+#endif
