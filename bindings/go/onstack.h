@@ -219,12 +219,13 @@ typedef uint8_t onstack_clock;
  * Real time, of every thread of the process or those that `thread_filter` takes, without disturbing any: time on the processor
  * by ticks of each thread's CPU time, and what a thread waits for by a look at it `frequency` times a second (0: 20), from
  * outside: no signal, no system call that ends with EINTR, no wake-up. How long it ran, waited for a processor and was blocked
- * is the kernel's count; the stack of blocked time is the one that the looks find. A look is a thread of ours, "onstack-wall".
+ * is the kernel's count; the stack of blocked time is the one that the looks find. They come from a thread of ours,
+ * "onstack-wall", or with `threads` off from the polls.
  * Samples have labels of their own, for which there is room besides label_bytes: `state` (running, runnable: it waits for a
  * processor, blocked, uninterruptible, stopped), `wait` (the system call), `on` (the lock's address, or what the descriptor is)
- * and `holder` (the thread that has the lock, where its word tells: glibc's mutexes). Needs the unwinder "rules" or "pc_only",
- * `threads` on, and a /proc that tells of blocked threads (/proc/self/task/T/syscall; not to a process that has dropped its
- * privileges without exec). On aarch64 blocked stacks end at the system call's function. New threads are found by a look at
+ * and `holder` (the thread that has the lock, where its word tells: glibc's mutexes). Needs the unwinder "rules" or "pc_only"
+ * and a /proc that tells of blocked threads (/proc/self/task/T/syscall; not to a process that has dropped its privileges
+ * without exec). On aarch64 blocked stacks end at the system call's function. New threads are found by a look at
  * /proc/self/task, each 10 ms or, with very many threads, less often.
  */
 #define ONSTACK_CLOCK_WALL 2

@@ -3571,6 +3571,10 @@ ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *th
    Signal-safe. */
 ONSTACK_INTERNAL bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns);
 
+/* The time for which the calling thread has waited for a processor, if it comes to a period: it has done so at one place or
+   another of those where it runs. As onstack_record_tick; where slot->runnable_ns is set. */
+ONSTACK_INTERNAL void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
+
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
   onstack_slot *slot;
@@ -3657,6 +3661,8 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
   const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
+  if (slot->runnable_ns)
+    onstack_record_runnable(slot, record, context); /* first: the last call leaves the stack to the other */
   onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
 
@@ -4593,7 +4599,7 @@ ONSTACK_HANDLER bool onstack_record_take_runnable(onstack_slot *slot, uint64_t i
 /* Periods that the thread has waited for a processor, and that no sample tells of yet. */
 static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
   const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (!slot->runnable_ns || index >= ONSTACK_THREAD_RECORDS) return 0;
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
   const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
   if (periods == 0 || !onstack_record_take_runnable(slot, index, periods * slot->period_ns)) return 0;
   return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
@@ -4618,21 +4624,27 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 
-ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context) {
+static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                      ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
-  onstack_registers_from(&registers, context);
-  onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
   onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (entry) record_stack(slot, &event, entry, position);
-  weight = record_runnable_periods(slot, thread);
+  if (!entry) return;
+  onstack_registers_from(&registers, context);
+  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
+  record_stack(slot, &event, entry, position);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context) {
+  record_tick(slot, thread, tid, weight, context, false);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = record_runnable_periods(slot, thread);
   if (weight == 0) return;
-  /* It has waited for a processor at one place or another of those where it runs. */
-  event.waited = true;
   onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (entry) record_stack(slot, &event, entry, position);
+  record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,
@@ -8232,8 +8244,8 @@ typedef struct onstack_clock_ops {
      fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
   int (*start)(onstack_slot *slot, int listed);
 
-  /* The last round of `work` is over, and the slot runs yet: what the clock holds back becomes samples. The stopping thread.
-     NULL: there is nothing to do. */
+  /* The last round of `work` is over (but for one in a poll), and the slot runs yet: what the clock holds back becomes samples.
+     The stopping thread. NULL: there is nothing to do. */
   void (*finish)(onstack_slot *slot);
 
   /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
@@ -8259,6 +8271,7 @@ typedef struct onstack_clock_ops {
      before `leave`. NULL: it needs none. */
   uint64_t (*work)(void *slot);
   const char *thread_name;
+  bool works_in_polls; /* where the session has no threads its polls do a round instead, which may be late */
 
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
   void (*fill)(const onstack_slot *slot, onstack_stats *stats);
@@ -8913,8 +8926,6 @@ static int options_check_company(const onstack_options *options, const char **fa
       {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
        "fork_sink_data: needs a session that children follow"},
       {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs a clock of real time"},
-      {!onstack_clock_find(options->clock)->says_states || options->threads != ONSTACK_OFF,
-       "threads: needed on for the clock that looks at threads from outside"},
   };
   for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
     if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);
@@ -10877,6 +10888,7 @@ typedef struct wall_state {
   uint8_t *stacks;                        /* by record */
   size_t stride;                          /* bytes of one */
   uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t looking;                       /* somebody does a round, or the session is over */
   uint32_t threads;                       /* of this round */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
@@ -10974,10 +10986,19 @@ static uint64_t wall_round(onstack_slot *slot, wall_state *state) {
   return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
 }
 
+/* One at a time: the looking thread, or a poll, and in the end the stopping thread, which keeps it. Nobody waits in a round. */
+static bool wall_enter(wall_state *state) {
+  uint32_t expected = 0;
+  return onstack_load_relaxed(&state->looking) == 0 && onstack_cas(&state->looking, &expected, 1u);
+}
+
+static void wall_leave(wall_state *state) { onstack_publish(&state->looking, 0u); }
+
 static uint64_t clock_wall_work(void *data) {
   onstack_slot *slot = data;
   wall_state *state = &wall_states[slot->index];
   if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
+  if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
   if (now_ns >= state->next_ns) {
     /* The first round looks at every thread, and is no measure for those that follow. */
@@ -10988,13 +11009,13 @@ static uint64_t clock_wall_work(void *data) {
     now_ns = onstack_monotonic_ns();
   }
   const uint64_t left_ns = state->next_ns > now_ns ? state->next_ns - now_ns : 0;
+  wall_leave(state);
   return left_ns < WALL_LONGEST_NS ? left_ns : WALL_LONGEST_NS;
 }
 
-/* A consumer that is behind gets a moment. */
-static void wall_wait_for_room(onstack_slot *slot) {
+/* A consumer that is behind gets a moment; all together as long. */
+static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
   const struct timespec pause = {0, 200000};
-  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
   while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
     onstack_exchange(&slot->wake, 1u);
     onstack_sys_futex_wake(&slot->wake);
@@ -11004,10 +11025,12 @@ static void wall_wait_for_room(onstack_slot *slot) {
 
 static void clock_wall_finish(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
+  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
+  for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
   wall_round(slot, state);
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     if (state->marks[i].tid == 0) continue;
-    wall_wait_for_room(slot);
+    wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
 }
@@ -11107,6 +11130,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .doubts = clock_wall_doubts,
     .work = clock_wall_work,
     .thread_name = "onstack-wall",
+    .works_in_polls = true,
     .fill = clock_wall_fill,
     .text = clock_wall_text,
     .drop = clock_wall_drop,
@@ -21118,6 +21142,9 @@ static inline __attribute__((unused)) bool session_is_here(const onstack_session
   return onstack_load_relaxed(&session->slot->generation) == session->generation;
 }
 
+/* The clock needs a thread, and is not served by polls. */
+ONSTACK_INTERNAL bool onstack_session_has_clock_thread(const onstack_session *session);
+
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 ONSTACK_INTERNAL bool onstack_session_is_inside(void);
 
@@ -21222,6 +21249,7 @@ static void session_tend(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
   if (armed && slot->signal != 0) session_scan(session, now);
+  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (slot->signal != 0 && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);
@@ -21294,7 +21322,7 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
   onstack_drain_thread_dismiss(&session->drain);
-  if (session->slot->clock->work) onstack_drain_thread_dismiss(&session->clock_thread);
+  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:
@@ -21718,9 +21746,14 @@ bool onstack_session_is_inside(void) {
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
+bool onstack_session_has_clock_thread(const onstack_session *session) {
+  const onstack_clock_ops *clock = session->slot->clock;
+  return clock->work && (session->settings.threads || !clock->works_in_polls);
+}
+
 static int session_start_clock_thread(onstack_session *session) {
   const onstack_clock_ops *clock = session->slot->clock;
-  if (!clock->work) return 0;
+  if (!onstack_session_has_clock_thread(session)) return 0;
   session->clock_thread = (onstack_drain_thread){
       .name = clock->thread_name,
       .wake = &session->clock_wake,
@@ -21732,7 +21765,7 @@ static int session_start_clock_thread(onstack_session *session) {
 
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_clock_thread(onstack_session *session) {
-  if (session->slot->clock->work) onstack_drain_thread_stop(&session->clock_thread);
+  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_stop(&session->clock_thread);
   if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 

@@ -71,7 +71,7 @@ Test(options, switches_and_choices) {
   EXPECT(o.threads = 3, ONSTACK_E_OPTIONS);
   EXPECT(o.own_threads = 255, ONSTACK_E_OPTIONS);
   EXPECT(o.restore = 3, ONSTACK_E_OPTIONS);
-  EXPECT(o.clock = 4, ONSTACK_E_OPTIONS);
+  EXPECT(o.clock = 5, ONSTACK_E_OPTIONS);
   EXPECT(o.fork = 3, ONSTACK_E_OPTIONS);
   EXPECT(o.clock = ONSTACK_CLOCK_WALL_SIGNAL, 0);
   EXPECT(o.fork = ONSTACK_FORK_FOLLOW, 0);

@@ -522,11 +522,32 @@ Test(waits, options_that_it_cannot_have) {
   onstack_session *session;
   onstack_options_init(&options, sizeof(options));
   options.clock = ONSTACK_CLOCK_WALL;
-  options.threads = ONSTACK_OFF;
-  cr_assert_eq(onstack_session_start(&options, &session), ONSTACK_E_OPTIONS);
-  cr_assert_eq(strncmp(onstack_options_fault(&options), "threads: ", 9), 0);
-  options.threads = ONSTACK_DEFAULT;
   options.unwinder = "frame_pointer";
   cr_assert_eq(onstack_session_start(&options, &session), ONSTACK_E_UNWINDER);
   cr_assert_eq(strncmp(onstack_options_fault(&options), "unwinder: ", 10), 0);
+}
+
+/* The polls look. */
+Test(waits, without_a_thread_of_ours) {
+  sums *all = calloc(1, sizeof(*all));
+  int pipes[2];
+  cr_assert_eq(pipe(pipes), 0);
+  actor actors[] = {{.acts = waits_for_a_byte, .name = "sleeper", .data = pipes}};
+  begin(actors, 1);
+  onstack_options options = options_of(all, 50);
+  options.threads = ONSTACK_OFF;
+  const int threads = t_traces_now().threads;
+  onstack_session *session = t_start(&options);
+  const double begun = t_now();
+  cr_assert_eq(t_traces_now().threads, threads);
+  while (t_now() - begun < 1.0) {
+    cr_assert_geq(onstack_session_poll(session, 0), 0);
+    t_sleep(0.02);
+  }
+  const double lived = t_now() - begun;
+  t_finish(session);
+  onstack_publish(&actors[0].quit, 1u);
+  close(pipes[1]);
+  end(actors, 1);
+  is_share(all, &actors[0], "wait=read", lived, lived);
 }

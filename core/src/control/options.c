@@ -81,8 +81,6 @@ static int options_check_company(const onstack_options *options, const char **fa
       {!options->fork_sink_data || options->fork == ONSTACK_FORK_FOLLOW,
        "fork_sink_data: needs a session that children follow"},
       {!options->thread_filter || onstack_clock_find(options->clock)->filters, "thread_filter: needs a clock of real time"},
-      {!onstack_clock_find(options->clock)->says_states || options->threads != ONSTACK_OFF,
-       "threads: needed on for the clock that looks at threads from outside"},
   };
   for (size_t i = 0; i < ONSTACK_COUNT_OF(checks); i++)
     if (!checks[i].fits) return options_refuse(fault, ONSTACK_E_OPTIONS, checks[i].text);

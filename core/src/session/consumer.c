@@ -96,6 +96,7 @@ static void session_tend(onstack_session *session) {
   uint64_t now = onstack_monotonic_ns();
   const bool armed = onstack_observe(&session->armed);
   if (armed && slot->signal != 0) session_scan(session, now);
+  if (armed && slot->clock->work && !onstack_session_has_clock_thread(session)) slot->clock->work(slot);
   bool due = armed && now - session->tended_ns >= SESSION_TEND_NS;
   if (slot->signal != 0 && onstack_control_try_lock()) {
     onstack_action_tend(slot->signal);
@@ -168,7 +169,7 @@ uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
    then does with the session, it does on one of them. */
 static void session_let_go(onstack_session *session) {
   onstack_drain_thread_dismiss(&session->drain);
-  if (session->slot->clock->work) onstack_drain_thread_dismiss(&session->clock_thread);
+  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_dismiss(&session->clock_thread);
 }
 
 /* A newer owner's handler is to be noticed within 10 ms, but only where there is CPU time that it could take from us:

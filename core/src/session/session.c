@@ -32,9 +32,14 @@ bool onstack_session_is_inside(void) {
   return onstack_slots_in_sink(self) || onstack_threads_in_handler(self);
 }
 
+bool onstack_session_has_clock_thread(const onstack_session *session) {
+  const onstack_clock_ops *clock = session->slot->clock;
+  return clock->work && (session->settings.threads || !clock->works_in_polls);
+}
+
 static int session_start_clock_thread(onstack_session *session) {
   const onstack_clock_ops *clock = session->slot->clock;
-  if (!clock->work) return 0;
+  if (!onstack_session_has_clock_thread(session)) return 0;
   session->clock_thread = (onstack_drain_thread){
       .name = clock->thread_name,
       .wake = &session->clock_wake,
@@ -46,7 +51,7 @@ static int session_start_clock_thread(onstack_session *session) {
 
 /* Before the slot is quiesced: it must not send a tick behind the last wait for handlers. */
 static void session_stop_clock_thread(onstack_session *session) {
-  if (session->slot->clock->work) onstack_drain_thread_stop(&session->clock_thread);
+  if (onstack_session_has_clock_thread(session)) onstack_drain_thread_stop(&session->clock_thread);
   if (session->slot->clock->finish) session->slot->clock->finish(session->slot);
 }
 

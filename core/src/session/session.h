@@ -52,6 +52,9 @@ static inline __attribute__((unused)) bool session_is_here(const onstack_session
   return onstack_load_relaxed(&session->slot->generation) == session->generation;
 }
 
+/* The clock needs a thread, and is not served by polls. */
+ONSTACK_INTERNAL bool onstack_session_has_clock_thread(const onstack_session *session);
+
 /* Calls that would wait for themselves: from a sink, from a user's unwinder, or from a handler that interrupted one. */
 ONSTACK_INTERNAL bool onstack_session_is_inside(void);
 

@@ -38,8 +38,8 @@ typedef struct onstack_clock_ops {
      fork, where the next scan does that. 0, ONSTACK_E_*, -errno. */
   int (*start)(onstack_slot *slot, int listed);
 
-  /* The last round of `work` is over, and the slot runs yet: what the clock holds back becomes samples. The stopping thread.
-     NULL: there is nothing to do. */
+  /* The last round of `work` is over (but for one in a poll), and the slot runs yet: what the clock holds back becomes samples.
+     The stopping thread. NULL: there is nothing to do. */
   void (*finish)(onstack_slot *slot);
 
   /* The slot is not running any more, but threads are armed yet. NULL: there is nothing to do. */
@@ -65,6 +65,7 @@ typedef struct onstack_clock_ops {
      before `leave`. NULL: it needs none. */
   uint64_t (*work)(void *slot);
   const char *thread_name;
+  bool works_in_polls; /* where the session has no threads its polls do a round instead, which may be late */
 
   /* Its own part of a session's statistics. Any thread. NULL: it has none. */
   void (*fill)(const onstack_slot *slot, onstack_stats *stats);

@@ -19,6 +19,7 @@
  */
 #include "base/clock_ns.h"
 #include "base/own_memory.h"
+#include "control/moment.h"
 #include "control/tick/clock.h"
 #include "control/tick/wall_account.h"
 #include "handler/tick/arm.h"
@@ -50,6 +51,7 @@ typedef struct wall_state {
   uint8_t *stacks;                        /* by record */
   size_t stride;                          /* bytes of one */
   uint64_t held_ns;                       /* how long time may be held back */
+  uint32_t looking;                       /* somebody does a round, or the session is over */
   uint32_t threads;                       /* of this round */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
@@ -147,10 +149,19 @@ static uint64_t wall_round(onstack_slot *slot, wall_state *state) {
   return onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
 }
 
+/* One at a time: the looking thread, or a poll, and in the end the stopping thread, which keeps it. Nobody waits in a round. */
+static bool wall_enter(wall_state *state) {
+  uint32_t expected = 0;
+  return onstack_load_relaxed(&state->looking) == 0 && onstack_cas(&state->looking, &expected, 1u);
+}
+
+static void wall_leave(wall_state *state) { onstack_publish(&state->looking, 0u); }
+
 static uint64_t clock_wall_work(void *data) {
   onstack_slot *slot = data;
   wall_state *state = &wall_states[slot->index];
   if (onstack_dekker_load(&slot->state) != ONSTACK_SLOT_RUNNING) return slot->period_ns % WALL_LONGEST_NS;
+  if (!wall_enter(state)) return slot->period_ns % WALL_LONGEST_NS;
   uint64_t now_ns = onstack_monotonic_ns();
   if (now_ns >= state->next_ns) {
     /* The first round looks at every thread, and is no measure for those that follow. */
@@ -161,13 +172,13 @@ static uint64_t clock_wall_work(void *data) {
     now_ns = onstack_monotonic_ns();
   }
   const uint64_t left_ns = state->next_ns > now_ns ? state->next_ns - now_ns : 0;
+  wall_leave(state);
   return left_ns < WALL_LONGEST_NS ? left_ns : WALL_LONGEST_NS;
 }
 
-/* A consumer that is behind gets a moment. */
-static void wall_wait_for_room(onstack_slot *slot) {
+/* A consumer that is behind gets a moment; all together as long. */
+static void wall_wait_for_room(onstack_slot *slot, uint64_t until_ns) {
   const struct timespec pause = {0, 200000};
-  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
   while (onstack_ring_is_half_full(&slot->ring) && onstack_monotonic_ns() < until_ns) {
     onstack_exchange(&slot->wake, 1u);
     onstack_sys_futex_wake(&slot->wake);
@@ -177,10 +188,12 @@ static void wall_wait_for_room(onstack_slot *slot) {
 
 static void clock_wall_finish(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
+  const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
+  for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
   wall_round(slot, state);
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     if (state->marks[i].tid == 0) continue;
-    wall_wait_for_room(slot);
+    wall_wait_for_room(slot, until_ns);
     onstack_wall_end(slot, &state->marks[i], i);
   }
 }
@@ -280,6 +293,7 @@ ONSTACK_INTERNAL_DEFINE const onstack_clock_ops onstack_clock_wall = {
     .doubts = clock_wall_doubts,
     .work = clock_wall_work,
     .thread_name = "onstack-wall",
+    .works_in_polls = true,
     .fill = clock_wall_fill,
     .text = clock_wall_text,
     .drop = clock_wall_drop,

@@ -84,6 +84,8 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
   const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
   const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
+  if (slot->runnable_ns)
+    onstack_record_runnable(slot, record, context); /* first: the last call leaves the stack to the other */
   onstack_record_tick(slot, record, onstack_thread_tid(&slot->threads, record), weight, context);
 }
 

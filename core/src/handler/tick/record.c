@@ -163,7 +163,7 @@ ONSTACK_HANDLER bool onstack_record_take_runnable(onstack_slot *slot, uint64_t i
 /* Periods that the thread has waited for a processor, and that no sample tells of yet. */
 static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, const onstack_thread *thread) {
   const uint64_t index = (uint64_t)(thread - slot->threads.records);
-  if (!slot->runnable_ns || index >= ONSTACK_THREAD_RECORDS) return 0;
+  if (index >= ONSTACK_THREAD_RECORDS) return 0;
   const uint64_t periods = onstack_load_relaxed(&slot->runnable_ns[index]) / slot->period_ns;
   if (periods == 0 || !onstack_record_take_runnable(slot, index, periods * slot->period_ns)) return 0;
   return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
@@ -188,21 +188,27 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 
-ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
-                                               ucontext_t *context) {
+static RECORD_INLINE void record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                      ucontext_t *context, bool waited) {
   onstack_registers registers;
   uint64_t position;
-  onstack_registers_from(&registers, context);
-  onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context};
   onstack_ring_entry *entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (entry) record_stack(slot, &event, entry, position);
-  weight = record_runnable_periods(slot, thread);
+  if (!entry) return;
+  onstack_registers_from(&registers, context);
+  const onstack_event event = {.thread = thread, .registers = &registers, .ucontext = context, .waited = waited};
+  record_stack(slot, &event, entry, position);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_tick(onstack_slot *slot, onstack_thread *thread, uint32_t tid, uint32_t weight,
+                                               ucontext_t *context) {
+  record_tick(slot, thread, tid, weight, context, false);
+}
+
+ONSTACK_HANDLER_APART void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context) {
+  const uint32_t weight = record_runnable_periods(slot, thread);
   if (weight == 0) return;
-  /* It has waited for a processor at one place or another of those where it runs. */
-  event.waited = true;
   onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  entry = record_claim(slot, slot->kind, tid, weight, weight * slot->period_ns, &position);
-  if (entry) record_stack(slot, &event, entry, position);
+  record_tick(slot, thread, onstack_thread_tid(&slot->threads, thread), weight, context, true);
 }
 
 ONSTACK_HANDLER bool onstack_source_enter(onstack_source_visit *visit, onstack_slot *slot, uint32_t generation,

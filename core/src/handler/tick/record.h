@@ -60,6 +60,10 @@ ONSTACK_INTERNAL void onstack_record_tick(onstack_slot *slot, onstack_thread *th
    Signal-safe. */
 ONSTACK_INTERNAL bool onstack_record_take_runnable(onstack_slot *slot, uint64_t index, uint64_t ns);
 
+/* The time for which the calling thread has waited for a processor, if it comes to a period: it has done so at one place or
+   another of those where it runs. As onstack_record_tick; where slot->runnable_ns is set. */
+ONSTACK_INTERNAL void onstack_record_runnable(onstack_slot *slot, onstack_thread *thread, ucontext_t *context);
+
 /* From before a source's call of onstack_record in an ordinary thread until after it. */
 typedef struct onstack_source_visit {
   onstack_slot *slot;
