@@ -115,10 +115,11 @@ check: ## what needs no running: generated copies, exports, includes, handler im
 	@ci/check.sh
 
 .PHONY: stress
-stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload, and under heap profiles; librdkafka, wazero and DuckDB under Go (a quarter of an hour)
+stress: lib ## python, node, java, perl, bash, gcc, clang, ffmpeg, polars, chromium, redis, nginx, PHP, Apache, PostgreSQL with and without the preload, under profiles of CPU time, heap and real time; librdkafka, wazero and DuckDB under Go (half an hour)
 	@ONSTACK_DEPS=hosts ci/deps.sh
 	@tests/preload/hosts.py
 	@tests/preload/hosts.py --heap
+	@tests/preload/hosts.py --wall
 	@tests/hosts/run.sh
 
 .PHONY: bench

@@ -3558,7 +3558,7 @@ typedef struct onstack_walked_stack {
 } onstack_walked_stack;
 
 /* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
-   entries, and has no more labels than they have room for. Any thread of ours, while the slot runs. */
+   entries, and has no more labels than they have room for. Ordinary threads, in a visit (onstack_source_enter). */
 ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
                                             const onstack_walked_stack *stack);
 
@@ -12441,22 +12441,29 @@ static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *l
          memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 && memcmp(a->labels, b->labels, a->label_bytes) == 0;
 }
 
-static void wall_record(onstack_slot *slot, const onstack_wall_mark *mark, const onstack_walked_stack *stack, uint64_t ns,
-                        uint64_t ticks) {
-  const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
-  const onstack_event event = {
-      .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
-  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
-  onstack_record_walked(slot, &event, stack);
-}
-
-/* Time of a thread that no stack was found for. */
-static void wall_lose(onstack_slot *slot, uint64_t ns) {
-  const uint64_t ticks = (ns + slot->period_ns / 2) / slot->period_ns;
+/* Time of which no sample can be made. */
+static void wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks) {
   if (ticks == 0) return;
   onstack_add_relaxed(&slot->counters.ticks, ticks);
   onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.weight, ticks);
   onstack_add_relaxed(&slot->lost[ONSTACK_KIND_WALL].unwinder.value, ns);
+}
+
+/* A poll looks from a thread of the host's, whose signals must not come between claim and publication: a handler that leaves
+   by siglongjmp would keep the entry claimed for ever. */
+static void wall_record(onstack_slot *slot, const onstack_wall_mark *mark, const onstack_walked_stack *stack, uint64_t ns,
+                        uint64_t ticks) {
+  onstack_source_visit visit;
+  const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+  const onstack_event event = {
+      .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
+  if (!onstack_source_enter(&visit, slot, slot->generation, NULL)) {
+    wall_lose(slot, ns, weight);
+    return;
+  }
+  onstack_add_relaxed(&slot->counters.ticks, (uint64_t)weight);
+  onstack_record_walked(slot, &event, stack);
+  onstack_source_leave(&visit);
 }
 
 /* The ticks of its waits for a processor that have come to a period; `last`: or to half of one. */
@@ -12509,7 +12516,8 @@ void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t inde
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
   } else {
-    wall_lose(slot, owed_ns + onstack_load_relaxed(&slot->runnable_ns[index]));
+    const uint64_t lost_ns = owed_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
+    wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
   *mark = (onstack_wall_mark){.tid = 0};

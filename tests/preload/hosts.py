@@ -3,8 +3,9 @@
 """Programs that others wrote, with and without the preload: what they print and how they end must not differ, servers must
 answer every request while they fork, reload and are profiled, and each profile left must be one that google/pprof reads.
 
-Usage: tests/preload/hosts.py [--heap] [host...]    (default: all; some five minutes)
---heap: heap profiles instead of those of time; the programs must not differ either.
+Usage: tests/preload/hosts.py [--heap | --wall] [host...]    (default: all; some five minutes)
+--heap: heap profiles instead of those of CPU time; --wall: those of real time, 100 looks a second at each thread. The programs
+must not differ either.
 Hosts that are not installed are installed from Debian where that is possible (ci/deps.sh), and skipped otherwise.
 """
 import pathlib
@@ -41,7 +42,8 @@ def main():
                    check=True, stdout=subprocess.DEVNULL)
     harness.OUT.mkdir(parents=True, exist_ok=True)
     hosts_common.heap = "--heap" in sys.argv
-    chosen = [name for name in sys.argv[1:] if name != "--heap"] or list(hosts)
+    hosts_common.wall = "--wall" in sys.argv
+    chosen = [name for name in sys.argv[1:] if name not in ("--heap", "--wall")] or list(hosts)
     unknown = [name for name in chosen if name not in hosts]
     if unknown:
         sys.exit(f"hosts.py: no such host: {' '.join(unknown)}; there are {' '.join(hosts)}")

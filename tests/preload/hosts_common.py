@@ -13,6 +13,7 @@ from profiles import Profile
 
 hosts = {}
 heap = False  # heap profiles instead of those of time
+wall = False  # real time, at the rate of CPU profiles
 
 
 def host(name):
@@ -45,7 +46,12 @@ def environment(directory, preload, **more):
         os.chmod(directory, 0o777)
         os.chmod(directory / "profiles", 0o777)
         clean.update(LD_PRELOAD=str(LIBRARY), ONSTACK_PROFILE=f"{directory}/profiles/%p.pb.gz")
-        clean.update({"ONSTACK_HEAP": "1", "ONSTACK_HEAP_RATE": "65536"} if heap else {"ONSTACK_FREQUENCY": "250"})
+        if heap:
+            clean.update(ONSTACK_HEAP="1", ONSTACK_HEAP_RATE="65536")
+        elif wall:
+            clean.update(ONSTACK_CLOCK="wall", ONSTACK_FREQUENCY="100")
+        else:
+            clean.update(ONSTACK_FREQUENCY="250")
     return clean
 
 

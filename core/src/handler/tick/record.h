@@ -47,7 +47,7 @@ typedef struct onstack_walked_stack {
 } onstack_walked_stack;
 
 /* The same without a walk: of the event, `registers` and `ucontext` are not looked at. The stack is no deeper than the ring's
-   entries, and has no more labels than they have room for. Any thread of ours, while the slot runs. */
+   entries, and has no more labels than they have room for. Ordinary threads, in a visit (onstack_source_enter). */
 ONSTACK_INTERNAL void onstack_record_walked(onstack_slot *slot, const onstack_event *event,
                                             const onstack_walked_stack *stack);
 
