@@ -39,8 +39,10 @@ find_compiler() { # platform
   [ -n "$compiler" ] && command -v "$compiler" >/dev/null
 }
 
+# As strictly as `make portability` compiles.
 check_c() {
-  try "core and preload for $1" make --no-print-directory -j2 -f core/Makefile lib BUILD="$out/$1" CC="$compiler"
+  try "core and preload for $1" make --no-print-directory -j2 -f core/Makefile lib BUILD="$out/$1" CC="$compiler" \
+    CFLAGS="-O2 -g -pedantic -Wundef -Wshadow -Wstrict-prototypes -Wmissing-prototypes"
 }
 
 # Another libc is another C library for the packages with C in them, and nothing to the others.

@@ -57,7 +57,7 @@ run() { # name, kind, command before the program...
   fi
 }
 
-pedantic="-O2 -g -pedantic -Wundef -Wshadow -Wstrict-prototypes -Wmissing-prototypes"
+pedantic="-O2 -g -pedantic -Wundef -Wshadow -Wstrict-prototypes -Wmissing-prototypes" # as in ci/check-platforms.sh
 
 check_compilers() {
   local compiler

@@ -11224,19 +11224,17 @@ static void look_walk(const onstack_slot *slot, const onstack_task_call *call, o
  * whether it still does is known after the look, so nothing is loaded before that, the kernel copies.
  */
 static void look_copy_labels(const onstack_slot *slot, uint32_t tid, onstack_look *look) {
-  struct {
-    onstack_labels head;
-    char text[ONSTACK_MAX_LABEL_BYTES];
-  } set;
+  _Alignas(onstack_labels) char room_for_set[sizeof(onstack_labels) + ONSTACK_MAX_LABEL_BYTES];
+  const onstack_labels *set = (const onstack_labels *)(const void *)room_for_set;
   const onstack_label_entry *entry = onstack_label_entry_find(tid);
   uint32_t room = slot->label_bytes;
   for (uint32_t place = 0; entry && place < ONSTACK_COUNT_OF(entry->sets); place++) {
     const onstack_labels *from = onstack_observe(&entry->sets[place]);
-    const struct onstack_vector local = {(uint64_t)(uintptr_t)&set, sizeof(set)},
-                                remote = {(uint64_t)(uintptr_t)from, sizeof(set)};
+    const struct onstack_vector local = {(uint64_t)(uintptr_t)room_for_set, sizeof(room_for_set)},
+                                remote = {(uint64_t)(uintptr_t)from, sizeof(room_for_set)};
     const long got = from ? onstack_sys_process_vm_readv(&local, 1, &remote, 1) : 0;
-    if (got < (long)sizeof(set.head) || (long)set.head.bytes > got - (long)offsetof(onstack_labels, text)) continue;
-    const uint32_t result = onstack_label_set_copy(&set.head, look->labels + look->stack.label_bytes, room);
+    if (got < (long)sizeof(*set) || (long)set->bytes > got - (long)offsetof(onstack_labels, text)) continue;
+    const uint32_t result = onstack_label_set_copy(set, look->labels + look->stack.label_bytes, room);
     look->stack.label_bytes += result & ~ONSTACK_LABELS_CUT;
     look->stack.labels_cut |= (result & ONSTACK_LABELS_CUT) != 0;
     room -= result & ~ONSTACK_LABELS_CUT;
