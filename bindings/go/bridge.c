@@ -85,6 +85,10 @@ int onstackgo_memory_text(onstack_session *session, uint64_t object, uint64_t in
   return onstack_session_memory_text(session, &go, onstackgo_on_bytes, (void *)handle);
 }
 
+int onstackgo_dump(const onstack_write_options *options, uintptr_t handle) {
+  return onstack_dump(options, onstackgo_on_bytes, (void *)handle);
+}
+
 static int onstackgo_on_module(void *handle, const onstack_module_stats *module) {
   onstackgoModule((uintptr_t)handle, (onstack_module_stats *)module);
   return 0;

@@ -21007,6 +21007,168 @@ void onstack_profile_tables_release(onstack_profile_tables *tables) {
   free(tables->mapping_order);
 }
 
+/* ---- core/src/profile/threads_text.c ---- */
+/* ---- core/src/profile/threads_text.h ---- */
+/* A dump as text: threads with the same stack stand together, above it; the group of the lowest thread id comes first. */
+#ifndef ONSTACK_PROFILE_THREADS_TEXT_H
+#define ONSTACK_PROFILE_THREADS_TEXT_H
+
+/* A line that no reader takes for two, whatever the thread calls itself. */
+ONSTACK_INTERNAL void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, const char *name);
+
+/* The profile's samples of ONSTACK_KIND_DUMP. Errors: OPTIONS, -ENOMEM, the symbolizer's; the output's. */
+ONSTACK_INTERNAL int onstack_threads_text(onstack_profile *profile, const onstack_write_options *options,
+                                          onstack_profile_output *output);
+
+#endif
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS_NUMBER 32u /* bytes of a number with what stands around it */
+
+typedef struct threads_group {
+  const onstack_profile_stack **items; /* by thread id */
+  size_t count;
+} threads_group;
+
+/* ---- order ---- */
+
+static int threads_compare_stacks(const onstack_profile_stack *a, const onstack_profile_stack *b) {
+  if (a->frame_count != b->frame_count) return a->frame_count < b->frame_count ? -1 : 1;
+  if (a->truncation != b->truncation) return a->truncation < b->truncation ? -1 : 1;
+  return memcmp(a->frames, b->frames, a->frame_count * sizeof(*a->frames));
+}
+
+static int threads_compare(const void *left, const void *right) {
+  const onstack_profile_stack *a = *(const onstack_profile_stack *const *)left;
+  const onstack_profile_stack *b = *(const onstack_profile_stack *const *)right;
+  const int stacks = threads_compare_stacks(a, b);
+  return stacks != 0 ? stacks : (a->tid > b->tid) - (a->tid < b->tid);
+}
+
+static int threads_compare_groups(const void *left, const void *right) {
+  const int32_t a = ((const threads_group *)left)->items[0]->tid, b = ((const threads_group *)right)->items[0]->tid;
+  return (a > b) - (a < b);
+}
+
+/* ---- lines ---- */
+
+static void threads_put(onstack_profile_output *output, const char *text) {
+  onstack_profile_output_put(output, text, strlen(text));
+}
+
+/* Names and labels are whatever the program gave. */
+static void threads_put_clean(onstack_profile_output *output, const char *text) {
+  for (; *text; text++) {
+    const char one = (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text;
+    onstack_profile_output_put(output, &one, 1);
+  }
+}
+
+void onstack_threads_text_thread(onstack_profile_output *output, int32_t tid, const char *name) {
+  char number[THREADS_NUMBER];
+  snprintf(number, sizeof(number), "thread %" PRId32 " \"", tid);
+  threads_put(output, number);
+  threads_put_clean(output, name);
+  threads_put(output, "\":");
+}
+
+/* Its labels, in their order: the state is the first and needs no key. */
+static void threads_put_thread(onstack_profile_output *output, const onstack_profile_stack *thread) {
+  onstack_threads_text_thread(output, thread->tid, thread->thread_name);
+  for (uint32_t at = 0; at < thread->label_bytes;) {
+    const char *key = thread->labels + at, *value = key + strlen(key) + 1;
+    threads_put(output, " ");
+    if (strcmp(key, "state") != 0) {
+      threads_put_clean(output, key);
+      threads_put(output, "=");
+    }
+    threads_put_clean(output, value);
+    at += (uint32_t)(strlen(key) + strlen(value) + 2);
+  }
+  threads_put(output, "\n");
+}
+
+/* "    transfer at bank.c:41", or with the module where no file is known. */
+static void threads_put_line(const onstack_profile_report *report, onstack_profile_output *output,
+                             const onstack_profile_line *line, bool named, uint64_t address) {
+  const onstack_profile_string *strings = report->symbols.strings.items;
+  char number[THREADS_NUMBER];
+  threads_put(output, "    ");
+  threads_put_clean(output, strings[line->name].text);
+  if (line->file != 0) {
+    threads_put(output, " at ");
+    threads_put_clean(output, strings[line->file].text);
+    if (line->line > 0) {
+      snprintf(number, sizeof(number), ":%" PRId64, line->line);
+      threads_put(output, number);
+    }
+  } else if (named) {
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(report->view.maps, address);
+    if (mapping && mapping->path[0]) {
+      threads_put(output, " in ");
+      threads_put_clean(output, onstack_profile_mapping_base_name(mapping));
+    }
+  }
+  threads_put(output, "\n");
+}
+
+static void threads_put_frame(const onstack_profile_report *report, onstack_profile_output *output, uint64_t address) {
+  const onstack_symbol_table *symbols = &report->symbols;
+  const onstack_profile_lines_of *lines = &symbols->lines_of[onstack_profile_symbols_number(symbols, address)];
+  uint32_t line = lines->first;
+  for (; line != ONSTACK_PROFILE_NO_LINE; line = symbols->lines[line].next)
+    threads_put_line(report, output, &symbols->lines[line], lines->named, address);
+}
+
+static int threads_put_group(const onstack_profile_report *report, onstack_profile_output *output,
+                             const threads_group *group) {
+  const onstack_profile_stack *stack = group->items[0];
+  const char *cut = onstack_profile_truncation_frame(stack->truncation);
+  threads_put(output, "\n");
+  for (size_t i = 0; i < group->count; i++) threads_put_thread(output, group->items[i]);
+  for (uint32_t i = 0; i < stack->frame_count; i++) threads_put_frame(report, output, stack->frames[i]);
+  if (cut) {
+    threads_put(output, "    ");
+    threads_put(output, cut);
+    threads_put(output, "\n");
+  }
+  return output->error;
+}
+
+static int threads_write(const onstack_profile_report *report, onstack_profile_output *output) {
+  const size_t count = report->view.count;
+  const onstack_profile_stack **threads = malloc((count + 1) * sizeof(*threads));
+  threads_group *groups = malloc((count + 1) * sizeof(*groups));
+  size_t group_count = 0;
+  int error = !threads || !groups ? -ENOMEM : 0;
+  for (size_t i = 0; error == 0 && i < count; i++) threads[i] = &report->view.items[i];
+  if (error == 0) qsort(threads, count, sizeof(*threads), threads_compare);
+  for (size_t i = 0; error == 0 && i < count; i++) {
+    const bool begins = i == 0 || threads_compare_stacks(threads[i - 1], threads[i]) != 0;
+    if (begins) groups[group_count++] = (threads_group){.items = &threads[i]};
+    groups[group_count - 1].count++;
+  }
+  if (error == 0) qsort(groups, group_count, sizeof(*groups), threads_compare_groups);
+  for (size_t i = 0; error == 0 && i < group_count; i++) error = threads_put_group(report, output, &groups[i]);
+  free(threads);
+  free(groups);
+  return error;
+}
+
+int onstack_threads_text(onstack_profile *profile, const onstack_write_options *given, onstack_profile_output *output) {
+  onstack_profile_report report;
+  int error = onstack_profile_report_open(&report, profile, given, true);
+  if (error != 0) return error;
+  error = threads_write(&report, output);
+  onstack_profile_report_close(&report);
+  return error;
+}
+
 /* ---- core/src/profile/truncation.c ---- */
 
 #include <string.h>
@@ -21362,6 +21524,172 @@ uint64_t onstack_session_drain_work(void *data) {
   pthread_mutex_unlock(&session->consumer_lock);
   onstack_own_close();
   return pause;
+}
+
+/* ---- core/src/session/dump.c ---- */
+/*
+ * A dump: a session of the clock `wall` for some moments, of which each thread's first sample stays. Who waits is looked at
+ * from outside, and who runs is met by a tick after DUMP_HZ's period of CPU time.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DUMP_HZ 100u
+#define DUMP_LABEL_BYTES 1024u
+#define DUMP_TIDS (1u << 22) /* ids are below (include/linux/threads.h, PID_MAX_LIMIT) */
+#define DUMP_BITS 64u
+
+/* Each round for threads that those before it have not met: some wait long for a processor. */
+static const uint32_t dump_rounds_ms[] = {30, 70, 200};
+
+typedef struct dump_thread {
+  uint32_t tid;
+  uint64_t name[3]; /* 16 bytes and a NUL */
+} dump_thread;
+
+typedef struct dump {
+  onstack_profile *profile;
+  uint64_t *seen; /* a bit each thread id; the kernel gives memory only where bits are set */
+  int32_t asking; /* the thread that is in here */
+  uint32_t threads, missing_count;
+  dump_thread *missing; /* threads without a stack when the last round was over */
+  int error;
+} dump;
+
+static bool dump_has(const dump *now, uint32_t tid) {
+  return tid < DUMP_TIDS && (now->seen[tid / DUMP_BITS] >> tid % DUMP_BITS & 1) != 0;
+}
+
+static bool dump_is_blocked(const onstack_sample *sample) {
+  static const char state[] = "state\0blocked";
+  return sample->label_bytes >= sizeof(state) && memcmp(sample->labels, state, sizeof(state)) == 0;
+}
+
+static int dump_sink(void *data, const onstack_sample *sample) {
+  dump *now = data;
+  const uint32_t tid = (uint32_t)sample->tid;
+  if (tid >= DUMP_TIDS || dump_has(now, tid)) return 0;
+  /* Who asks waits in dump_sleep; what else it does here is our work. */
+  if (sample->tid == now->asking && !dump_is_blocked(sample)) return 0;
+  onstack_sample stack = *sample;
+  stack.kind = ONSTACK_KIND_DUMP;
+  stack.unit = ONSTACK_UNIT_COUNT;
+  stack.value = stack.weight = 1;
+  stack.period = 0;
+  const int result = onstack_profile_sink(now->profile, &stack);
+  if (result != 0) return result;
+  now->seen[tid / DUMP_BITS] |= (uint64_t)1 << tid % DUMP_BITS;
+  now->threads++;
+  return 0;
+}
+
+static void dump_miss(void *data, uint32_t tid) {
+  dump *now = data;
+  dump_thread thread = {.tid = tid};
+  if (dump_has(now, tid) || onstack_own_is((int32_t)tid) || !onstack_task_name(tid, thread.name)) return;
+  dump_thread *more = realloc(now->missing, (now->missing_count + (size_t)1) * sizeof(*more));
+  if (!more) {
+    now->error = -ENOMEM;
+    return;
+  }
+  now->missing = more;
+  now->missing[now->missing_count++] = thread;
+}
+
+/* No cancellation point, whatever the calling thread is. */
+static void dump_sleep(uint32_t ms) {
+  uint32_t word = 0;
+  const uint64_t until_ns = onstack_monotonic_ns() + ms * (uint64_t)1000000;
+  for (uint64_t now_ns; (now_ns = onstack_monotonic_ns()) < until_ns;) {
+    const uint64_t left_ns = until_ns - now_ns;
+    const struct onstack_timespec pause = {(int64_t)(left_ns / 1000000000u), (int64_t)(left_ns % 1000000000u)};
+    onstack_sys_futex_wait(&word, 0, &pause);
+  }
+}
+
+static int dump_round(dump *now, uint32_t ms) {
+  onstack_options options;
+  onstack_session *session;
+  onstack_options_init(&options, sizeof(options));
+  options.clock = ONSTACK_CLOCK_WALL;
+  options.frequency = DUMP_HZ;
+  options.max_depth = ONSTACK_MAX_DEPTH;
+  options.label_bytes = DUMP_LABEL_BYTES;
+  options.sink = dump_sink;
+  options.sink_data = now;
+  int result = onstack_session_start(&options, &session);
+  if (result < 0) return result;
+  dump_sleep(ms);
+  result = onstack_session_stop(session);
+  onstack_session_free(session);
+  return result;
+}
+
+static void dump_release(dump *now) {
+  free(now->seen);
+  free(now->missing);
+}
+
+/* Whatever it returns, the caller releases. */
+static int dump_take(dump *now, onstack_profile *profile) {
+  *now = (dump){.profile = profile, .asking = onstack_sys_gettid(), .seen = calloc(DUMP_TIDS / DUMP_BITS, sizeof(uint64_t))};
+  if (!now->seen) return -ENOMEM;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(dump_rounds_ms); i++) {
+    const int result = dump_round(now, dump_rounds_ms[i]);
+    if (result < 0) return result;
+    now->missing_count = 0;
+    onstack_task_list_each(dump_miss, now); /* without a list those that the session has found are all */
+    if (now->error != 0 || now->missing_count == 0) break;
+  }
+  return now->error;
+}
+
+ONSTACK_API int onstack_dump_take(onstack_profile *profile) {
+  dump now;
+  if (!profile) return ONSTACK_E_OPTIONS;
+  const int result = dump_take(&now, profile);
+  const int missing = (int)now.missing_count;
+  dump_release(&now);
+  return result < 0 ? result : missing;
+}
+
+static void dump_write_missing(const dump *now, onstack_profile_output *output) {
+  static const char why[] = " no stack: it began just now, or got no processor, or blocks the profiling signal\n";
+  for (uint32_t i = 0; i < now->missing_count; i++) {
+    onstack_profile_output_put(output, "\n", 1);
+    onstack_threads_text_thread(output, (int32_t)now->missing[i].tid, (const char *)now->missing[i].name);
+    onstack_profile_output_put(output, why, sizeof(why) - 1);
+  }
+}
+
+static int dump_write(const dump *now, const onstack_write_options *options, onstack_profile_output *output) {
+  char head[128];
+  const int length =
+      snprintf(head, sizeof(head), "onstack dump of process %" PRId32 ": %" PRIu32 " threads, %" PRIu32 " without a stack\n",
+               onstack_sys_getpid(), now->threads + now->missing_count, now->missing_count);
+  onstack_profile_output_put(output, head, (size_t)length);
+  const int result = onstack_threads_text(now->profile, options, output);
+  if (result == 0) dump_write_missing(now, output);
+  return result == 0 ? output->error : result;
+}
+
+ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_writer writer, void *writer_data) {
+  dump now = {.seen = NULL};
+  onstack_profile *profile;
+  onstack_profile_output output;
+  if (!writer) return ONSTACK_E_OPTIONS;
+  int result = onstack_profile_new(NULL, &profile);
+  if (result != 0) return result;
+  result = dump_take(&now, profile);
+  if (result == 0) result = onstack_profile_output_open(&output, writer, writer_data);
+  if (result == 0) result = onstack_profile_output_close(&output, dump_write(&now, options, &output));
+  dump_release(&now);
+  onstack_profile_free(profile);
+  return result;
 }
 
 /* ---- core/src/session/goroutine_labels.c ---- */

@@ -8,6 +8,8 @@
 #define ONSTACK_API __attribute__((visibility("hidden")))
 
 #define onstack_advice onstack_cgo_advice
+#define onstack_dump onstack_cgo_dump
+#define onstack_dump_take onstack_cgo_dump_take
 #define onstack_go_labels_find onstack_cgo_go_labels_find
 #define onstack_go_labels_read onstack_cgo_go_labels_read
 #define onstack_go_labels_use onstack_cgo_go_labels_use

@@ -57,6 +57,12 @@ func writeNativeHeap(io.Writer, time.Duration) (bool, error) { return false, nil
 // memory has nothing to look at.
 func memory() ([]byte, error) { return nil, fmt.Errorf("onstack: memory: %w", ErrUnsupported) }
 
+// dump has nothing to look at.
+func dump() ([]byte, error) { return nil, fmt.Errorf("onstack: dump: %w", ErrUnsupported) }
+
+// dumpProfile has nothing to look at.
+func dumpProfile() ([]byte, error) { return dump() }
+
 // advice has nothing to go by: no modules are known here.
 func advice(string) string { return "" }
 

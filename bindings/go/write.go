@@ -12,7 +12,6 @@ import "C"
 
 import (
 	"bytes"
-	"compress/gzip"
 	"io"
 	"runtime"
 	"runtime/cgo"
@@ -119,15 +118,21 @@ func (s *session) writeOptions() C.onstack_write_options {
 			comments = append(comments[:len(comments):len(comments)], memory...)
 		}
 	}
+	options := namingOptions()
+	options.kind = kind
+	options.start_time_unix_ns = C.int64_t(start.UnixNano())
+	options.duration_ns = C.int64_t(length.Nanoseconds())
+	options.period_ns = C.uint64_t(s.stats().Period.Nanoseconds())
+	options.comments = C.CString(string(comments))
+	return options
+}
+
+// namingOptions name Go's code and native code.
+func namingOptions() C.onstack_write_options {
 	return C.onstack_write_options{
-		kind:               kind,
-		size:               C.sizeof_onstack_write_options,
-		symbolizer:         C.onstack_symbolizer(C.onstackgo_on_addresses),
-		demangler:          C.onstack_demangler(C.onstackgo_on_name),
-		start_time_unix_ns: C.int64_t(start.UnixNano()),
-		duration_ns:        C.int64_t(length.Nanoseconds()),
-		period_ns:          C.uint64_t(s.stats().Period.Nanoseconds()),
-		comments:           C.CString(string(comments)),
+		size:       C.sizeof_onstack_write_options,
+		symbolizer: C.onstack_symbolizer(C.onstackgo_on_addresses),
+		demangler:  C.onstack_demangler(C.onstackgo_on_name),
 	}
 }
 
@@ -160,26 +165,4 @@ func onstackgoDemangle(name, out *C.char, capacity C.size_t) C.size_t {
 		return 0
 	}
 	return C.size_t(copy(unsafe.Slice((*byte)(unsafe.Pointer(out)), int(capacity)), people))
-}
-
-// compress says how many bytes w took.
-func compress(raw []byte, w io.Writer) (int64, error) {
-	counted := &countingWriter{w: w}
-	packer := gzip.NewWriter(counted)
-	_, err := packer.Write(raw)
-	if err == nil {
-		err = packer.Close()
-	}
-	return counted.n, err
-}
-
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
 }

@@ -8,8 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 
+void onstack_say(const char *text, size_t length) {
+  while (length > 0) {
+    const size_t part = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
+    if (!onstack_guard_says(text, part)) onstack_host_stderr_write(text, part);
+    text += part;
+    length -= part;
+  }
+}
+
 void onstack_complain(const char *format, ...) {
-  char line[1024] = "onstack: ";
+  char line[ONSTACK_GUARD_LINE] = "onstack: ";
   size_t used = strlen(line);
   va_list arguments;
   va_start(arguments, format);
@@ -18,5 +27,5 @@ void onstack_complain(const char *format, ...) {
   if (more < 0) return;
   used = used + (size_t)more < sizeof(line) - 2 ? used + (size_t)more : sizeof(line) - 2;
   line[used++] = '\n';
-  if (!onstack_guard_says(line, used)) onstack_host_stderr_write(line, used);
+  onstack_say(line, used);
 }

@@ -11,4 +11,7 @@
  */
 ONSTACK_INTERNAL __attribute__((format(printf, 1, 2))) void onstack_complain(const char *format, ...);
 
+/* A text, as it is. Context: as above. */
+ONSTACK_INTERNAL void onstack_say(const char *text, size_t length);
+
 #endif

@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 
 #define GUARD_STACK_BYTES ((size_t)64 << 10)
-#define GUARD_LINE 1024
 
 /* linux/close_range.h, since 5.9; the number is the same on every architecture. */
 #ifndef SYS_close_range
@@ -33,7 +32,7 @@ static struct {
   guard_request request;
   onstack_kernel_sigset mask;
   size_t length;
-  char line[GUARD_LINE];
+  char line[ONSTACK_GUARD_LINE];
 } guard;
 
 /* Until the word is another one than `old`; each has one writer, which raises it by one. */
@@ -91,7 +90,7 @@ void onstack_guard_take_own_table(void) {
 
 bool onstack_guard_says(const char *line, size_t length) {
   if (guard.keeper == 0 || guard.keeper != onstack_sys_gettid()) return false;
-  guard.length = length < GUARD_LINE ? length : GUARD_LINE;
+  guard.length = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
   memcpy(guard.line, line, guard.length);
   guard.request = GUARD_SAY;
   guard_raise(&guard.requests);

@@ -14,6 +14,8 @@
 
 #include <stddef.h>
 
+#define ONSTACK_GUARD_LINE 1024u /* what a pipe takes whole, or not (PIPE_BUF, POSIX) */
+
 /*
  * The calling thread gets a table of its own, and those that it makes from now on; a second call does nothing. Not where
  * the kernel cannot (before 5.9), where there is no guard to be had, or where a descriptor is used on the host's threads
@@ -22,7 +24,8 @@
  */
 ONSTACK_INTERNAL void onstack_guard_take_own_table(void);
 
-/* A line for stderr, written before this returns. False: the caller shares the host's descriptors and does it itself. */
+/* A line for stderr, at most ONSTACK_GUARD_LINE bytes, written before this returns. False: the caller shares the host's
+   descriptors and does it itself. */
 ONSTACK_INTERNAL bool onstack_guard_says(const char *line, size_t length);
 
 /* As the host's last thread, with that signal mask: exit(0). Does not return where there is no guard; else the guard does

@@ -9,6 +9,7 @@
 #include "handler/tick/own_threads.h"
 #include "preload/guard.h"
 #include "preload/complain.h"
+#include "preload/dump.h"
 #include "preload/sampling.h"
 #include "preload/detached_thread.h"
 
@@ -39,14 +40,15 @@ static struct {
   uint32_t saves, saved; /* requests, and how many of them are done */
   uint32_t end, ended;
   uint32_t toggles;
+  uint32_t dumps;
   uint32_t written; /* the last save left a profile */
   uint32_t left;    /* the first thread has ended, and the process has not */
 } keeper;
 
 /* The keeper's own. */
 typedef struct keeper_state {
-  uint32_t toggles; /* followed so far */
-  bool started;     /* there is something to end */
+  uint32_t toggles, dumps; /* followed so far */
+  bool started;            /* there is something to end */
   int next_number;
   uint64_t save_at_ns, save_pause_ns, tell_at_ns;
 } keeper_state;
@@ -85,6 +87,12 @@ static void keeper_follow_toggles(keeper_state *state) {
   }
 }
 
+static void keeper_follow_dumps(keeper_state *state) {
+  const uint32_t dumps = onstack_observe(&keeper.dumps);
+  if (state->dumps != dumps) onstack_preload_dump();
+  state->dumps = dumps;
+}
+
 static void keeper_save(keeper_state *state) {
   uint64_t begun = onstack_monotonic_ns();
   onstack_publish(&keeper.written, (uint32_t)onstack_sampling_save(keeper.settings));
@@ -109,6 +117,7 @@ static void keeper_finish_saves(keeper_state *state) {
 static uint64_t keeper_work(keeper_state *state) {
   keeper_follow_toggles(state);
   keeper_finish_saves(state);
+  keeper_follow_dumps(state);
   if (!state->started) return KEEPER_SAVE_MOST_NS;
   if (onstack_monotonic_ns() >= state->save_at_ns) keeper_save(state);
   uint64_t now = onstack_monotonic_ns();
@@ -138,7 +147,7 @@ static void *keeper_main(void *argument) {
   onstack_store_relaxed(&keeper.tid, onstack_sys_gettid());
   onstack_own_enter();
   onstack_sys_call2(SYS_prctl, PR_SET_NAME, (long)"onstack-keeper");
-  if (!keeper.settings->toggle) {
+  if (!keeper.settings->toggle && keeper.settings->profile[0]) {
     keeper_wait(&keeper.wake, 0, KEEPER_GRACE_NS);
     /* An end that came meanwhile still wants its (empty) profile. */
     if (onstack_observe(&keeper.end))
@@ -202,6 +211,12 @@ void onstack_keeper_toggle(void) {
   keeper_raise(&keeper.wake);
 }
 
+void onstack_keeper_dump(void) {
+  if (!onstack_keeper_is_here()) return;
+  onstack_dekker_add(&keeper.dumps, 1u);
+  keeper_raise(&keeper.wake);
+}
+
 /* Waits until *word has reached `wanted` or the time is over. */
 static void keeper_await(const uint32_t *word, uint32_t wanted, uint32_t seconds) {
   uint64_t now = onstack_monotonic_ns(), until = now + (uint64_t)seconds * 1000000000u;
@@ -224,7 +239,8 @@ void onstack_keeper_end(uint32_t seconds) {
   if (!onstack_keeper_is_here()) return;
   onstack_publish(&keeper.end, 1u);
   /* Nothing sampled yet and no empty profile wanted: nobody has to be waited for. */
-  if (onstack_new_file_has_pid(keeper.settings->profile) && !onstack_sampling_is_on()) return;
+  const bool none_wanted = keeper.settings->profile[0] == 0 || onstack_new_file_has_pid(keeper.settings->profile);
+  if (none_wanted && !onstack_sampling_is_on()) return;
   keeper_raise(&keeper.wake);
   keeper_await(&keeper.ended, 1, seconds);
 }

@@ -20,6 +20,9 @@ ONSTACK_INTERNAL void onstack_keeper_start(const onstack_settings_of_preload *se
 /* Flips sampling on or off. Signal-safe. */
 ONSTACK_INTERNAL void onstack_keeper_toggle(void);
 
+/* Asks for a dump; several that come while one is written are one. Signal-safe. */
+ONSTACK_INTERNAL void onstack_keeper_dump(void);
+
 /* Writes the profile so far and goes on. Waits at most `seconds`. Returns true if a profile lies there now. Signal-safe;
    nothing in another process. */
 ONSTACK_INTERNAL bool onstack_keeper_save(uint32_t seconds);

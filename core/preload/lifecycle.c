@@ -25,17 +25,36 @@ static pthread_key_t lifecycle_first;
 static bool lifecycle_first_made;
 
 static void lifecycle_on_signal(int signal) {
-  (void)signal;
-  onstack_keeper_toggle();
+  if (signal == lifecycle_settings.dump)
+    onstack_keeper_dump();
+  else
+    onstack_keeper_toggle();
 }
 
-static bool lifecycle_listen(int signal) {
+/* `ignored`: a signal that is ignored may be taken, as a shell without job control lets its background jobs ignore SIGQUIT. */
+static bool lifecycle_listen(const char *name, int signal, bool ignored) {
   struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK}, found;
   sigfillset(&action.sa_mask);
-  if (sigaction(signal, NULL, &found) == 0 && found.sa_handler == SIG_DFL && sigaction(signal, &action, NULL) == 0)
+  if (signal == 0) return true;
+  if (sigaction(signal, NULL, &found) == 0 && (found.sa_handler == SIG_DFL || (ignored && found.sa_handler == SIG_IGN)) &&
+      sigaction(signal, &action, NULL) == 0)
     return true;
-  onstack_complain("CPUPROFILESIGNAL=%d: the signal is in use; this process is not profiled", signal);
+  onstack_complain("%s=%d: the signal is in use; this process is not profiled", name, signal);
   return false;
+}
+
+static bool lifecycle_listen_all(const onstack_settings_of_preload *settings) {
+  return lifecycle_listen("CPUPROFILESIGNAL", settings->toggle, false) &&
+         lifecycle_listen("ONSTACK_DUMP_SIGNAL", settings->dump, true);
+}
+
+/* In a child that has no keeper the signals mean what they did. */
+static void lifecycle_unlisten(int signal) {
+  struct sigaction found;
+  if (signal != 0 && sigaction(signal, NULL, &found) == 0 && found.sa_handler == lifecycle_on_signal) {
+    found.sa_handler = SIG_DFL;
+    sigaction(signal, &found, NULL);
+  }
 }
 
 /* A destructor of thread-local data: it runs where a thread ends, and not where the process does. */
@@ -60,6 +79,9 @@ static void lifecycle_fork_child(void) {
   onstack_guard_forget();
   onstack_own_after_fork(); /* there may have been no session yet, whose handler does it as well */
   lifecycle_forked = lifecycle_settings.follow;
+  if (lifecycle_forked) return;
+  lifecycle_unlisten(lifecycle_settings.toggle);
+  lifecycle_unlisten(lifecycle_settings.dump);
 }
 
 void onstack_lifecycle_forked(void) {
@@ -102,9 +124,9 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   onstack_settings_of_preload *settings = &lifecycle_settings;
   int saved = errno;
   onstack_next_find();
-  if (onstack_settings_read(settings) && settings->wanted && (!settings->toggle || lifecycle_listen(settings->toggle))) {
+  if (onstack_settings_read(settings) && settings->wanted && lifecycle_listen_all(settings)) {
     lifecycle_owner = onstack_sys_getpid();
-    onstack_host_action_begin();
+    if (settings->profile[0]) onstack_host_action_begin();
     pthread_atfork(NULL, NULL, lifecycle_fork_child);
     at_quick_exit(lifecycle_quick_exit);
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;

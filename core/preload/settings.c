@@ -20,7 +20,7 @@ typedef struct settings_kept {
 } settings_kept;
 
 static settings_kept settings_kept_list[] = {
-    {.name = "ONSTACK_PROFILE="}, {.name = "CPUPROFILE="}, {.name = "ONSTACK_STATUS="}};
+    {.name = "ONSTACK_PROFILE="}, {.name = "CPUPROFILE="}, {.name = "ONSTACK_STATUS="}, {.name = "ONSTACK_DUMP_SIGNAL="}};
 
 /* Behind the name of the profile in the environment that an exec of the same process gets: see `successor`. */
 #define SETTINGS_SUCCESSOR "%+"
@@ -115,14 +115,27 @@ static bool settings_read_heap(onstack_settings_of_preload *settings) {
   return true;
 }
 
-static bool settings_read_toggle(onstack_settings_of_preload *settings) {
-  const char *value = settings_get("CPUPROFILESIGNAL");
+static bool settings_read_signal(const char *name, const char *example, int *signal) {
+  const char *value = settings_get(name);
   long number = 0;
   if (value && (!settings_number(value, 1, SIGRTMAX, &number) || number == SIGKILL || number == SIGSTOP ||
                 number == SIGPROF || (number >= 32 && number < SIGRTMIN)))
-    return settings_complain("CPUPROFILESIGNAL", value, "give the number of a signal that can be caught, such as 12");
-  settings->toggle = (int)number;
+    return settings_complain(name, value, example);
+  *signal = (int)number;
   return true;
+}
+
+static bool settings_read_signals(onstack_settings_of_preload *settings) {
+  if (!settings_read_signal("ONSTACK_DUMP_SIGNAL", "give the number of a signal that can be caught, such as 3 (SIGQUIT)",
+                            &settings->dump))
+    return false;
+  if (settings->profile[0] == 0) return true;
+  if (!settings_read_signal("CPUPROFILESIGNAL", "give the number of a signal that can be caught, such as 12",
+                            &settings->toggle))
+    return false;
+  return settings->toggle == 0 || settings->toggle != settings->dump ||
+         settings_complain("CPUPROFILESIGNAL", settings_get("CPUPROFILESIGNAL"),
+                           "ONSTACK_DUMP_SIGNAL is the same signal: give another one");
 }
 
 /* Children write over their parent's file where the name does not tell them apart, so then they are left out. */
@@ -174,19 +187,25 @@ static void settings_empty(const char *name, const char *filled, bool marked) {
   value[0] = 0;
 }
 
+/* All that is about profiles. */
+static bool settings_read_sampling(onstack_settings_of_preload *settings, const char *name, const char *value) {
+  return settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
+         settings_read_clock(settings) && settings_read_heap(settings) && settings_read_others(settings);
+}
+
 bool onstack_settings_read(onstack_settings_of_preload *settings) {
-  const char *name, *value;
-  if (getauxval(AT_SECURE) || !(value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name))) return true;
+  const char *name, *value = settings_either("ONSTACK_PROFILE", "CPUPROFILE", &name);
+  if (getauxval(AT_SECURE) || (!value && !settings_get("ONSTACK_DUMP_SIGNAL"))) return true;
   onstack_host_stderr_remember();
-  bool good = settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
-              settings_read_clock(settings) && settings_read_heap(settings) && settings_read_toggle(settings) &&
-              settings_read_others(settings);
+  settings->follow = true;
+  bool good = (!value || settings_read_sampling(settings, name, value)) && settings_read_signals(settings);
   settings->wanted = good;
   settings->kept_out = !settings->follow || !good; /* children would only repeat the complaint */
   if (settings->kept_out) {
     settings_empty("ONSTACK_PROFILE", settings->profile, true);
     settings_empty("CPUPROFILE", settings->profile, true);
     settings_empty("ONSTACK_STATUS", settings->status, false);
+    if (!good) settings_empty("ONSTACK_DUMP_SIGNAL", "", false);
   }
   return good;
 }

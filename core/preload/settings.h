@@ -15,18 +15,19 @@
 #include "preload/new_file.h"
 
 typedef struct onstack_settings_of_preload {
-  bool wanted;                         /* false: no profile is asked for, the rest is void */
-  bool follow;                         /* children are profiled too, each into its own file */
+  bool wanted;                         /* false: nothing is asked for, the rest is void */
+  bool follow;                         /* children do the same, each with its own file */
   bool kept_out;                       /* the variables were emptied */
   bool successor;                      /* the program before this one in the process has left a profile: an empty one is
                                         not put in its place */
+  int dump;                            /* signal that asks for a dump on stderr; 0: none */
   int toggle;                          /* signal that starts and stops; 0: from the beginning to the end */
   uint32_t frequency;                  /* 0: the library's default; of a heap profile always */
   uint32_t heap_interval;              /* 0: the library's default */
   uint32_t heap_age_s;                 /* younger allocations do not count as in use */
   onstack_clock clock;                 /* 0: the library's default */
   char unwinder[64];                   /* "": the library's default */
-  char profile[ONSTACK_NEW_FILE_NAME]; /* patterns, absolute */
+  char profile[ONSTACK_NEW_FILE_NAME]; /* patterns, absolute. "": only dumps are asked for */
   char status[ONSTACK_NEW_FILE_NAME];  /* "": none */
 } onstack_settings_of_preload;
 

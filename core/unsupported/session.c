@@ -62,6 +62,16 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   return ONSTACK_E_UNSUPPORTED;
 }
 
+int onstack_dump(const onstack_write_options *options, onstack_writer writer, void *writer_data) {
+  (void)options, (void)writer, (void)writer_data;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
+int onstack_dump_take(onstack_profile *profile) {
+  (void)profile;
+  return ONSTACK_E_UNSUPPORTED;
+}
+
 int onstack_thread_label_set(const char *key, const char *value) {
   (void)key, (void)value;
   return ONSTACK_E_UNSUPPORTED;

@@ -121,15 +121,3 @@ func (q heapQuestion) delta(out *bytes.Buffer, r *http.Request) error {
 	delta.TimeNanos, delta.DurationNanos, delta.DropFrames = now, q.length.Nanoseconds(), dropped
 	return delta.Write(out)
 }
-
-// memory serves onstack.WriteMemory.
-func memory(w http.ResponseWriter, r *http.Request) {
-	var out bytes.Buffer
-	if err := onstack.WriteMemory(&out); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(out.Bytes())
-}

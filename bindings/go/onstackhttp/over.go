@@ -10,8 +10,9 @@ import (
 
 // OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, /debug/pprof/heap by onstack.WriteHeapProfile
 // (gc=1, seconds=N as in net/http/pprof; older=N counts only what has been in use for so many seconds; with debug= it is
-// next's), /debug/pprof/memory by onstack.WriteMemory, and all else by next. Scrapers that know
-// net/http/pprof get whole-process profiles then without any change on their side:
+// next's), /debug/pprof/memory by onstack.WriteMemory, /debug/pprof/threads by onstack.DumpProfile or, with debug=1, as text by
+// onstack.Dump, and all else by next. Scrapers that know net/http/pprof get whole-process profiles then without any change on
+// their side:
 //
 //	import _ "net/http/pprof"
 //	...
@@ -35,6 +36,10 @@ func OverPprofBy(next, ours http.Handler) http.Handler {
 		}
 		if r.URL.Path == "/debug/pprof/memory" {
 			memory(w, r)
+			return
+		}
+		if r.URL.Path == "/debug/pprof/threads" {
+			threads(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -731,6 +731,29 @@ ONSTACK_API int onstack_profile_write_pprof(onstack_profile *profile, const onst
 ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const onstack_write_options *options,
                                              onstack_writer writer, void *writer_data);
 
+/* ---- dumps: where is every thread now --------------------------------------------------------------------------- */
+
+/*
+ * Writes the stacks of all threads as they are now, as text, for programs that hang: who waits is looked at from outside, as
+ * by ONSTACK_CLOCK_WALL, and who runs is met by one tick; nobody is stopped. Threads with the same stack stand together:
+ *
+ *   thread 4711 "shop": blocked wait=futex on=0x55d1c2a0 holder=worker/4714
+ *       pthread_mutex_lock in libc.so.6
+ *       transfer at bank.c:41
+ *
+ * A thread that no stack was found for has a line that says so. `options` may be NULL; of its members those count that name
+ * things (symbolize, symbolizer, demangler). Takes 30 ms, at most 0.3 s and what names take; a session of its own meanwhile.
+ * Context: start/stop. Errors: those of onstack_session_start with ONSTACK_CLOCK_WALL (CLOCK where the kernel tells nothing of
+ * blocked threads), OUTPUT, -ENOMEM, the symbolizer's.
+ */
+ONSTACK_API int onstack_dump(const onstack_write_options *options, onstack_writer writer, void *writer_data);
+
+/*
+ * The same into a profile, as samples of ONSTACK_KIND_DUMP, one a thread, with the labels state, wait, on, holder and the
+ * thread's own. Context and errors as above. Returns the number of threads that no stack was found for.
+ */
+ONSTACK_API int onstack_dump_take(onstack_profile *profile);
+
 /* ---- experimental: OpenTelemetry ------------------------------------------------------------------------------- */
 
 typedef struct onstack_attribute {

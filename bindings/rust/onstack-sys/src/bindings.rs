@@ -525,6 +525,16 @@ extern "C" {
         writer_data: *mut ::core::ffi::c_void,
     ) -> ::core::ffi::c_int;
 }
+extern "C" {
+    pub fn onstack_dump(
+        options: *const onstack_write_options,
+        writer: onstack_writer,
+        writer_data: *mut ::core::ffi::c_void,
+    ) -> ::core::ffi::c_int;
+}
+extern "C" {
+    pub fn onstack_dump_take(profile: *mut onstack_profile) -> ::core::ffi::c_int;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct onstack_attribute {

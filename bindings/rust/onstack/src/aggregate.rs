@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The core's profile: a sink that adds up stacks, with an owner.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, CStr};
 use std::mem::size_of;
 use std::ptr::{self, NonNull};
 use std::time::{Duration, SystemTime};
@@ -61,8 +61,25 @@ impl Aggregate {
         unsafe { sys::onstack_profile_sink(self.0.as_ptr().cast(), sample) }
     }
 
+    /// Counts where each thread is now; the number of threads that no stack was found for.
+    pub(crate) fn take_dump(&self) -> Result<c_int> {
+        // SAFETY: the profile is live.
+        check(unsafe { sys::onstack_dump_take(self.0.as_ptr()) })
+    }
+
     /// What has been counted, as an uncompressed pprof message.
     pub(crate) fn write_pprof(&self, start: SystemTime, duration: Duration, form: Form) -> Result<Vec<u8>> {
+        self.write_pprof_with(start, duration, form, None)
+    }
+
+    /// The same with comments, a line each.
+    pub(crate) fn write_pprof_with(
+        &self,
+        start: SystemTime,
+        duration: Duration,
+        form: Form,
+        comments: Option<&CStr>,
+    ) -> Result<Vec<u8>> {
         let mut symbolizer = form.names.then(Symbolizer::new);
         // SAFETY: all fields are integers and pointers that may be zero or null.
         let mut options: sys::onstack_write_options = unsafe { std::mem::zeroed() };
@@ -76,8 +93,9 @@ impl Aggregate {
         options.heap_age_ns = u64::try_from(form.age.as_nanos()).unwrap_or(u64::MAX);
         options.kind = form.kind;
         options.period_ns = u64::try_from(form.period.as_nanos()).unwrap_or(u64::MAX);
+        options.comments = comments.map_or(ptr::null(), CStr::as_ptr);
         let profile = self.0.as_ptr();
-        // SAFETY: profile and symbolizer live during the call, and each callback fits its data.
+        // SAFETY: profile, symbolizer and comments live during the call, and each callback fits its data.
         unsafe { written(|writer, data| sys::onstack_profile_write_pprof(profile, &options, writer, data)) }
     }
 }

@@ -10,6 +10,7 @@ mod collector;
 pub mod criterion;
 mod debug_file;
 mod demangle;
+mod dump;
 mod dwarf;
 mod elf;
 #[cfg(test)]
@@ -64,6 +65,7 @@ mod wire;
 mod writer;
 
 pub use by_label::ByLabel;
+pub use dump::{dump, dump_profile};
 pub use error::{Error, Result};
 pub use frames::{Frames, Symbol, UnresolvedFrames};
 pub use guard::{ProfilerGuard, ProfilerGuardBuilder};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package onstackhttp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+
+	onstack "github.com/onstack-profiler/onstack/bindings/go"
+)
+
+// serveNow answers with what the process is like now, as text or as a file to keep.
+func serveNow(w http.ResponseWriter, write func(io.Writer) error, file string) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	var out bytes.Buffer
+	if err := write(&out); err != nil {
+		status := http.StatusInternalServerError
+		if errors.Is(err, onstack.ErrSessions) {
+			status = http.StatusServiceUnavailable
+			retryLater(w)
+		} else if errors.Is(err, onstack.ErrUnsupported) {
+			status = http.StatusNotImplemented
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if file != "" {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+file+`"`)
+	}
+	_, _ = w.Write(out.Bytes()) // a peer that has gone is nobody to tell
+}
+
+// memory serves onstack.WriteMemory.
+func memory(w http.ResponseWriter, _ *http.Request) { serveNow(w, onstack.WriteMemory, "") }
+
+// threads serves onstack.DumpProfile; with debug=1 or more, as those of net/http/pprof, onstack.Dump.
+func threads(w http.ResponseWriter, r *http.Request) {
+	if debug := r.FormValue("debug"); debug == "" || debug == "0" {
+		serveNow(w, onstack.DumpProfile, "threads")
+		return
+	}
+	serveNow(w, onstack.Dump, "")
+}
