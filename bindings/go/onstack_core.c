@@ -12449,9 +12449,11 @@ static void wall_lose(onstack_slot *slot, uint64_t ns, uint64_t ticks) {
 
 /* A poll looks from a thread of the host's, whose signals must not come between claim and publication: a handler that leaves
    by siglongjmp would keep the entry claimed for ever. */
-static void wall_record(onstack_slot *slot, const onstack_wall_mark *mark, const onstack_walked_stack *stack, uint64_t ns,
+static void wall_record(onstack_slot *slot, onstack_wall_mark *mark, const onstack_walked_stack *stack, uint64_t ns,
                         uint64_t ticks) {
   onstack_source_visit visit;
+  if (!mark->is_named) onstack_task_name(mark->tid, mark->name); /* of one that has ended the last that is known */
+  mark->is_named = true;
   const uint32_t weight = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
   const onstack_event event = {
       .tid = mark->tid, .kind = ONSTACK_KIND_WALL, .value = ns, .weight = weight, .name = mark->name};
@@ -12465,7 +12467,7 @@ static void wall_record(onstack_slot *slot, const onstack_wall_mark *mark, const
 }
 
 /* The ticks of its waits for a processor that have come to a period; `last`: or to half of one. */
-static void wall_tell_runnable(onstack_slot *slot, const onstack_wall_mark *mark, uint32_t index, bool last) {
+static void wall_tell_runnable(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index, bool last) {
   static const char state[] = "state\0runnable";
   char labels[sizeof(state) + ONSTACK_MAX_LABEL_BYTES];
   const uint64_t held_ns = onstack_load_relaxed(&slot->runnable_ns[index]);
@@ -12491,8 +12493,6 @@ static void wall_tell(onstack_slot *slot, onstack_wall_mark *mark) {
   stack->blocked_ns = 0;
   const uint64_t ticks = (mark->ticked_ns + mark->rest_ns) / slot->period_ns;
   if (ticks == 0) return;
-  if (!mark->is_named) onstack_task_name(mark->tid, mark->name); /* of one that has ended the last that is known */
-  mark->is_named = true;
   wall_record(slot, mark, &stack->walked, mark->rest_ns, ticks);
   mark->ticked_ns = (mark->ticked_ns + mark->rest_ns) % slot->period_ns;
   mark->rest_ns = 0;

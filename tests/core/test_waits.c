@@ -201,6 +201,7 @@ Test(waits, by_call_and_by_lock) {
   end(actors, 4);
   end(&actors[4], 1);
   print(all);
+  for (uint32_t i = 0; i < all->count; i++) cr_expect(all->items[i].name[0] != 0, "%s: no name", all->items[i].labels);
   snprintf(label, sizeof(label), "on=0x%llx", (unsigned long long)(uintptr_t)&lock);
   snprintf(holder, sizeof(holder), "holder=holder/%d", actors[0].tid);
   is_share(all, &actors[1], label, locked, lived);

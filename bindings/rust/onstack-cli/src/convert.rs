@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::format::{Format, Resource};
+use crate::shape::Shape;
 use crate::{input, output};
 
 #[derive(Args)]
@@ -20,12 +21,15 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
+    shape: Shape,
+    #[command(flatten)]
     resource: Resource,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.format.check(&arguments.resource)?;
-    let profile = input::read(&arguments.input)?;
+    let mut profile = input::read(&arguments.input)?;
+    arguments.shape.apply(&mut profile).map_err(|why| Failure::new(&arguments.input, why))?;
     let bytes = arguments.format.bytes(&profile, &arguments.resource, &arguments.input)?;
     output::write(arguments.output.as_deref(), &bytes)
 }

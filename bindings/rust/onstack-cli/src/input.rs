@@ -10,6 +10,7 @@ use onstack::Profile;
 
 use crate::failure::Failure;
 use crate::filter::Filter;
+use crate::shape::Shape;
 
 /// A profile to look at.
 #[derive(Args)]
@@ -21,6 +22,8 @@ pub struct Shown {
     sample_type: Option<String>,
     #[command(flatten)]
     filter: Filter,
+    #[command(flatten)]
+    shape: Shape,
 }
 
 impl Shown {
@@ -37,6 +40,7 @@ impl Shown {
             })?;
         }
         self.filter.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
+        self.shape.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
         Ok(profile)
     }
 }

@@ -22,6 +22,7 @@ mod program;
 mod push;
 mod record;
 mod report;
+mod shape;
 mod trust;
 mod unit;
 

@@ -113,3 +113,22 @@ fn a_wrong_word_is_no_empty_table() {
         assert!(output.status.code() == Some(code) && said.contains(why), "{arguments:?}: {said}");
     }
 }
+
+#[test]
+fn labels_are_frames_where_they_are_asked_for() {
+    let folded = |arguments: &[&str]| text(&[&["convert", "--format", "folded"], arguments].concat(), "tags.pb");
+    assert!(
+        folded(&["--tagroot", "request"]).contains("request=checkout;main;pay "),
+        "{}",
+        folded(&["--tagroot", "request"])
+    );
+    assert!(
+        folded(&["--tagleaf", "request"]).contains("main;find;request=search "),
+        "{}",
+        folded(&["--tagleaf", "request"])
+    );
+    assert!(text(&["report", "--tree", "--tagroot", "request"], "tags_tree.pb").contains("request=search"));
+    let output = onstack(&["flamegraph", "--tagroot", "holder"], "tags_wrong.pb");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("no sample has a label holder"), "{errors}");
+}

@@ -125,7 +125,7 @@ fn combined(message: &ProfileMessage, labels: &[Label], keys: &[&str]) -> BTreeS
 }
 
 /// The values that a sample has of the key.
-fn texts(message: &ProfileMessage, labels: &[Label], key: &str) -> Vec<String> {
+pub(crate) fn texts(message: &ProfileMessage, labels: &[Label], key: &str) -> Vec<String> {
     let labels = labels.iter().filter(|label| message.text(label.key) == key);
     labels
         .map(|label| match (label.str, message.text(label.num_unit)) {

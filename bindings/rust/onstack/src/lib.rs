@@ -42,6 +42,7 @@ mod process;
 mod profile;
 #[cfg(any(feature = "prost-codec", feature = "protobuf-codec"))]
 pub mod protos;
+mod pseudo_frames;
 mod pull;
 mod rebuild;
 mod regular_file;
