@@ -333,6 +333,38 @@ Test(waits, who_does_not_run_is_not_walked_again) {
   }
 }
 
+static double stood_in_read;
+
+static void stands_long_in_two_places(actor *a) {
+  const double begun = t_now();
+  reads(a);
+  stood_in_read = t_now() - begun;
+  t_sleep(3.0);
+}
+
+/* Who stands for long is looked at less often: its time is in the right places all the same. */
+Test(waits, that_last_for_seconds) {
+  sums *all = calloc(1, sizeof(*all));
+  int pipes[2];
+  cr_assert_eq(pipe(pipes), 0);
+  actor a = {.acts = stands_long_in_two_places, .name = "stands", .data = pipes};
+  onstack_options options = options_of(all, 100);
+  onstack_session *session = t_start(&options);
+  begin(&a, 1);
+  const double begun = t_now();
+  t_sleep(3.0);
+  cr_assert_eq(write(pipes[1], "x", 1), 1);
+  t_sleep(2.0);
+  const double lived = t_now() - begun;
+  t_finish(session);
+  print(all);
+  is_share(all, &a, "wait=read", stood_in_read, lived);
+  is_share(all, &a, "wait=clock_nanosleep", lived - stood_in_read, lived);
+  onstack_publish(&a.quit, 1u);
+  cr_assert_eq(write(pipes[1], "x", 1), 1);
+  end(&a, 1);
+}
+
 /* ---- on what ---- */
 
 static int listener, connected[2], epoll, unix_pair[2];

@@ -11,6 +11,9 @@
  *   blocked at one of the two            all is that one's
  *   at neither                           it waits for the next stack that a look finds
  *
+ * The longer a thread has stood, the longer the pause until it is looked at again (WALL_STAND_SHARE): threads that wait for
+ * minutes cost next to nothing, and when one of them goes on, half a pause at most is given to the wrong stack.
+ *
  * Looks come at random moments, a half to one and a half periods apart, so that no habit of the program's is in step with them.
  * Time that belongs to one stack becomes one sample, when the stack changes or after a second or, with many threads, more. A
  * sample stands for a tick at least, that is a period: what is less waits for the thread's next stack, so that the ticks fall
@@ -34,8 +37,10 @@
 #define WALL_HELD_NS 1000000000u   /* time that may be held back for one stack: fewer samples, ... */
 #define WALL_HELD_EACH_NS 4000000u /* and more of it for each thread, so that they are 250 a second at most */
 #define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
-#define WALL_TRIES 3u              /* looks at a thread that runs meanwhile */
-#define WALL_SCAN_SHARE 200u       /* the same for new threads */
+#define WALL_STAND_SHARE 32u     /* who has stood for long is looked at again after one part in so many of that time, ... */
+#define WALL_STAND_NS 400000000u /* and this at most */
+#define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
+#define WALL_SCAN_SHARE 200u     /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
 #define WALL_FULL_WAIT_NS 1000000000u         /* for a consumer that is slow at the end */
 
@@ -53,6 +58,7 @@ typedef struct wall_state {
   uint64_t held_ns;                       /* how long time may be held back */
   uint32_t looking;                       /* somebody does a round, or the session is over */
   uint32_t threads;                       /* of this round */
+  uint64_t round_ns;                      /* when it began; 0: the last one, at each thread */
   uint64_t next_ns, took_ns;              /* the next round; what one takes, on average */
   uint64_t rounds, looks, moved, refused; /* atomic */
 } wall_state;
@@ -119,13 +125,22 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
   return looked;
 }
 
+/* It has stood for so long that a look now would hardly tell anything. */
+static bool wall_may_wait(const wall_state *state, const onstack_wall_mark *mark) {
+  if (state->round_ns == 0 || !onstack_wall_stands(mark)) return false;
+  const uint64_t pause_ns = (mark->seen_ns - mark->stood_ns) / WALL_STAND_SHARE;
+  return state->round_ns - mark->seen_ns < (pause_ns < WALL_STAND_NS ? pause_ns : WALL_STAND_NS);
+}
+
 static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   onstack_wall_mark *mark = &state->marks[index];
   const uint32_t tid = onstack_observe(&slot->threads.tids[index]);
   const onstack_timer_state timer = onstack_timer_state_of(&slot->threads.records[index].timer);
   if (mark->tid != 0 && mark->tid != tid) onstack_wall_end(slot, mark, index);
   if (tid == 0 || (timer != ONSTACK_TIMER_ARMED && timer != ONSTACK_TIMER_REFUSED)) return;
-  if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
+  if (wall_may_wait(state, mark)) {
+    state->threads++;
+  } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
   } else if (mark->tid != 0)
@@ -140,9 +155,10 @@ static void wall_visit_all(onstack_slot *slot, wall_state *state) {
 }
 
 /* Nanoseconds of this thread's CPU time that a round took. */
-static uint64_t wall_round(onstack_slot *slot, wall_state *state) {
+static uint64_t wall_round(onstack_slot *slot, wall_state *state, uint64_t now_ns) {
   const uint64_t before_ns = onstack_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   state->threads = 0;
+  state->round_ns = now_ns;
   wall_visit_all(slot, state);
   state->held_ns = WALL_HELD_NS + state->threads * (uint64_t)WALL_HELD_EACH_NS;
   onstack_add_relaxed(&state->rounds, (uint64_t)1);
@@ -165,7 +181,7 @@ static uint64_t clock_wall_work(void *data) {
   uint64_t now_ns = onstack_monotonic_ns();
   if (now_ns >= state->next_ns) {
     /* The first round looks at every thread, and is no measure for those that follow. */
-    state->took_ns = (state->took_ns * 7 + wall_round(slot, state)) / 8;
+    state->took_ns = (state->took_ns * 7 + wall_round(slot, state, now_ns)) / 8;
     const uint64_t pause_ns =
         slot->period_ns / 2 + onstack_arm_random(slot->threads.process, 0, slot->generation, slot->period_ns);
     state->next_ns = now_ns + (state->took_ns * WALL_SHARE > pause_ns ? state->took_ns * WALL_SHARE : pause_ns);
@@ -190,7 +206,7 @@ static void clock_wall_finish(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
   const uint64_t until_ns = onstack_monotonic_ns() + WALL_FULL_WAIT_NS;
   for (uint32_t round = 0; !wall_enter(state); round++) onstack_moment(round);
-  wall_round(slot, state);
+  wall_round(slot, state, 0);
   for (uint32_t i = 0; i < ONSTACK_THREAD_RECORDS; i++) {
     if (state->marks[i].tid == 0) continue;
     wall_wait_for_room(slot, until_ns);

@@ -135,6 +135,7 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
     mark->owed_ns = 0;
   }
   mark->stands = true;
+  mark->stood_ns = mark->seen_ns;
   wall_tell_runnable(slot, mark, index, false);
 }
 
