@@ -151,7 +151,7 @@ Test(unwound_by, the_program_has_its_path) {
   char path[4096] = "";
   listed l;
   onstack_stats stats;
-  cr_assert_eq(mallopt(M_PERTURB, 0x41), 1);
+  mallopt(M_PERTURB, 0x41); /* a sanitizer's malloc knows nothing of it */
   run_with("rules", &l, &stats);
   cr_assert_gt(readlink("/proc/self/exe", path, sizeof(path) - 1), 0);
   cr_assert_not_null(l.own.path, "no module is this program");

@@ -325,11 +325,12 @@ Test(waits, who_does_not_run_is_not_walked_again) {
   end(actors, SLEEPERS);
   fprintf(stderr, "waits: %llu rounds, %llu looks at %d threads\n", (unsigned long long)stats.wall_rounds,
           (unsigned long long)stats.wall_looks, SLEEPERS + 1);
-  cr_expect_gt(stats.wall_rounds, 30);
+  cr_expect_gt(stats.wall_rounds, 5);
   cr_expect_lt(stats.wall_looks, 2 * stats.wall_rounds + 2 * SLEEPERS, "the main thread runs, and a drain thread may");
   for (int i = 0; i < SLEEPERS; i++) {
     const double got = seconds(all, actors[i].tid, "state=blocked wait=read");
-    cr_expect(got > lived - 0.03 && got < lived + 0.03, "%.3f of %.3f s", got, lived);
+    /* From the first look on, which is late on a busy machine. */
+    cr_expect(got > lived - 0.15 && got < lived + 0.03, "%.3f of %.3f s", got, lived);
   }
 }
 
