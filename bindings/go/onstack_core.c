@@ -10827,7 +10827,6 @@ typedef struct onstack_wall_stack onstack_wall_stack; /* with the time that no s
 typedef struct onstack_wall_mark {
   uint32_t tid;                          /* 0: nobody's */
   bool stands;                           /* it was blocked, with `stack` */
-  bool reborn;                           /* another thread has the id since: it has no timer (clock_wall_doubts; atomic) */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
   int64_t owed_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
@@ -10890,6 +10889,7 @@ typedef struct wall_state {
   uint8_t *memory;
   size_t bytes;
   onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
+  uint8_t *reborn;          /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
   onstack_look *look;
   uint8_t *stacks;                        /* by record */
   size_t stride;                          /* bytes of one */
@@ -10950,7 +10950,7 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
     if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) return WALL_GONE;
     if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
       onstack_wall_end(slot, mark, index);
-      onstack_store_relaxed(&mark->reborn, true);
+      onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
     }
     if (mark->tid == 0) wall_begin(mark, tid, now_ns, cpu_ns);
     if (cpu_ns == mark->cpu_ns && onstack_wall_stands(mark)) {
@@ -10981,8 +10981,10 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
-  } else if (mark->tid != 0)
-    onstack_wall_end(slot, mark, index);
+  } else {
+    if (mark->tid != 0) onstack_wall_end(slot, mark, index);
+    onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
+  }
 }
 
 /* ---- the clock ---- */
@@ -11056,6 +11058,7 @@ static void clock_wall_drop(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
   slot->runnable_ns = NULL;
   state->marks = NULL;
+  state->reborn = NULL;
   if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
 }
 
@@ -11084,17 +11087,19 @@ static int clock_wall_probe(int32_t signal) {
 
 static int clock_wall_join(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
-  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t);
+  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
+               reborn = ONSTACK_THREAD_RECORDS;
   const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
                stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
   clock_wall_drop(slot); /* in the child of a fork, the parent's */
-  const int result = wall_take_memory(state, marks + waits + look + ONSTACK_THREAD_RECORDS * stride);
+  const int result = wall_take_memory(state, marks + waits + reborn + look + ONSTACK_THREAD_RECORDS * stride);
   if (result < 0) return result;
   *state = (wall_state){.memory = state->memory,
                         .bytes = state->bytes,
                         .marks = (onstack_wall_mark *)(void *)state->memory,
-                        .look = (onstack_look *)(void *)(state->memory + marks + waits),
-                        .stacks = state->memory + marks + waits + look,
+                        .reborn = state->memory + marks + waits,
+                        .look = (onstack_look *)(void *)(state->memory + marks + waits + reborn),
+                        .stacks = state->memory + marks + waits + reborn + look,
                         .stride = stride};
   slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
   return 0;
@@ -11110,8 +11115,8 @@ static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
 
 static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
   const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  onstack_wall_mark *marks = wall_states[slot->index].marks;
-  return record && marks && onstack_exchange(&marks[record - slot->threads.records].reborn, false);
+  uint8_t *reborn = wall_states[slot->index].reborn;
+  return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
 }
 
 static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {
@@ -11556,7 +11561,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
-  slot->generation++;
+  onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
   slot->signal = clock->silent ? 0 : settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
@@ -11569,7 +11574,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->says_states = clock->says_states;
   slot->runnable_ns = NULL;
   slot->label_bytes = settings->label_bytes;
-  slot->process_clock = NULL;
+  onstack_store_relaxed(&slot->process_clock, NULL);
   slot->process_start_ns = 0;
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
@@ -11625,7 +11630,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
-    slot->process_clock = NULL;
+    onstack_store_relaxed(&slot->process_clock, NULL);
     return result;
   }
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
@@ -11645,7 +11650,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(slot->signal);
-  slot->process_clock = NULL;
+  onstack_store_relaxed(&slot->process_clock, NULL);
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
@@ -11679,7 +11684,7 @@ void onstack_slots_after_fork(void) {
       onstack_seqlock_after_fork(&record->lock);
       onstack_thread_release(&slot->threads, record);
     }
-    slot->process_clock = NULL;
+    onstack_store_relaxed(&slot->process_clock, NULL);
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
     slot->sink_tid = 0;

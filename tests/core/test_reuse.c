@@ -56,6 +56,27 @@ static void run(life *self) {
   pthread_join(thread, NULL);
 }
 
+/* Before anybody has noticed that the first one is dead: the new one's timer is that of the old one until housekeeping, once a
+   second, has found out. */
+Test(reuse, of_an_id_at_once_on_the_silent_clock) {
+  t_collector *collector = t_collector_new();
+  onstack_options options = t_options(200, t_collect, collector);
+  onstack_session *session;
+  options.clock = ONSTACK_CLOCK_WALL;
+  if (!ask_for(onstack_sys_gettid() + 1) || onstack_session_start(&options, &session) < 0) cr_skip("not possible here");
+  life first = {.name = "first-life", .seconds = 0.5}, second = {.name = "second-life", .seconds = 3.0};
+  run(&first);
+  second.wanted = first.tid;
+  for (int tries = 0; tries < 1000 && second.cpu == 0; tries++) {
+    cr_assert(ask_for(first.tid));
+    run(&second);
+  }
+  cr_assert_gt(second.cpu, 0, "the id never came again");
+  t_finish(session);
+  const double all = t_seconds_of(collector, first.tid), burned = first.cpu + second.cpu;
+  cr_assert_gt(all, burned - 2.2, "%.3f of %.3f s", all, burned);
+}
+
 static void an_id_is_used_again(onstack_clock clock) {
   t_collector *collector = t_collector_new();
   onstack_options options = t_options(200, t_collect, collector);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * For TSan, which does not run Criterion: everything that several ordinary threads may do with sessions and profiles at
- * once. Four threads start, look, poll, label and stop; their sinks share a profile that a fifth takes and writes. Another has
- * heap sessions, while all of them and two more tell of blocks, which others free.
+ * once. Four threads start, look, poll, label and stop, by CPU time and by real time; their sinks share a profile that a fifth
+ * takes and writes. Another asks for dumps. Another has heap sessions, while all of them and two more tell of blocks, which
+ * others free.
  * Usage: races [seconds, default 10]. Exit status 66 where TSan found a race, 1 where a call failed.
  */
 #include "onstack/onstack.h"
@@ -42,7 +43,8 @@ static void run_session(unsigned *seed) {
   onstack_stats stats = {.size = sizeof(stats)};
   uint64_t lost = 0;
   onstack_options_init(&options, sizeof(options));
-  options.frequency = 1000;
+  options.clock = rand_r(seed) % 3 ? ONSTACK_CLOCK_CPU : ONSTACK_CLOCK_WALL;
+  options.frequency = options.clock == ONSTACK_CLOCK_CPU ? 1000 : 200;
   options.threads = rand_r(seed) % 2 ? ONSTACK_ON : ONSTACK_OFF;
   options.label_bytes = 64;
   options.sink = onstack_profile_sink;
@@ -68,6 +70,18 @@ static void *run_sessions(void *number) {
   while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) run_session(&seed);
   onstack_thread_labels_clear();
   return NULL;
+}
+
+static int count(void *data, const void *bytes, size_t length) {
+  (void)bytes;
+  *(size_t *)data += length;
+  return 0;
+}
+
+static void *run_dumps(void *nothing) {
+  size_t bytes = 0;
+  while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) expect(onstack_dump(NULL, count, &bytes), "dump");
+  return nothing;
 }
 
 /* ---- blocks ---- */
@@ -123,20 +137,15 @@ static void *run_heap(void *number) {
   return NULL;
 }
 
-static int count(void *data, const void *bytes, size_t length) {
-  (void)bytes;
-  *(size_t *)data += length;
-  return 0;
-}
-
 static void take_and_write(void) {
   onstack_profile *mine;
-  uint64_t ticks = 0;
+  uint64_t ticks = 0, waits = 0;
   size_t bytes = 0;
   expect(onstack_profile_take(shared, &mine), "take");
   if (!mine) return;
   onstack_profile_totals(mine, ONSTACK_KIND_CPU, NULL, &ticks, NULL);
-  taken += ticks;
+  onstack_profile_totals(mine, ONSTACK_KIND_WALL, NULL, &waits, NULL);
+  taken += ticks + waits;
   expect(onstack_profile_write_pprof(mine, NULL, count, &bytes), "pprof");
   const onstack_write_options folded = {.size = sizeof(folded), .kind = ONSTACK_KIND_CPU};
   expect(onstack_profile_write_folded(shared, &folded, count, &bytes), "folded");
@@ -145,16 +154,18 @@ static void take_and_write(void) {
 }
 
 int main(int argc, char **argv) {
-  pthread_t threads[RACES_THREADS], heap, blocks[2];
+  pthread_t threads[RACES_THREADS], heap, dumps, blocks[2];
   double end = now(CLOCK_MONOTONIC) + (argc > 1 ? atof(argv[1]) : 10);
   expect(onstack_profile_new(NULL, &shared), "profile");
   for (uintptr_t i = 0; i < RACES_THREADS; i++) pthread_create(&threads[i], NULL, run_sessions, (void *)(i + 1));
   pthread_create(&heap, NULL, run_heap, NULL);
+  pthread_create(&dumps, NULL, run_dumps, NULL);
   for (uintptr_t i = 0; i < 2; i++) pthread_create(&blocks[i], NULL, run_blocks, (void *)i);
   while (now(CLOCK_MONOTONIC) < end) take_and_write();
   __atomic_store_n(&over, 1, __ATOMIC_RELAXED);
   for (int i = 0; i < RACES_THREADS; i++) pthread_join(threads[i], NULL);
   pthread_join(heap, NULL);
+  pthread_join(dumps, NULL);
   for (int i = 0; i < 2; i++) pthread_join(blocks[i], NULL);
   take_and_write();
   onstack_profile_free(shared);

@@ -52,6 +52,7 @@ typedef struct wall_state {
   uint8_t *memory;
   size_t bytes;
   onstack_wall_mark *marks; /* by record; the looking thread's alone, until it has ended */
+  uint8_t *reborn;          /* by record: another thread has the id since, and no timer (clock_wall_doubts; atomic) */
   onstack_look *look;
   uint8_t *stacks;                        /* by record */
   size_t stride;                          /* bytes of one */
@@ -112,7 +113,7 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
     if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) return WALL_GONE;
     if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
       onstack_wall_end(slot, mark, index);
-      onstack_store_relaxed(&mark->reborn, true);
+      onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
     }
     if (mark->tid == 0) wall_begin(mark, tid, now_ns, cpu_ns);
     if (cpu_ns == mark->cpu_ns && onstack_wall_stands(mark)) {
@@ -143,8 +144,10 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
-  } else if (mark->tid != 0)
-    onstack_wall_end(slot, mark, index);
+  } else {
+    if (mark->tid != 0) onstack_wall_end(slot, mark, index);
+    onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
+  }
 }
 
 /* ---- the clock ---- */
@@ -218,6 +221,7 @@ static void clock_wall_drop(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
   slot->runnable_ns = NULL;
   state->marks = NULL;
+  state->reborn = NULL;
   if (state->memory) madvise(state->memory, state->bytes, MADV_DONTNEED);
 }
 
@@ -246,17 +250,19 @@ static int clock_wall_probe(int32_t signal) {
 
 static int clock_wall_join(onstack_slot *slot) {
   wall_state *state = &wall_states[slot->index];
-  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t);
+  const size_t marks = ONSTACK_THREAD_RECORDS * sizeof(onstack_wall_mark), waits = ONSTACK_THREAD_RECORDS * sizeof(uint64_t),
+               reborn = ONSTACK_THREAD_RECORDS;
   const size_t look = (sizeof(onstack_look) + 63) & ~(size_t)63,
                stride = (onstack_wall_stack_bytes(slot) + 63) & ~(size_t)63;
   clock_wall_drop(slot); /* in the child of a fork, the parent's */
-  const int result = wall_take_memory(state, marks + waits + look + ONSTACK_THREAD_RECORDS * stride);
+  const int result = wall_take_memory(state, marks + waits + reborn + look + ONSTACK_THREAD_RECORDS * stride);
   if (result < 0) return result;
   *state = (wall_state){.memory = state->memory,
                         .bytes = state->bytes,
                         .marks = (onstack_wall_mark *)(void *)state->memory,
-                        .look = (onstack_look *)(void *)(state->memory + marks + waits),
-                        .stacks = state->memory + marks + waits + look,
+                        .reborn = state->memory + marks + waits,
+                        .look = (onstack_look *)(void *)(state->memory + marks + waits + reborn),
+                        .stacks = state->memory + marks + waits + reborn + look,
                         .stride = stride};
   slot->runnable_ns = (uint64_t *)(void *)(state->memory + marks);
   return 0;
@@ -272,8 +278,8 @@ static bool clock_wall_read(uint32_t tid, uint64_t *ns) {
 
 static bool clock_wall_doubts(const onstack_slot *slot, uint32_t tid) {
   const onstack_thread *record = onstack_thread_find(&slot->threads, tid);
-  onstack_wall_mark *marks = wall_states[slot->index].marks;
-  return record && marks && onstack_exchange(&marks[record - slot->threads.records].reborn, false);
+  uint8_t *reborn = wall_states[slot->index].reborn;
+  return record && reborn && onstack_exchange(&reborn[record - slot->threads.records], (uint8_t)0) != 0;
 }
 
 static void clock_wall_fill(const onstack_slot *slot, onstack_stats *stats) {

@@ -91,7 +91,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
-  slot->generation++;
+  onstack_store_relaxed(&slot->generation, slot->generation + 1); /* others ask by it whether a session is still there */
   slot->signal = clock->silent ? 0 : settings->signal;
   slot->period_ns = settings->period_ns;
   slot->clock = clock;
@@ -104,7 +104,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->says_states = clock->says_states;
   slot->runnable_ns = NULL;
   slot->label_bytes = settings->label_bytes;
-  slot->process_clock = NULL;
+  onstack_store_relaxed(&slot->process_clock, NULL);
   slot->process_start_ns = 0;
   slot->meets = 0;
   slot->reader = onstack_reader_choose(&slot->copy_works);
@@ -160,7 +160,7 @@ int onstack_slot_run(onstack_slot *slot, const onstack_settings *settings) {
   if (slot->signal != 0) result = onstack_action_acquire(slot->signal, settings->on_stack, settings->restore);
   if (result < 0) {
     if (clock->leave) clock->leave(slot);
-    slot->process_clock = NULL;
+    onstack_store_relaxed(&slot->process_clock, NULL);
     return result;
   }
   onstack_dekker_store(&slot->state, ONSTACK_SLOT_RUNNING);
@@ -180,7 +180,7 @@ void onstack_slot_quiesce(onstack_slot *slot) {
   onstack_threads_count_missing(slot);
   if (onstack_action_ends_in_default(slot->signal)) onstack_threads_wait_delivered(slot);
   onstack_action_release(slot->signal);
-  slot->process_clock = NULL;
+  onstack_store_relaxed(&slot->process_clock, NULL);
 }
 
 void onstack_slot_give_back(onstack_slot *slot) {
@@ -214,7 +214,7 @@ void onstack_slots_after_fork(void) {
       onstack_seqlock_after_fork(&record->lock);
       onstack_thread_release(&slot->threads, record);
     }
-    slot->process_clock = NULL;
+    onstack_store_relaxed(&slot->process_clock, NULL);
     slot->threads.process->busy = 0;
     if (slot_memories[i].memory) madvise(slot_memories[i].memory, slot_memories[i].bytes, MADV_DONTNEED);
     slot->sink_tid = 0;

@@ -14,7 +14,6 @@ typedef struct onstack_wall_stack onstack_wall_stack; /* with the time that no s
 typedef struct onstack_wall_mark {
   uint32_t tid;                          /* 0: nobody's */
   bool stands;                           /* it was blocked, with `stack` */
-  bool reborn;                           /* another thread has the id since: it has no timer (clock_wall_doubts; atomic) */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
   int64_t owed_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
