@@ -160,7 +160,7 @@ run_tidy() {
   # shellcheck disable=SC2046,SC2086
   timeout -k 5 "${LIMIT:-600}" "$tidy" --quiet --config-file=tests/sanitizers/clang-tidy.yaml \
     $(find $checked_trees -name '*.c' | sort) $bridge -- -std=c11 -D_GNU_SOURCE -I core/include -I core/src -I core \
-    -I bindings/go -I "$out/cgo" >"$out/tidy.log" 2>"$out/tidy.err"
+    -I core/adapters -I bindings/go -I "$out/cgo" >"$out/tidy.log" 2>"$out/tidy.err"
   [ $? -le 1 ] || { failed+=("clang-tidy did not end"); return; }
   tidy_found "$out/tidy.log" >"$out/tidy.found"
   found=$(grep -vxFf <(grep -v '^#' tests/sanitizers/tidy.known) "$out/tidy.found")
