@@ -17,6 +17,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -45,19 +46,19 @@ func NativeThread(name string, d time.Duration) error {
 	return nil
 }
 
-var sink uint64
+var sink atomic.Uint64
 
 // Go spends d of the process's CPU time in goInlined, which the compiler inlines into Go.
 //
 //go:noinline
 func Go(d time.Duration) {
-	x := sink
+	x := sink.Load()
 	for end := CPUTime() + d; CPUTime() < end; {
 		for range 2000 {
 			x = goInlined(x)
 		}
 	}
-	sink = x
+	sink.Store(x)
 }
 
 // goInlined touches no memory: the race detector's calls would be the leaves otherwise.
