@@ -53,7 +53,7 @@ warm() {
   (cd bindings/go && nice -n 19 go test -run '^$' ./...
     cd ../../tests/go && nice -n 19 go test -run '^$' .
     cd ../.. && nice -n 19 make -f tests/coexist/Makefile ahead
-    cd bindings/rust && nice -n 19 cargo test --locked --workspace --features onstack/perfmaps --no-run) >"$BUILD/warm.log" 2>&1
+    cd bindings/rust && nice -n 19 cargo test --locked --workspace --no-run) >"$BUILD/warm.log" 2>&1
 }
 
 # What a part of the tests is, in the words of each runner: by_part WORDS-OF-QUICK WORDS-OF-REST.
@@ -127,7 +127,7 @@ run_truth() {
 
 run_rust() {
   [ $part = rest ] ||
-    (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --features onstack/perfmaps) || failed+=("rust")
+    (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace) || failed+=("rust")
   [ $part != quick ] || return
   (cd bindings/rust/fuzz && timeout -k 5 600 cargo test --locked --quiet) || failed+=("rust: kept inputs of the fuzz targets")
   (cd examples/rust-http && timeout -k 5 300 cargo test --locked --quiet) || failed+=("rust: example service")

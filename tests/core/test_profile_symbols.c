@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <link.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Code with symbols of known places and sizes. It is never run. */
@@ -146,6 +148,59 @@ Test(profile_symbols, an_address_of_no_mapping_stays_a_number) {
   check_name(0x1234, "0x1234");
   check_name(0, "0x0");
   check_name(UINT64_MAX, "0xffffffffffffffff");
+}
+
+/* ---- generated code ---- */
+
+static char perf_map_path[64];
+
+static void write_perf_map(uint64_t code) {
+  snprintf(perf_map_path, sizeof(perf_map_path), "/tmp/perf-%d.map", (int)getpid());
+  FILE *file = fopen(perf_map_path, "w");
+  cr_assert_not_null(file);
+  fprintf(file, "%llx 40 JS:*first /a b.js:1:2\n", (unsigned long long)code);
+  fprintf(file, "no line\n%llx -1 nonsense\n", (unsigned long long)code);
+  fprintf(file, "0x%llx 0x10 second\r\n", (unsigned long long)code + 0x20);
+  fprintf(file, "%llx 10 half a li", (unsigned long long)code);
+  fclose(file);
+}
+
+Test(profile_symbols, generated_code_has_the_names_of_the_perf_map) {
+  void *page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t code = address_of(page);
+  char number[32];
+  snprintf(number, sizeof(number), "0x%llx", (unsigned long long)code);
+  check_name(code, number);
+  write_perf_map(code);
+  check_name(code, "JS:*first /a b.js:1:2");
+  check_name(code + 0x3f, "JS:*first /a b.js:1:2");
+  check_name(code + 0x20, "second"); /* the later line */
+  check_name(code + 0x30, "JS:*first /a b.js:1:2");
+  snprintf(number, sizeof(number), "0x%llx", (unsigned long long)code + 0x40);
+  check_name(code + 0x40, number);
+  check_name(address_of((void *)symbols_static_function), "symbols_static_function");
+  unlink(perf_map_path);
+}
+
+Test(profile_symbols, a_perf_map_that_may_be_somebody_elses_is_not_read) {
+  void *page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t code = address_of(page);
+  char number[32], target[80];
+  write_perf_map(code);
+  snprintf(number, sizeof(number), "0x%llx", (unsigned long long)code);
+  snprintf(target, sizeof(target), "%s.target", perf_map_path);
+  if (chown(perf_map_path, 65534, 65534) == 0) { /* root's tests alone */
+    check_name(code, number);
+    cr_assert_eq(chown(perf_map_path, 0, 0), 0);
+  }
+  cr_assert_eq(rename(perf_map_path, target), 0);
+  cr_assert_eq(symlink(target, perf_map_path), 0);
+  check_name(code, number);
+  unlink(perf_map_path);
+  unlink(target);
+  cr_assert_eq(mkfifo(perf_map_path, 0600), 0);
+  check_name(code, number);
+  unlink(perf_map_path);
 }
 
 /* ---- the host's symbolizer ---- */

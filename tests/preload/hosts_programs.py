@@ -4,7 +4,9 @@ import re
 import shutil
 import subprocess
 
+import hosts_common
 from harness import ROOT, Skip, check, equal
+from profiles import Profile
 from hosts_common import compare, host, need, place, profiles, run
 
 PYTHON_SUITES = ["test_signal", "test_threading", "test_subprocess"]
@@ -58,6 +60,30 @@ def node():
     told = compare("node", [need("node"), script], least=2, share=0.5)
     shutil.rmtree(script.parent)
     return told
+
+
+GENERATED = """
+function innerHot(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i) * (i % 7); return s }
+function middleCaller(n) { let t = 0; for (let k = 0; k < 50; k++) t += innerHot(n); return t }
+function runAll() { const end = Date.now() + 2000; let x = 0; while (Date.now() < end) x += middleCaller(20000); return x }
+console.log(runAll() > 0)
+"""
+
+
+@host("node-names")
+def node_names():
+    """Generated code has its functions' names, where node writes them for perf."""
+    if hosts_common.heap or hosts_common.wall:
+        raise Skip("about CPU profiles")
+    directory = place("node-names")
+    (directory / "script.js").write_text(GENERATED)
+    done = run([need("node"), "--perf-basic-prof", directory / "script.js"], directory, True)
+    equal((done.returncode, done.stdout, done.stderr), (0, b"true\n", b""), "status, output, errors")
+    (profile,) = [Profile(path) for path in (directory / "profiles").iterdir()]
+    named = sum(ns for _, ns, stack in profile.samples if any(f"{directory}/script.js" in name for name in stack)) / 1e9
+    check(named > 1.5, f"{named:.2f} s of 2 in the script's functions")
+    shutil.rmtree(directory)
+    return f"{named:.2f} of {profile.seconds():.2f} s by name"
 
 
 JAVA = """

@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pure=(wire:: message:: folded:: tree:: top:: summary:: demangle:: losses:: stacks:: names:: split:: debug_file:: profile::
-  frames:: labels:: perf_map:: symbolize:: module_file::tests::the_mapping)
+  frames:: labels:: symbolize:: module_file::tests::the_mapping)
 [ $# -eq 0 ] || pure=("$@")
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
   echo "miri.sh: Miri is missing; type: rustup toolchain install nightly --component miri --component rust-src" >&2

@@ -30,10 +30,6 @@ mod program;
 #[path = "../../onstack-cli/src/unit.rs"]
 mod unit;
 
-#[allow(dead_code)]
-#[path = "../../onstack/src/perf_map.rs"]
-mod perf_map_reader;
-
 /// Every form in which the command line shows a profile.
 fn show(profile: &Profile) {
     let mut text = String::new();
@@ -113,18 +109,4 @@ fn own_file(name: &str) -> Option<PathBuf> {
     let directory = std::env::temp_dir().join(format!("onstack-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(&directory).ok()?;
     Some(directory.join(name))
-}
-
-/// Names of generated code: whatever the file says, a name is found inside its own range only, and it ends.
-pub fn perf_map(data: &[u8]) {
-    let path = format!("/tmp/perf-{}.map", std::process::id());
-    std::fs::write(&path, data).expect("/tmp can be written");
-    let map = perf_map_reader::PerfMap::of_this_process();
-    std::fs::remove_file(&path).expect("it was just written");
-    let text = String::from_utf8_lossy(data);
-    for address in [0, 1, 0xfff, 0x1000, 0x1010, 0x1018, 0x2000, u64::MAX - 1, u64::MAX] {
-        if let Some(name) = map.find(address) {
-            assert!(!name.is_empty() && !name.contains('\n') && text.contains(name));
-        }
-    }
 }

@@ -115,11 +115,6 @@ fn diff() {
     replay("diff", onstack_fuzz::diff, 1000);
 }
 
-#[test]
-fn perf_map() {
-    replay("perf_map", onstack_fuzz::perf_map, usize::MAX);
-}
-
 /// Stacks are as deep as a file says: what is made of them must not need stack for each frame.
 #[test]
 fn a_stack_of_a_million_frames() {

@@ -34,8 +34,6 @@ mod names;
 mod offline;
 mod options;
 mod otlp;
-#[cfg(feature = "perfmaps")]
-mod perf_map;
 #[doc(hidden)]
 pub mod plain;
 mod process;

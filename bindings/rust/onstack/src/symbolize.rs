@@ -22,8 +22,6 @@ use crate::storage::Storage;
 
 pub(crate) struct Symbolizer {
     modules: Vec<Module>,
-    #[cfg(feature = "perfmaps")]
-    generated: crate::perf_map::PerfMap,
 }
 
 /// A function at an address, as the core takes it.
@@ -42,11 +40,7 @@ struct Call<'a> {
 
 impl Symbolizer {
     pub(crate) fn new() -> Self {
-        Self {
-            modules: modules::loaded(),
-            #[cfg(feature = "perfmaps")]
-            generated: crate::perf_map::PerfMap::of_this_process(),
-        }
+        Self { modules: modules::loaded() }
     }
 
     /// The function and the data that the core's writers take.
@@ -66,27 +60,13 @@ impl Symbolizer {
             let (these, others) = rest.split_at(rest.partition_point(|(other, ..)| *other == module));
             let result = match module {
                 Some(module) => call.by_debug_information(&self.modules[module], these),
-                None => self.by_generated_names(call, these),
+                None => 0, // generated code: the core asks the perf map
             };
             if result < 0 {
                 return result;
             }
             rest = others;
         }
-        0
-    }
-
-    #[cfg(feature = "perfmaps")]
-    fn by_generated_names(&self, call: &Call<'_>, wanted: &[(Option<usize>, u64, usize)]) -> c_int {
-        let line = |address| {
-            let system_name = CString::new(self.generated.find(address)?).ok()?;
-            Some(vec![Line { name: None, system_name, file: None, line: 0 }])
-        };
-        call.each(wanted, line)
-    }
-
-    #[cfg(not(feature = "perfmaps"))]
-    fn by_generated_names(&self, _: &Call<'_>, _: &[(Option<usize>, u64, usize)]) -> c_int {
         0
     }
 }

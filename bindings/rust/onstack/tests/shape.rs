@@ -214,7 +214,6 @@ fn samples_are_fetched_without_a_thread() {
     assert_eq!(u64::from(weight), stats.recorded, "{stats:?}");
 }
 
-#[cfg(feature = "perfmaps")]
 #[test]
 fn generated_code_has_the_names_of_the_perf_map() {
     let _alone = alone();

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "profile/perf_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PERF_MAP_LINE 4096u /* what is longer is cut */
+
+typedef struct perf_map_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+  char *name; /* of the last line that holds it; NULL: none yet */
+} perf_map_item;
+
+typedef struct perf_map {
+  perf_map_item *items; /* sorted by address */
+  size_t count;
+  int error;
+} perf_map;
+
+static int perf_map_compare(const void *a, const void *b) {
+  const perf_map_item *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  map->items = malloc((table->count + 1) * sizeof(*map->items));
+  if (!map->items) return -ENOMEM;
+  for (size_t i = 0; i < table->count; i++) {
+    uint64_t real;
+    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
+    if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
+    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    map->items[map->count++] = (perf_map_item){.address = real, .number = (uint32_t)i};
+  }
+  qsort(map->items, map->count, sizeof(*map->items), perf_map_compare);
+  return 0;
+}
+
+/* The file of this process, and ours; -1: there is none. */
+static int perf_map_open(void) {
+  char path[64];
+  struct stat status;
+  snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+  if (file < 0) return -1;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) return file;
+  close(file);
+  return -1;
+}
+
+/* The index of the first address that is not below `start`. */
+static size_t perf_map_first(const perf_map *map, uint64_t start) {
+  size_t low = 0, high = map->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (map->items[middle].address < start)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* A hexadecimal number and the space behind it. */
+static bool perf_map_number(const char **at, uint64_t *number) {
+  char *end;
+  errno = 0;
+  *number = strtoull(*at, &end, 16);
+  if (end == *at || *end != ' ' || errno != 0 || **at == '-') return false;
+  *at = end + 1;
+  return true;
+}
+
+static void perf_map_take(perf_map *map, const char *line) {
+  uint64_t start, size;
+  if (!perf_map_number(&line, &start) || !perf_map_number(&line, &size) || line[0] == 0) return;
+  for (size_t i = perf_map_first(map, start); i < map->count && map->items[i].address - start < size; i++) {
+    perf_map_item *item = &map->items[i];
+    if (item->name && strcmp(item->name, line) == 0) continue;
+    free(item->name);
+    item->name = strdup(line);
+    if (!item->name) map->error = -ENOMEM;
+  }
+}
+
+/* Line by line: such files grow for as long as the process lives. The last line may be half written. */
+static void perf_map_read(perf_map *map, FILE *file) {
+  char line[PERF_MAP_LINE];
+  bool begins = true;
+  while (map->error == 0 && fgets(line, sizeof(line), file)) {
+    const size_t length = strcspn(line, "\r\n");
+    const bool ends = line[length] != 0;
+    line[length] = 0;
+    if (begins && (ends || length == sizeof(line) - 1)) perf_map_take(map, line);
+    begins = ends;
+  }
+}
+
+static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
+  int error = map->error;
+  for (size_t i = 0; i < map->count; i++) {
+    const perf_map_item *item = &map->items[i];
+    if (error == 0 && item->name) error = onstack_profile_symbols_name(table, item->number, item->name, true);
+    free(item->name);
+  }
+  return error;
+}
+
+int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  perf_map map = {.items = NULL};
+  int error = perf_map_collect(&map, table, maps);
+  const int descriptor = error == 0 && map.count > 0 ? perf_map_open() : -1;
+  FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+  if (file) {
+    perf_map_read(&map, file);
+    fclose(file);
+    error = perf_map_give(&map, table);
+  } else if (descriptor >= 0)
+    close(descriptor);
+  free(map.items);
+  return error;
+}
