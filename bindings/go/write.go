@@ -79,7 +79,7 @@ func (s *profileState) renderOlder(form outputForm, age time.Duration) ([]byte, 
 	s.session.poll()
 	options := s.session.writeOptions()
 	options.heap_age_ns = C.uint64_t(max(age, 0))
-	defer C.free(unsafe.Pointer(options.comments))
+	defer releaseOptions(&options)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.table == nil {
@@ -92,7 +92,7 @@ func (s *profileState) renderOlder(form outputForm, age time.Duration) ([]byte, 
 func (s *profileState) renderTaken(form outputForm) ([]byte, error) {
 	s.session.poll()
 	options := s.session.writeOptions()
-	defer C.free(unsafe.Pointer(options.comments))
+	defer releaseOptions(&options)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.table == nil {
@@ -107,7 +107,10 @@ func (s *profileState) renderTaken(form outputForm) ([]byte, error) {
 	return writeTable(taken, form, &options)
 }
 
-// writeOptions are what the session knows of the profile. The caller frees the comments.
+// releaseOptions frees what writeOptions has made.
+func releaseOptions(options *C.onstack_write_options) { C.free(unsafe.Pointer(options.comments)) }
+
+// writeOptions are what the session knows of the profile. The caller releases them.
 func (s *session) writeOptions() C.onstack_write_options {
 	start, length := s.span()
 	var kind C.onstack_kind // an empty profile has no other way to know

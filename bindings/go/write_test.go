@@ -37,7 +37,9 @@ func takeMixed(t *testing.T) *Profile {
 func made(t *testing.T, p *Profile, form outputForm, raw bool) []byte {
 	t.Helper()
 	options := p.session.writeOptions()
+	defer releaseOptions(&options)
 	if raw {
+		releaseOptions(&options)
 		options.demangler, options.comments, options.period_ns = nil, nil, 0
 	}
 	out, err := writeTable(p.table, form, &options)

@@ -164,20 +164,3 @@ def gcc():
                            core / "src" / "session" / "session.c", "-o", "out.o"], checker=checker, share=0.3)
     check(objects[0] == objects[1], "the object files differ")
     return told
-
-
-PAGE = """<html><body><div id="a">none</div><script>
-let sum = 0; for (let i = 0; i < 3e7; i++) sum = (sum * 31 + i) % 1000003; document.getElementById('a').textContent = 'sum ' + sum;
-</script></body></html>"""
-
-
-@host("chromium")
-def chromium():
-    """A browser of many processes, forked from one that ends itself where it is not single-threaded."""
-    page = place("chromium-page") / "page.html"
-    page.write_text(PAGE)
-    command = [need("chromium"), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent}/data", "--dump-dom",
-               f"file://{page}"]
-    told = compare("chromium", command, least=3, clean=lambda text: " ".join(re.findall(r"sum \d+", text)))
-    shutil.rmtree(page.parent)
-    return told

@@ -5,7 +5,7 @@ has a directory of its own, and most of them wait.
 
 Usage: tests/preload/run.py [--together | --alone] [word...]    only the cases that run beside others, or that run by themselves; only
 those whose names contain one of the words
-A case that fails leaves its directory in build/tests/preload. The hosts (python, redis, nginx, ...): hosts.sh
+A case that fails leaves its directory in build/tests/preload. The hosts (python, redis, nginx, ...): hosts.py
 """
 import concurrent.futures
 import pathlib

@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 		// Not a panic: before it prints one the runtime runs the deferred calls, its own too, which forget the callback.
 		testnative.Callback(func() { new(sync.Mutex).Unlock() })
 	case "deep":
+		time.Sleep(500 * time.Millisecond) // the package learns the printer in a goroutine that it starts with the program
 		below(200, func() { testnative.Callback(func() { below(100, func() { new(sync.Mutex).Unlock() }) }) })
 	}
 	os.Exit(m.Run())

@@ -106,6 +106,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   if (error < 0) return error;
   stats.ticks += before;
   stats.unattributed += before;
+  if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
   text_write_counters(text, session->settings.clock, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
