@@ -122,12 +122,12 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
   }
   /* Without memory for the comments the profile is worth as much. */
   char *comments = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on,
-                                                          settings->clock == ONSTACK_CLOCK_HEAP)
+                                                          settings->kind == ONSTACK_KIND_ALLOCATION)
                                     : NULL;
   /* The kind says itself where there is a sample; a process that ended before the session began has none. */
   const onstack_write_options options = {.size = sizeof(options),
                                          .comments = comments,
-                                         .kind = settings->clock == ONSTACK_CLOCK_HEAP ? ONSTACK_KIND_ALLOCATION : 0,
+                                         .kind = settings->kind,
                                          .heap_age_ns = settings->heap_age_s * (uint64_t)1000000000};
   int written = onstack_profile_write_pprof(sampling.profile, &options, onstack_compress_put, &writer->compress);
   free(comments);

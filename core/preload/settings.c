@@ -109,6 +109,7 @@ static bool settings_read_heap(onstack_settings_of_preload *settings) {
     return settings_complain("ONSTACK_HEAP_AGE", age, "give whole seconds");
   if (!settings_malloc_is_ours()) return false;
   settings->clock = ONSTACK_CLOCK_HEAP;
+  settings->kind = ONSTACK_KIND_ALLOCATION;
   settings->frequency = 0;
   settings->heap_interval = (uint32_t)number;
   settings->heap_age_s = (uint32_t)seconds;
