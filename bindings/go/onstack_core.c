@@ -10769,8 +10769,9 @@ typedef enum onstack_task_call_status {
 /* By /proc/self/task/T/syscall, which neither signals nor wakes. */
 ONSTACK_INTERNAL onstack_task_call_status onstack_task_blocked_in(uint32_t tid, onstack_task_call *call);
 
-/* How long it has waited for a processor, in ns (Documentation/scheduler/sched-stats.rst); 0: nobody tells. */
-ONSTACK_INTERNAL uint64_t onstack_task_runnable_ns(uint32_t tid);
+/* How long it has waited for a processor, in ns (Documentation/scheduler/sched-stats.rst). False: nobody tells, as where there
+   is no descriptor left. */
+ONSTACK_INTERNAL bool onstack_task_runnable_ns(uint32_t tid, uint64_t *ns);
 
 /* Its state, a letter as in proc(5); 0: nobody tells. */
 ONSTACK_INTERNAL char onstack_task_state(uint32_t tid);
@@ -10876,6 +10877,7 @@ ONSTACK_INTERNAL void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *ma
 #define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
 #define WALL_STAND_SHARE 32u     /* who has stood for long is looked at again after one part in so many of that time, ... */
 #define WALL_STAND_NS 400000000u /* and this at most */
+#define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
 #define WALL_SCAN_SHARE 200u     /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
@@ -10911,8 +10913,10 @@ typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  const uint64_t runnable_ns = onstack_task_runnable_ns(mark->tid);
-  const uint64_t waited_ns = runnable_ns > mark->runnable_ns ? runnable_ns - mark->runnable_ns : 0;
+  uint64_t runnable_ns = mark->runnable_ns;
+  onstack_task_runnable_ns(mark->tid, &runnable_ns); /* not told: what is missing comes with the next look */
+  const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
+  const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
@@ -10937,7 +10941,8 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
 }
 
 static void wall_begin(onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
-  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = onstack_task_runnable_ns(tid)};
+  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
+  onstack_task_runnable_ns(tid, &mark->runnable_ns);
 }
 
 /* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
@@ -10947,7 +10952,10 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
   for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
     const uint64_t now_ns = onstack_monotonic_ns();
     uint64_t cpu_ns;
-    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) return WALL_GONE;
+    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
+      onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
+      return WALL_GONE;
+    }
     if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
       onstack_wall_end(slot, mark, index);
       onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
@@ -10981,10 +10989,8 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
-  } else {
-    if (mark->tid != 0) onstack_wall_end(slot, mark, index);
-    onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
-  }
+  } else if (mark->tid != 0)
+    onstack_wall_end(slot, mark, index);
 }
 
 /* ---- the clock ---- */
@@ -11106,6 +11112,8 @@ static int clock_wall_join(onstack_slot *slot) {
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  uint8_t *reborn = wall_states[slot->index].reborn;
+  if (reborn) onstack_store_relaxed(&reborn[record - slot->threads.records], (uint8_t)0); /* of who had the record before */
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
 
@@ -11765,12 +11773,13 @@ bool onstack_task_sleeps(uint32_t tid) {
   return state != 'R' && state != 't';
 }
 
-uint64_t onstack_task_runnable_ns(uint32_t tid) {
+bool onstack_task_runnable_ns(uint32_t tid, uint64_t *ns) {
   char text[96];
   ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *second = strchr(text, ' ');
-  return second ? strtoull(second, NULL, 10) : 0;
+  if (second) *ns = strtoull(second, NULL, 10);
+  return second;
 }
 
 /* The next number of a line, decimal or with 0x; false at its end. */
@@ -12211,6 +12220,7 @@ onstack_vdso_clock_gettime onstack_vdso_find(void) {
 /* ---- core/src/control/tick/wait_labels.c ---- */
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -12325,10 +12335,25 @@ static bool wait_has_as(int file, const char *socket) {
   return file >= 0 && wait_read_link("thread-self", file, target) && strcmp(target, socket) == 0;
 }
 
+/* Whether a seccomp filter stands over this thread: it may end the process for calls that hardly anybody makes. */
+static bool wait_is_filtered(void) {
+  char status[4096];
+  const int file = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file >= 0 ? read(file, status, sizeof(status) - 1) : -1;
+  if (file >= 0) close(file);
+  if (got <= 0) return true;
+  status[got] = 0;
+  return !strstr(status, "\nSeccomp:\t0\n");
+}
+
 /* Our thread may have descriptors of its own (the preload's): then it borrows the program's (pidfd_getfd(2), Linux 5.6). */
 static void wait_find_socket(wait_text *text, int file, const char *socket) {
   if (wait_has_as(file, socket)) {
     wait_on_socket(text, file);
+    return;
+  }
+  if (wait_is_filtered()) {
+    wait_add(text, "on", "socket");
     return;
   }
   const long process = onstack_sys_call2(WAIT_PIDFD_OPEN, onstack_sys_getpid(), 0);
@@ -20381,10 +20406,13 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
 }
 
 /* Pairs of strings that end inside. */
+/* Those of the clock come on top of the session's. */
+#define PROFILE_LABEL_BYTES (2u * ONSTACK_MAX_LABEL_BYTES)
+
 static bool profile_labels_are_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   if (sample->label_bytes == 0) return true;
-  if (!sample->labels || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
+  if (!sample->labels || sample->label_bytes > PROFILE_LABEL_BYTES) return false;
   for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == '\0';
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }
@@ -21709,6 +21737,7 @@ uint64_t onstack_session_drain_work(void *data) {
 
 #define DUMP_HZ 100u
 #define DUMP_LABEL_BYTES 1024u
+#define DUMP_DEPTH 512u
 #define DUMP_TIDS (1u << 22) /* ids are below (include/linux/threads.h, PID_MAX_LIMIT) */
 #define DUMP_BITS 64u
 
@@ -21760,6 +21789,7 @@ static void dump_miss(void *data, uint32_t tid) {
   dump *now = data;
   dump_thread thread = {.tid = tid};
   if (dump_has(now, tid) || onstack_own_is((int32_t)tid) || !onstack_task_name(tid, thread.name)) return;
+  if (onstack_task_state(tid) == 'Z') return; /* the first thread, which has ended before the process */
   dump_thread *more = realloc(now->missing, (now->missing_count + (size_t)1) * sizeof(*more));
   if (!more) {
     now->error = -ENOMEM;
@@ -21786,7 +21816,7 @@ static int dump_round(dump *now, uint32_t ms) {
   onstack_options_init(&options, sizeof(options));
   options.clock = ONSTACK_CLOCK_WALL;
   options.frequency = DUMP_HZ;
-  options.max_depth = ONSTACK_MAX_DEPTH;
+  options.max_depth = DUMP_DEPTH;
   options.label_bytes = DUMP_LABEL_BYTES;
   options.sink = dump_sink;
   options.sink_data = now;
@@ -21809,7 +21839,7 @@ static int dump_take(dump *now, onstack_profile *profile) {
   if (!now->seen) return -ENOMEM;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(dump_rounds_ms); i++) {
     const int result = dump_round(now, dump_rounds_ms[i]);
-    if (result < 0) return result;
+    if (result < 0) return i == 0 ? result : now->error; /* later: what there is, and who is missing has a line */
     now->missing_count = 0;
     onstack_task_list_each(dump_miss, now); /* without a list those that the session has found are all */
     if (now->error != 0 || now->missing_count == 0) break;

@@ -8,13 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-void onstack_say(const char *text, size_t length) {
-  while (length > 0) {
+bool onstack_say(const char *text, size_t length) {
+  bool written = true;
+  while (written && length > 0) {
     const size_t part = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
-    if (!onstack_guard_says(text, part)) onstack_host_stderr_write(text, part);
+    if (!onstack_guard_says(text, part, &written)) written = onstack_host_stderr_write(text, part);
     text += part;
     length -= part;
   }
+  return written;
 }
 
 void onstack_complain(const char *format, ...) {

@@ -11,7 +11,7 @@
  */
 ONSTACK_INTERNAL __attribute__((format(printf, 1, 2))) void onstack_complain(const char *format, ...);
 
-/* A text, as it is. Context: as above. */
-ONSTACK_INTERNAL void onstack_say(const char *text, size_t length);
+/* A text, as it is; false: stderr is closed, or nobody has read it for a second. Context: as above. */
+ONSTACK_INTERNAL bool onstack_say(const char *text, size_t length);
 
 #endif

@@ -8,14 +8,13 @@
 
 static int dump_say(void *data, const void *bytes, size_t length) {
   (void)data;
-  onstack_say(bytes, length);
-  return 0;
+  return onstack_say(bytes, length) ? 0 : 1;
 }
 
 void onstack_preload_dump(void) {
   const int result = onstack_dump(NULL, dump_say, NULL);
   if (result == 0)
     onstack_say("\n", 1);
-  else
+  else if (result != ONSTACK_E_OUTPUT) /* that would go the same way */
     onstack_complain("no dump: %s", result > -4096 ? strerror(-result) : onstack_strerror(result));
 }

@@ -32,6 +32,7 @@ static struct {
   guard_request request;
   onstack_kernel_sigset mask;
   size_t length;
+  bool written; /* all of the line */
   char line[ONSTACK_GUARD_LINE];
 } guard;
 
@@ -61,7 +62,7 @@ static void *guard_main(void *argument) {
   for (;;) {
     guard_await_change(&guard.requests, guard.finished);
     if (guard.request != GUARD_SAY) break;
-    onstack_host_stderr_write(guard.line, guard.length);
+    guard.written = onstack_host_stderr_write(guard.line, guard.length);
     guard_raise(&guard.finished);
   }
   if (guard.request == GUARD_END) guard_outlive_keeper();
@@ -88,13 +89,14 @@ void onstack_guard_take_own_table(void) {
     onstack_guard_end();
 }
 
-bool onstack_guard_says(const char *line, size_t length) {
+bool onstack_guard_says(const char *line, size_t length, bool *written) {
   if (guard.keeper == 0 || guard.keeper != onstack_sys_gettid()) return false;
   guard.length = length < ONSTACK_GUARD_LINE ? length : ONSTACK_GUARD_LINE;
   memcpy(guard.line, line, guard.length);
   guard.request = GUARD_SAY;
   guard_raise(&guard.requests);
   guard_await_change(&guard.finished, guard.requests - 1);
+  *written = guard.written;
   return true;
 }
 

@@ -26,7 +26,7 @@ ONSTACK_INTERNAL void onstack_guard_take_own_table(void);
 
 /* A line for stderr, at most ONSTACK_GUARD_LINE bytes, written before this returns. False: the caller shares the host's
    descriptors and does it itself. */
-ONSTACK_INTERNAL bool onstack_guard_says(const char *line, size_t length);
+ONSTACK_INTERNAL bool onstack_guard_says(const char *line, size_t length, bool *written);
 
 /* As the host's last thread, with that signal mask: exit(0). Does not return where there is no guard; else the guard does
    it when the caller has returned. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/host_stderr.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STDERR_WAIT_MS 1000
 
 static struct stat stderr_file; /* st_ino 0: there was none */
 
@@ -19,15 +23,32 @@ static bool stderr_is_open(void) {
          now.st_ino == stderr_file.st_ino;
 }
 
+/* All of it, to somebody who reads: nobody waits for a pipe that is full for longer than STDERR_WAIT_MS. */
+static bool stderr_write_all(const char *line, size_t length) {
+  struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+  while (length > 0) {
+    if (poll(&ready, 1, STDERR_WAIT_MS) <= 0) return false;
+    const ssize_t done = write(STDERR_FILENO, line, length);
+    if (done < 0 && errno != EAGAIN && errno != EINTR) return false;
+    if (done > 0) {
+      line += done;
+      length -= (size_t)done;
+    }
+  }
+  return true;
+}
+
 /* Takes the SIGPIPE that the write raised, if it did: one that was pending before belongs to the host. */
-void onstack_host_stderr_write(const char *line, size_t length) {
+bool onstack_host_stderr_write(const char *line, size_t length) {
   sigset_t pipe, old, pending;
   struct timespec none = {0, 0};
-  if (!stderr_is_open()) return;
+  if (!stderr_is_open()) return false;
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   sigpending(&pending);
   pthread_sigmask(SIG_BLOCK, &pipe, &old);
-  if (write(STDERR_FILENO, line, length) < 0 && !sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe, NULL, &none);
+  const bool written = stderr_write_all(line, length);
+  if (!written && !sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe, NULL, &none);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return written;
 }

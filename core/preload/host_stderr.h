@@ -14,6 +14,6 @@
 ONSTACK_INTERNAL void onstack_host_stderr_remember(void);
 
 /* Writes a whole line, by a thread that has the host's descriptors. A reader that is gone raises no SIGPIPE here. */
-ONSTACK_INTERNAL void onstack_host_stderr_write(const char *line, size_t length);
+ONSTACK_INTERNAL bool onstack_host_stderr_write(const char *line, size_t length);
 
 #endif

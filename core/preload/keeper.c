@@ -89,7 +89,9 @@ static void keeper_follow_toggles(keeper_state *state) {
 
 static void keeper_follow_dumps(keeper_state *state) {
   const uint32_t dumps = onstack_observe(&keeper.dumps);
-  if (state->dumps != dumps) onstack_preload_dump();
+  if (state->dumps == dumps) return;
+  onstack_guard_take_own_table();
+  onstack_preload_dump();
   state->dumps = dumps;
 }
 

@@ -22,6 +22,7 @@ static onstack_settings_of_preload lifecycle_settings;
 static int32_t lifecycle_owner; /* the process whose constructor ran: its exec stays the same process */
 static bool lifecycle_forked;   /* a child that wants a keeper and has none yet */
 static pthread_key_t lifecycle_first;
+static struct { sighandler_t toggle, dump; /* the actions of those signals that were there */ } lifecycle_before;
 static bool lifecycle_first_made;
 
 static void lifecycle_on_signal(int signal) {
@@ -32,29 +33,36 @@ static void lifecycle_on_signal(int signal) {
 }
 
 /* `ignored`: a signal that is ignored may be taken, as a shell without job control lets its background jobs ignore SIGQUIT. */
-static bool lifecycle_listen(const char *name, int signal, bool ignored) {
+static bool lifecycle_listen(const char *name, int signal, bool ignored, sighandler_t *before) {
   struct sigaction action = {.sa_handler = lifecycle_on_signal, .sa_flags = SA_RESTART | SA_ONSTACK}, found;
   sigfillset(&action.sa_mask);
   if (signal == 0) return true;
   if (sigaction(signal, NULL, &found) == 0 && (found.sa_handler == SIG_DFL || (ignored && found.sa_handler == SIG_IGN)) &&
-      sigaction(signal, &action, NULL) == 0)
+      sigaction(signal, &action, NULL) == 0) {
+    *before = found.sa_handler;
     return true;
+  }
   onstack_complain("%s=%d: the signal is in use; this process is not profiled", name, signal);
   return false;
 }
 
 static bool lifecycle_listen_all(const onstack_settings_of_preload *settings) {
-  return lifecycle_listen("CPUPROFILESIGNAL", settings->toggle, false) &&
-         lifecycle_listen("ONSTACK_DUMP_SIGNAL", settings->dump, true);
+  return lifecycle_listen("CPUPROFILESIGNAL", settings->toggle, false, &lifecycle_before.toggle) &&
+         lifecycle_listen("ONSTACK_DUMP_SIGNAL", settings->dump, true, &lifecycle_before.dump);
 }
 
-/* In a child that has no keeper the signals mean what they did. */
-static void lifecycle_unlisten(int signal) {
+static void lifecycle_put_back(int signal, sighandler_t before) {
   struct sigaction found;
   if (signal != 0 && sigaction(signal, NULL, &found) == 0 && found.sa_handler == lifecycle_on_signal) {
-    found.sa_handler = SIG_DFL;
+    found.sa_handler = before;
     sigaction(signal, &found, NULL);
   }
+}
+
+/* Where there is no keeper the signals mean what they did. Async-signal-safe. */
+static void lifecycle_unlisten(void) {
+  lifecycle_put_back(lifecycle_settings.toggle, lifecycle_before.toggle);
+  lifecycle_put_back(lifecycle_settings.dump, lifecycle_before.dump);
 }
 
 /* A destructor of thread-local data: it runs where a thread ends, and not where the process does. */
@@ -79,9 +87,7 @@ static void lifecycle_fork_child(void) {
   onstack_guard_forget();
   onstack_own_after_fork(); /* there may have been no session yet, whose handler does it as well */
   lifecycle_forked = lifecycle_settings.follow;
-  if (lifecycle_forked) return;
-  lifecycle_unlisten(lifecycle_settings.toggle);
-  lifecycle_unlisten(lifecycle_settings.dump);
+  if (!lifecycle_forked) lifecycle_unlisten();
 }
 
 void onstack_lifecycle_forked(void) {
@@ -90,6 +96,7 @@ void onstack_lifecycle_forked(void) {
   lifecycle_forked = false;
   lifecycle_watch_first();
   onstack_keeper_start(&lifecycle_settings);
+  if (!onstack_keeper_is_here()) lifecycle_unlisten();
   errno = saved;
 }
 
@@ -132,6 +139,7 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
     lifecycle_first_made = pthread_key_create(&lifecycle_first, lifecycle_first_ends) == 0;
     lifecycle_watch_first();
     onstack_keeper_start(settings);
+    if (!onstack_keeper_is_here()) lifecycle_unlisten();
   }
   errno = saved;
 }

@@ -160,7 +160,8 @@ bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
   if (!sampling.on) return false;
   onstack_session_poll(sampling.session, 0);
   uint64_t samples = sampling_count();
-  if (samples == sampling.written) return samples > 0;
+  /* A heap changes without samples: what was in use has been freed, or has grown old. */
+  if (samples == sampling.written && settings->kind != ONSTACK_KIND_ALLOCATION) return samples > 0;
   if (sampling_write_file(settings, false) == 0) sampling.written = samples;
   return sampling.written > 0;
 }

@@ -119,8 +119,10 @@ static bool settings_read_heap(onstack_settings_of_preload *settings) {
 static bool settings_read_signal(const char *name, const char *example, int *signal) {
   const char *value = settings_get(name);
   long number = 0;
-  if (value && (!settings_number(value, 1, SIGRTMAX, &number) || number == SIGKILL || number == SIGSTOP ||
-                number == SIGPROF || (number >= 32 && number < SIGRTMIN)))
+  static const uint8_t never[] = {SIGKILL, SIGSTOP, SIGPROF, SIGSEGV, SIGBUS, SIGILL,
+                                  SIGFPE,  SIGTRAP, SIGSYS,  SIGABRT, SIGCHLD};
+  if (value && (!settings_number(value, 1, SIGRTMAX, &number) || memchr(never, (int)number, sizeof(never)) ||
+                (number >= 32 && number < SIGRTMIN)))
     return settings_complain(name, value, example);
   *signal = (int)number;
   return true;

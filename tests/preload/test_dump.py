@@ -28,12 +28,13 @@ print(os.waitpid(child, 0)[1], flush=True)
 """
 
 
-def sleeping(**variables):
+def sleeping(stderr=None, before=None, **variables):
     """The program, once it waits, its child's id, and its directory."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("ONSTACK_", "CPUPROFILE", "LD_PRELOAD"))}
     directory = pathlib.Path(tempfile.mkdtemp(dir=OUT, prefix="case-dump-"))
     process = subprocess.Popen(["python3", "-c", PROGRAM], env=dict(clean, LD_PRELOAD=str(LIBRARY), **variables), cwd=directory,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=open(directory / "errors", "w"), text=True)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr or open(directory / "errors", "w"), text=True,
+                               preexec_fn=before)
     child = int(process.stdout.readline())
     time.sleep(0.2)
     return process, child, directory
@@ -82,10 +83,48 @@ def a_signal_asks_for_a_dump_while_a_profile_is_taken():
 
 
 @case
+def an_ignored_signal_asks_too_and_stays_ignored_in_who_is_left_out():
+    # As a shell without job control starts its background jobs.
+    process, _, directory = sleeping(before=lambda: signal.signal(signal.SIGQUIT, signal.SIG_IGN), ONSTACK_DUMP_SIGNAL="3",
+                                     ONSTACK_PROFILE="out")
+    check_text(dump(process, directory, 1), process)
+    equal(end(process), signal.SIGTERM, "the end of the child, which is left out")
+
+
+@case
+def nobody_waits_for_who_does_not_read():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    try:
+        while os.write(writer, b"x" * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(writer, True)
+    process, _, _ = sleeping(stderr=writer, ONSTACK_DUMP_SIGNAL="3", ONSTACK_PROFILE="out.%p")
+    os.kill(process.pid, signal.SIGQUIT)
+    time.sleep(0.3)
+    begun = time.monotonic()
+    end(process)
+    check(time.monotonic() - begun < 5, f"its end took {time.monotonic() - begun:.1f} s")
+    os.close(reader)
+    os.close(writer)
+
+
+@case
+def a_process_without_descriptors_dumps_all_the_same():
+    with Run("python3", "-c", "import os, resource, signal, time\n"
+             "time.sleep(0.3); resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+             "while True:\n  try: os.open('/dev/null', 0)\n  except OSError: break\n"
+             "os.kill(os.getpid(), signal.SIGQUIT); time.sleep(2)", ONSTACK_DUMP_SIGNAL="3") as run:
+        check("1 threads, 0 without a stack" in run.errors, run.errors)
+
+
+@case
 def a_dumps_signal_can_be_wrong():
     for variables, words in (
         (dict(ONSTACK_DUMP_SIGNAL="QUIT"), ("ONSTACK_DUMP_SIGNAL=QUIT", "number")),
         (dict(ONSTACK_DUMP_SIGNAL="27"), ("ONSTACK_DUMP_SIGNAL=27", "number")),
+        (dict(ONSTACK_DUMP_SIGNAL="11"), ("ONSTACK_DUMP_SIGNAL=11", "number")),
         (dict(ONSTACK_DUMP_SIGNAL="12", CPUPROFILESIGNAL="12", ONSTACK_PROFILE="out"), ("CPUPROFILESIGNAL=12", "another")),
     ):
         with Run("true", **variables) as run:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -21,6 +22,7 @@ const heapLongest = 5 * time.Minute
 
 // heapQuestion is what a request asks for.
 type heapQuestion struct {
+	allocs  bool          // alloc_space is shown first
 	collect bool          // a garbage collection before
 	length  time.Duration // what has grown and shrunk meanwhile; 0: what there is
 	older   time.Duration // of native blocks in use, those that have been so for that long
@@ -35,11 +37,12 @@ func heap(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	question.allocs = strings.HasSuffix(r.URL.Path, "/allocs")
 	var out bytes.Buffer
-	if question.length == 0 {
+	if question.length == 0 && !question.allocs {
 		err = question.write(&out)
 	} else {
-		err = question.delta(&out, r)
+		err = question.change(&out, r)
 	}
 	if r.Context().Err() != nil {
 		return // nobody is there to be told
@@ -96,28 +99,44 @@ func (q heapQuestion) take() (*profile.Profile, error) {
 	return profile.Parse(&out)
 }
 
-// delta writes a second profile less the first, as net/http/pprof makes it.
-func (q heapQuestion) delta(out *bytes.Buffer, r *http.Request) error {
-	before, err := q.take()
+// change writes the profile, or what has changed in a while, with what is shown first.
+func (q heapQuestion) change(out *bytes.Buffer, r *http.Request) error {
+	take := q.take
+	if q.length > 0 {
+		take = func() (*profile.Profile, error) { return q.delta(r) }
+	}
+	p, err := take()
 	if err != nil {
 		return err
 	}
+	if q.allocs {
+		p.DefaultSampleType = "alloc_space"
+	}
+	return p.Write(out)
+}
+
+// delta is a second profile less the first, as net/http/pprof makes it.
+func (q heapQuestion) delta(r *http.Request) (*profile.Profile, error) {
+	before, err := q.take()
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case <-r.Context().Done():
-		return r.Context().Err()
+		return nil, r.Context().Err()
 	case <-time.After(q.length):
 	}
 	after, err := q.take()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now, dropped := after.TimeNanos, after.DropFrames
 	before.Scale(-1)
 	before.Comments = nil // they tell of then
 	delta, err := profile.Merge([]*profile.Profile{before, after})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	delta.TimeNanos, delta.DurationNanos, delta.DropFrames = now, q.length.Nanoseconds(), dropped
-	return delta.Write(out)
+	return delta, nil
 }

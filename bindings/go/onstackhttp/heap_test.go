@@ -53,6 +53,9 @@ func TestHeapOverPprof(t *testing.T) {
 	if got := heapOf(heapAsk(t, url+"?gc=1"), "heapGrows"); got < 16<<20 {
 		t.Errorf("%d bytes in use of 16 MiB", got)
 	}
+	if p := heapAsk(t, server.URL+"/debug/pprof/allocs?gc=1"); p.DefaultSampleType != "alloc_space" || heapOf(p, "heapGrows") < 16<<20 {
+		t.Errorf("allocs: %s, %d bytes in use", p.DefaultSampleType, heapOf(p, "heapGrows"))
+	}
 	// A delta has nothing of what was there before.
 	if got := heapOf(heapAsk(t, url+"?gc=1&seconds=1"), "heapGrows"); got != 0 {
 		t.Errorf("%d bytes have grown in a second without work", got)

@@ -8,7 +8,8 @@ import (
 	onstack "github.com/onstack-profiler/onstack/bindings/go"
 )
 
-// OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, /debug/pprof/heap by onstack.WriteHeapProfile
+// OverPprof serves /debug/pprof/profile and /debug/pprof/onstack by Handler, /debug/pprof/heap by onstack.WriteHeapProfile and
+// /debug/pprof/allocs by the same with alloc_space as what is shown first
 // (gc=1, seconds=N as in net/http/pprof; older=N counts only what has been in use for so many seconds; with debug= it is
 // next's), /debug/pprof/memory by onstack.WriteMemory, /debug/pprof/threads by onstack.DumpProfile or, with debug=1, as text by
 // onstack.Dump, and all else by next. Scrapers that know net/http/pprof get whole-process profiles then without any change on
@@ -30,7 +31,7 @@ func OverPprofBy(next, ours http.Handler) http.Handler {
 			ours.ServeHTTP(w, r)
 			return
 		}
-		if r.URL.Path == "/debug/pprof/heap" && r.FormValue("debug") == "" {
+		if (r.URL.Path == "/debug/pprof/heap" || r.URL.Path == "/debug/pprof/allocs") && r.FormValue("debug") == "" {
 			heap(w, r)
 			return
 		}

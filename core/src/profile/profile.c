@@ -92,10 +92,13 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
 }
 
 /* Pairs of strings that end inside. */
+/* Those of the clock come on top of the session's. */
+#define PROFILE_LABEL_BYTES (2u * ONSTACK_MAX_LABEL_BYTES)
+
 static bool profile_labels_are_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   if (sample->label_bytes == 0) return true;
-  if (!sample->labels || sample->label_bytes > ONSTACK_MAX_LABEL_BYTES) return false;
+  if (!sample->labels || sample->label_bytes > PROFILE_LABEL_BYTES) return false;
   for (uint32_t i = 0; i < sample->label_bytes; i++) strings += sample->labels[i] == '\0';
   return strings % 2 == 0 && sample->labels[sample->label_bytes - 1] == '\0';
 }

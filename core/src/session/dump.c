@@ -20,6 +20,7 @@
 
 #define DUMP_HZ 100u
 #define DUMP_LABEL_BYTES 1024u
+#define DUMP_DEPTH 512u
 #define DUMP_TIDS (1u << 22) /* ids are below (include/linux/threads.h, PID_MAX_LIMIT) */
 #define DUMP_BITS 64u
 
@@ -71,6 +72,7 @@ static void dump_miss(void *data, uint32_t tid) {
   dump *now = data;
   dump_thread thread = {.tid = tid};
   if (dump_has(now, tid) || onstack_own_is((int32_t)tid) || !onstack_task_name(tid, thread.name)) return;
+  if (onstack_task_state(tid) == 'Z') return; /* the first thread, which has ended before the process */
   dump_thread *more = realloc(now->missing, (now->missing_count + (size_t)1) * sizeof(*more));
   if (!more) {
     now->error = -ENOMEM;
@@ -97,7 +99,7 @@ static int dump_round(dump *now, uint32_t ms) {
   onstack_options_init(&options, sizeof(options));
   options.clock = ONSTACK_CLOCK_WALL;
   options.frequency = DUMP_HZ;
-  options.max_depth = ONSTACK_MAX_DEPTH;
+  options.max_depth = DUMP_DEPTH;
   options.label_bytes = DUMP_LABEL_BYTES;
   options.sink = dump_sink;
   options.sink_data = now;
@@ -120,7 +122,7 @@ static int dump_take(dump *now, onstack_profile *profile) {
   if (!now->seen) return -ENOMEM;
   for (size_t i = 0; i < ONSTACK_COUNT_OF(dump_rounds_ms); i++) {
     const int result = dump_round(now, dump_rounds_ms[i]);
-    if (result < 0) return result;
+    if (result < 0) return i == 0 ? result : now->error; /* later: what there is, and who is missing has a line */
     now->missing_count = 0;
     onstack_task_list_each(dump_miss, now); /* without a list those that the session has found are all */
     if (now->error != 0 || now->missing_count == 0) break;

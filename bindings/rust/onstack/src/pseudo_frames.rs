@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames that no code has: labels as roots or leaves of stacks, and one for threads of a runtime that wait for work.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use crate::by_label::texts;
-use crate::message::{Function, Label, Line, Location, ProfileMessage};
+use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample};
 use crate::stacks::Stacks;
 use crate::Profile;
 
@@ -40,22 +40,23 @@ const IDLE: &[Idle] = &[
 /// Locations of functions that the profile does not have yet.
 struct Frames {
     known: HashMap<String, u64>,
-    next: u64,
+    taken: HashSet<u64>,
+    last: u64,
 }
 
 impl Frames {
     fn of(message: &ProfileMessage) -> Self {
         let locations = message.location.iter().map(|location| location.id);
         let functions = message.function.iter().map(|function| function.id);
-        Self { known: HashMap::new(), next: locations.chain(functions).max().unwrap_or(0) }
+        Self { known: HashMap::new(), taken: locations.chain(functions).collect(), last: 0 }
     }
 
     fn id(&mut self, message: &mut ProfileMessage, name: &str) -> u64 {
         if let Some(&id) = self.known.get(name) {
             return id;
         }
-        self.next += 1;
-        let (id, text) = (self.next, message.intern(name));
+        self.last = (self.last + 1..).find(|id| !self.taken.contains(id)).expect("fewer than there are numbers");
+        let (id, text) = (self.last, message.intern(name));
         message.function.push(Function { id, name: text, system_name: text, ..Function::default() });
         let line = vec![Line { function_id: id, ..Line::default() }];
         message.location.push(Location { id, line, ..Location::default() });
@@ -95,11 +96,15 @@ impl Profile {
     }
 
     /// Makes one frame, as `[idle: tokio]`, of the stacks of threads that wait for work in a runtime's own code: Go's, tokio's,
-    /// rayon's and node's. The same text becomes their label `wait`; `on` and `holder` go with the stack.
+    /// rayon's and node's. For profiles of real time, whose samples have a label `state`; what runs stays as it is. The same text becomes their label `wait`; `on` and `holder` go with the stack.
     pub fn fold_idle(&mut self) {
         let mut frames = Frames::of(&self.message);
         let stacks = Stacks::new(&self.message);
-        let waits: Vec<_> = self.message.sample.iter().map(|sample| idle_in(&stacks.names(sample))).collect();
+        let rests =
+            |sample: &Sample| texts(&self.message, &sample.label, "state").iter().any(|state| state != "running");
+        let samples = self.message.sample.iter();
+        let waits: Vec<_> =
+            samples.map(|sample| if rests(sample) { idle_in(&stacks.names(sample)) } else { None }).collect();
         let mut samples = mem::take(&mut self.message.sample);
         for (sample, runtime) in samples.iter_mut().zip(waits) {
             let Some(runtime) = runtime else { continue };
@@ -124,7 +129,7 @@ fn idle_in(names: &[String]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Sample, ValueType};
+    use crate::message::ValueType;
 
     /// Three threads that wait for locks 0xa and 0xb, and one for work.
     fn profile() -> Profile {

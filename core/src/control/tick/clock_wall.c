@@ -39,6 +39,7 @@
 #define WALL_SHARE 40u             /* the looks take one part in so many of a processor at most; then they come less often */
 #define WALL_STAND_SHARE 32u     /* who has stood for long is looked at again after one part in so many of that time, ... */
 #define WALL_STAND_NS 400000000u /* and this at most */
+#define WALL_UNKNOWN UINT64_MAX  /* of a thread's waits for a processor: the kernel has not told yet */
 #define WALL_TRIES 3u            /* looks at a thread that runs meanwhile */
 #define WALL_SCAN_SHARE 200u     /* the same for new threads */
 #define WALL_LONGEST_NS ((uint64_t)900000000) /* the thread's pauses; it looks whether a round is due */
@@ -74,8 +75,10 @@ typedef enum wall_looked { WALL_LOOKED, WALL_AGAIN, WALL_GONE } wall_looked;
 static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t index, uint64_t now_ns, uint64_t cpu_ns,
                              bool last) {
   onstack_wall_mark *mark = &state->marks[index];
-  const uint64_t runnable_ns = onstack_task_runnable_ns(mark->tid);
-  const uint64_t waited_ns = runnable_ns > mark->runnable_ns ? runnable_ns - mark->runnable_ns : 0;
+  uint64_t runnable_ns = mark->runnable_ns;
+  onstack_task_runnable_ns(mark->tid, &runnable_ns); /* not told: what is missing comes with the next look */
+  const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
+  const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
   const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
@@ -100,7 +103,8 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
 }
 
 static void wall_begin(onstack_wall_mark *mark, uint32_t tid, uint64_t now_ns, uint64_t cpu_ns) {
-  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = onstack_task_runnable_ns(tid)};
+  *mark = (onstack_wall_mark){.tid = tid, .seen_ns = now_ns, .cpu_ns = cpu_ns, .runnable_ns = WALL_UNKNOWN};
+  onstack_task_runnable_ns(tid, &mark->runnable_ns);
 }
 
 /* Somebody who waits only for moments is found running rather than waiting, where a look takes long: it is tried again. */
@@ -110,7 +114,10 @@ static wall_looked wall_visit_thread(onstack_slot *slot, wall_state *state, uint
   for (uint32_t round = 1; looked == WALL_AGAIN; round++) {
     const uint64_t now_ns = onstack_monotonic_ns();
     uint64_t cpu_ns;
-    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) return WALL_GONE;
+    if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns)) {
+      onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
+      return WALL_GONE;
+    }
     if (mark->tid != 0 && cpu_ns < mark->cpu_ns) {
       onstack_wall_end(slot, mark, index);
       onstack_store_relaxed(&state->reborn[index], (uint8_t)1);
@@ -144,10 +151,8 @@ static void wall_visit(onstack_slot *slot, wall_state *state, uint32_t index) {
   } else if (wall_visit_thread(slot, state, index, tid) == WALL_LOOKED) {
     state->threads++;
     onstack_wall_tell_if_due(slot, mark, state->held_ns);
-  } else {
-    if (mark->tid != 0) onstack_wall_end(slot, mark, index);
-    onstack_store_relaxed(&state->reborn[index], (uint8_t)1); /* if there is one of that id again */
-  }
+  } else if (mark->tid != 0)
+    onstack_wall_end(slot, mark, index);
 }
 
 /* ---- the clock ---- */
@@ -269,6 +274,8 @@ static int clock_wall_join(onstack_slot *slot) {
 }
 
 static void clock_wall_arm(onstack_slot *slot, onstack_thread *record, uint32_t tid) {
+  uint8_t *reborn = wall_states[slot->index].reborn;
+  if (reborn) onstack_store_relaxed(&reborn[record - slot->threads.records], (uint8_t)0); /* of who had the record before */
   onstack_arm(slot, record, tid, onstack_timer_cpu_clock(tid));
 }
 

@@ -66,12 +66,13 @@ bool onstack_task_sleeps(uint32_t tid) {
   return state != 'R' && state != 't';
 }
 
-uint64_t onstack_task_runnable_ns(uint32_t tid) {
+bool onstack_task_runnable_ns(uint32_t tid, uint64_t *ns) {
   char text[96];
   ssize_t got = task_read_file(tid, "schedstat", text, sizeof(text) - 1);
   text[got > 0 ? got : 0] = 0;
   const char *second = strchr(text, ' ');
-  return second ? strtoull(second, NULL, 10) : 0;
+  if (second) *ns = strtoull(second, NULL, 10);
+  return second;
 }
 
 /* The next number of a line, decimal or with 0x; false at its end. */
