@@ -75,7 +75,7 @@ check_crates() {
   (cd bindings/rust && cargo metadata --locked --no-deps --format-version 1) | python3 -c 'import json, sys
 lacking = [(p["name"], f) for p in json.load(sys.stdin)["packages"] if p["publish"] is None
            for f in ("repository", "homepage", "documentation", "description", "license", "readme", "rust_version") if not p[f]]
-sys.exit("".join(f"{name}/Cargo.toml says no {field}\n" for name, field in lacking))' || return
+sys.exit("".join(f"{name}/Cargo.toml says no {field}\n" for name, field in lacking) or 0)' || return
   (cd bindings/rust && nice -n 19 cargo publish --workspace --dry-run --locked &&
     cargo package --quiet --workspace --no-verify --locked) || return
   rm -rf "$work/crate" "$work/root"
