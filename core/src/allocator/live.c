@@ -77,6 +77,8 @@ static uint32_t live_find(uint64_t address) {
   return ONSTACK_LIVE_NONE;
 }
 
+bool onstack_live_has(uint64_t address) { return live_find(address) != ONSTACK_LIVE_NONE; }
+
 bool onstack_live_end(uint64_t address) {
   const uint32_t place = live_find(address);
   uint8_t expected = LIVE_LIVE;

@@ -53,6 +53,8 @@ ONSTACK_INTERNAL void onstack_live_drop(void);
 /* Any thread, signal-safe, inside a visit of the session (handler/tick/record.h). */
 ONSTACK_INTERNAL uint32_t onstack_live_claim(uint64_t address); /* ONSTACK_LIVE_NONE: no room, counted */
 ONSTACK_INTERNAL void onstack_live_begin(uint32_t place, const onstack_live_note *note);
+/* Whether it is live. Also without a visit, as onstack_live_may_have: the table stays mapped. */
+ONSTACK_INTERNAL bool onstack_live_has(uint64_t address);
 /* True if it was live. */
 ONSTACK_INTERNAL bool onstack_live_end(uint64_t address);
 

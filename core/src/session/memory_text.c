@@ -89,7 +89,8 @@ static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest,
 static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime) {
   const memory_malloc malloc_says = memory_of_malloc();
   const uint64_t in_use = malloc_says.in_use;
-  if (in_use > 0 && sampled > in_use) sampled = in_use; /* by chance */
+  /* By chance. What is more is another allocator's, of which malloc knows nothing. */
+  if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
   memory_part(text, rest, onstack_own_memory_resident(), "this profiler", "");
   memory_part(text, rest, sampled, "native, in use, in the profile", "");
   memory_part(text, rest, in_use > sampled ? in_use - sampled : 0, "native, in use, not in the profile", "");
