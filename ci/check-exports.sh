@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 #
-# The shared library exports exactly what ci/onstack.exports lists, and the public header declares exactly that.
+# The shared library exports exactly what ci/onstack.exports lists, the public header declares exactly that, and each has a man page.
 # `--write` replaces the list; look at the difference before it is committed: a name that is gone breaks programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,6 +30,11 @@ declared=$(${CC:-cc} -E -P -DONSTACK_API=exported_here "$header" | tr '\n' ' ' |
   sed -E 's/\(.*//; s/.*[ *]//' | LC_ALL=C sort)
 if ! diff -u <(printf '%s\n' "$declared") <(sed 's/@.*//' "$list") >&2; then
   echo "check-exports: $header and $list differ: every function there carries ONSTACK_API, and nothing else is exported" >&2
+  status=1
+fi
+unpaged=$(sed 's/@.*//' "$list" | LC_ALL=C comm -23 - <(sed -nE 's/^\.Nm ([a-z_]+).*/\1/p' docs/man/*.3 | LC_ALL=C sort -u))
+if [ -n "$unpaged" ]; then
+  echo "check-exports: no man page has a line .Nm for:" $unpaged >&2
   status=1
 fi
 [ "$status" -eq 0 ] && echo "check-exports: $(grep -c . "$list") names, as listed and declared"
