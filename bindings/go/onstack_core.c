@@ -17666,6 +17666,11 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *tabl
 /* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
 
+/* Whether an address of the table has no name yet, lies in memory of no file, and means what lies at *real now. */
+ONSTACK_INTERNAL bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table,
+                                                             const onstack_profile_maps *maps, size_t number,
+                                                             uint64_t *real);
+
 /* Names the addresses without a name that lie in memory of no file by that source. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
@@ -17766,6 +17771,14 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
 
 ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
 
+bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                            size_t number, uint64_t *real) {
+  const uint64_t address = table->addresses[number];
+  if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  return !(mapping && onstack_profile_mapping_is_file(mapping)) && onstack_profile_maps_is_now(maps, address, real);
+}
+
 int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {
   const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
   char name[SYMBOLIZE_SOURCE_NAME];
@@ -17773,10 +17786,7 @@ int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onsta
   if (!source || !source->symbol) return 0;
   for (size_t i = 0; error == 0 && i < table->count; i++) {
     uint64_t real;
-    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
-    if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
     if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
   }
   return error;
@@ -19892,10 +19902,7 @@ static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, co
   if (!map->items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
-    if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
     map->items[map->count++] = (perf_map_item){.address = real, .number = (uint32_t)i};
   }
   qsort(map->items, map->count, sizeof(*map->items), perf_map_compare);
@@ -20411,10 +20418,10 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   free(profile);
 }
 
-/* Pairs of strings that end inside. */
 /* Those of the clock come on top of the session's. */
 #define PROFILE_LABEL_BYTES (2u * ONSTACK_MAX_LABEL_BYTES)
 
+/* Pairs of strings that end inside. */
 static bool profile_labels_are_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   if (sample->label_bytes == 0) return true;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/perf_map.h"
 
+#include "profile/elf/symbolize.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,10 +35,7 @@ static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, co
   if (!map->items) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
-    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
-    if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
     map->items[map->count++] = (perf_map_item){.address = real, .number = (uint32_t)i};
   }
   qsort(map->items, map->count, sizeof(*map->items), perf_map_compare);

@@ -91,10 +91,10 @@ ONSTACK_API void onstack_profile_free(onstack_profile *profile) {
   free(profile);
 }
 
-/* Pairs of strings that end inside. */
 /* Those of the clock come on top of the session's. */
 #define PROFILE_LABEL_BYTES (2u * ONSTACK_MAX_LABEL_BYTES)
 
+/* Pairs of strings that end inside. */
 static bool profile_labels_are_sound(const onstack_sample *sample) {
   uint32_t strings = 0;
   if (sample->label_bytes == 0) return true;

@@ -98,6 +98,14 @@ int onstack_profile_symbolize_by_elf(onstack_symbol_table *table, const onstack_
 
 ONSTACK_INTERNAL_DEFINE const onstack_code_source *onstack_profile_code_source;
 
+bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                            size_t number, uint64_t *real) {
+  const uint64_t address = table->addresses[number];
+  if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
+  const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
+  return !(mapping && onstack_profile_mapping_is_file(mapping)) && onstack_profile_maps_is_now(maps, address, real);
+}
+
 int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {
   const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
   char name[SYMBOLIZE_SOURCE_NAME];
@@ -105,10 +113,7 @@ int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onsta
   if (!source || !source->symbol) return 0;
   for (size_t i = 0; error == 0 && i < table->count; i++) {
     uint64_t real;
-    if (table->lines_of[i].first != ONSTACK_PROFILE_NO_LINE) continue;
-    const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, table->addresses[i]);
-    if (mapping && onstack_profile_mapping_is_file(mapping)) continue;
-    if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
+    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
     if (source->symbol(real, name, sizeof(name))) error = onstack_profile_symbols_name(table, (uint32_t)i, name, true);
   }
   return error;
