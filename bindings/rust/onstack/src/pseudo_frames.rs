@@ -96,7 +96,8 @@ impl Profile {
     }
 
     /// Makes one frame, as `[idle: tokio]`, of the stacks of threads that wait for work in a runtime's own code: Go's, tokio's,
-    /// rayon's and node's. For profiles of real time, whose samples have a label `state`; what runs stays as it is. The same text becomes their label `wait`; `on` and `holder` go with the stack.
+    /// rayon's and node's. For profiles of real time, whose samples have a label `state`; what runs stays as it is. The
+    /// same text becomes their label `wait`; `on` and `holder` go with the stack.
     pub fn fold_idle(&mut self) {
         let mut frames = Frames::of(&self.message);
         let stacks = Stacks::new(&self.message);
