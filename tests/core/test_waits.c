@@ -196,7 +196,7 @@ Test(waits, by_call_and_by_lock) {
                     {.acts = writes_each_50_ms, .name = "writes", .data = pipes}};
   begin(actors, 5);
   locked_out = slept = 0;
-  const double lived = watch(all, 100, 5.0);
+  const double lived = watch(all, 100, 3.0);
   const double locked = locked_out, sleeping = slept;
   end(actors, 4);
   end(&actors[4], 1);
