@@ -174,7 +174,7 @@ run_coexist() {
 # The preloaded library on a program that ends in every way; hosts that others wrote: make stress.
 run_preload() {
   # shellcheck disable=SC2046
-  timeout -k 5 500 tests/preload/run.py $(by_part --together --alone) || failed+=("preload")
+  timeout -k 5 500 tests/preload/run.py $(by_part --few --rest) || failed+=("preload")
 }
 
 # The examples of C and C++ against an installed tree: gcc, clang, pkg-config, CMake.

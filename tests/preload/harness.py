@@ -41,6 +41,12 @@ def by_itself(function):
     return case(function)
 
 
+def rarer(function):
+    """A case of seconds whose promise another one keeps in a commoner form: `make test` leaves it out."""
+    function.rarer = True
+    return case(function)
+
+
 class Run:
     """One run of a program in an empty directory, with what it left there."""
 

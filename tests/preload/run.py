@@ -3,8 +3,8 @@
 """The preload, in half a minute: every case prints a line, and the last line counts them. Two cases run at a time: each
 has a directory of its own, and most of them wait.
 
-Usage: tests/preload/run.py [--together | --alone] [word...]    only the cases that run beside others, or that run by themselves; only
-those whose names contain one of the words
+Usage: tests/preload/run.py [--few | --rest] [word...]    few: without those that need an idle machine and the rarer ones; rest:
+those; only cases whose names contain one of the words
 A case that fails leaves its directory in build/tests/preload. The hosts (python, redis, nginx, ...): hosts.py
 """
 import concurrent.futures
@@ -68,8 +68,10 @@ def main():
     build()
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     chosen = [case for case in harness.cases if not words or any(word in case.__name__ for word in words)]
-    alone = [case for case in chosen if hasattr(case, "by_itself") and "--together" not in sys.argv]
-    together = [case for case in chosen if not hasattr(case, "by_itself") and "--alone" not in sys.argv]
+    in_few = lambda case: not hasattr(case, "by_itself") and not hasattr(case, "rarer")
+    chosen = [case for case in chosen if ("--rest" if in_few(case) else "--few") not in sys.argv]
+    alone = [case for case in chosen if hasattr(case, "by_itself")]
+    together = [case for case in chosen if not hasattr(case, "by_itself")]
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as two:
         results = list(two.map(run, together))
     results += [run(case) for case in alone]

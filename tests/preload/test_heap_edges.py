@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import subprocess
 
-from harness import HEAP, LIBRARY, OUT, Run, Skip, case, check, equal
+from harness import HEAP, LIBRARY, OUT, Run, Skip, case, check, equal, rarer
 from test_heap import ALLOC_SPACE, INUSE_SPACE, LEAKS, books, counter, heap
 from test_musl import musl_gcc
 
@@ -158,7 +158,7 @@ def refused(program, argument, who, **variables):
         equal((run.status, run.output, run.errors), (0, "at exit\n", ""), "with a profile of CPU time")
 
 
-@case
+@rarer
 def heap_edges_above_jemalloc():
     above("jemalloc")
 
@@ -201,7 +201,7 @@ def heap_edges_address_sanitizer():
         equal((run.status, run.output, run.errors), (0, "at exit\n", ""), "where it is told to bear that")
 
 
-@case
+@rarer
 def heap_edges_another_libc():
     rounds = 300
     built_with = musl_gcc(OUT / "heap-musl", "heap.c")

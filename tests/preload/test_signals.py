@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, by_itself, case, check, equal, one_line
+from harness import BUILD, ROOT, SIGNALS, STATUS, Run, Skip, by_itself, case, check, equal, one_line, rarer
 
 OPTIONS = dict(ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="250")
 
@@ -29,7 +29,7 @@ def a_handler_says_whether_system_calls_restart():
     as_without("restart")
 
 
-@case
+@rarer
 def system_v_says_the_same_in_other_words():
     as_without("systemv")
 
