@@ -337,9 +337,9 @@ fn memory_is_bounded_by_number() {
     let taken = p.taken.clone();
     let (stats, _) = p.end();
     let numbers = numbers(&server);
-    // The oldest went: what is there is in order and ends with the last.
+    // The oldest went: what is there is in order and ends with the last. The first may have been on its way all the time.
     assert_eq!(numbers.len() as u64, stats.sent);
-    assert!(numbers.windows(2).all(|two| two[0] < two[1]) && numbers[0] > 1, "{numbers:?}");
+    assert!(numbers.windows(2).all(|two| two[0] < two[1]) && numbers[1] > 2, "{numbers:?}");
     assert_eq!(numbers.last(), Some(&taken.load(Ordering::SeqCst)));
 }
 
@@ -359,7 +359,8 @@ fn memory_is_bounded_by_bytes() {
     away.store(false, Ordering::SeqCst);
     eventually("nothing arrives after the outage", || p.stats().sent >= 5);
     p.end();
-    assert!(numbers(&server)[0] >= 5);
+    let numbers = numbers(&server);
+    assert!(numbers[1] >= 5, "only the first may have been on its way all the time: {numbers:?}");
 }
 
 #[test]
