@@ -17,8 +17,8 @@ esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
 [ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp"
-before_beside=c # the suite behind which they begin
-[ $part = quick ] || before_beside=preload
+# They begin behind preload, which has cases that need an idle machine; in the quick part, which has none, beside the first suite.
+before_beside=preload
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -93,21 +93,26 @@ run_c() {
   make --no-print-directory -j2 -f core/Makefile lib adapters && make --no-print-directory -j2 -f tests/core/Makefile tests ||
     { failed+=("c: build"); return; }
   check_long_tests
-  local binary status filter=()
+  [ "$part" != quick ] || begin_beside
+  local binary status begun times=() filter=()
   case $part in quick) filter=("--filter=!($(long_tests))") ;; rest) filter=("--filter=@($(long_tests))") ;; esac
   for binary in "$BUILD"/tests/core/test_*; do
     [ -x "$binary" ] || continue
     [ "$part" != rest ] || has_long_tests "$binary" || continue
     # -j1: the tests count samples. timeout: Criterion's own does not fire while a SIGPROF timer repeats.
     echo "-- $(basename "$binary")"
+    begun=${EPOCHREALTIME/[.,]/}
     watched timeout -k 5 240 "$binary" -j1 "${filter[@]}"
     status=$?
+    times+=("$(((${EPOCHREALTIME/[.,]/} - begun) / 1000)) ms $(basename "$binary")")
     [ $status != 0 ] || continue
     if [ $status -ge 124 ] || crashed; then failed+=("c: $(basename "$binary") crashed or hung") && continue; fi
     again+=("$(basename "$binary")")
     echo "-- $(basename "$binary") again"
     timeout -k 5 240 "$binary" -j1 "${filter[@]}" || failed+=("c: $(basename "$binary")")
   done
+  echo "-- the slowest:"
+  printf '%s\n' "${times[@]}" | sort -rn | head -10
 }
 
 # The kept inputs of the fuzz targets, and some thousand mutations, under the sanitizers (`make fuzz` looks for more).
@@ -125,9 +130,28 @@ run_truth() {
   [ $status = 0 ] || [ $status = 77 ] || failed+=("truth")
 }
 
+# The tests of the workspace, but of its programs only those of onstack-http (=), or all but those (!=).
+test_workspace() { # = or !=, more for cargo
+  local runner="['$PWD/bindings/rust/tests/of_package.sh','$1','onstack-http']"
+  (cd bindings/rust &&
+    timeout -k 5 900 cargo --config "target.'cfg(unix)'.runner=$runner" test --locked --workspace "${@:2}")
+}
+
+# Those of onstack-http mostly wait: they run beside the others.
+run_rust_workspace() {
+  local waiting status=0
+  (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace --no-run) || return
+  test_workspace = --tests >"$BUILD/rust-http.log" 2>&1 &
+  waiting=$!
+  test_workspace != || status=1
+  wait "$waiting" || status=1
+  echo "-- onstack-http"
+  cat "$BUILD/rust-http.log"
+  return $status
+}
+
 run_rust() {
-  [ $part = rest ] ||
-    (cd bindings/rust && timeout -k 5 900 cargo test --locked --workspace) || failed+=("rust")
+  [ $part = rest ] || run_rust_workspace || failed+=("rust")
   [ $part != quick ] || return
   (cd bindings/rust/fuzz && timeout -k 5 600 cargo test --locked --quiet) || failed+=("rust: kept inputs of the fuzz targets")
   (cd examples/rust-http && timeout -k 5 300 cargo test --locked --quiet) || failed+=("rust: example service")
@@ -218,7 +242,14 @@ is_beside() { # suite
   return 1
 }
 
-# All of them, in a process of its own: not beside the first suite, while that and `warm` compile.
+# A process for them. In the quick part it begins when the first suite has compiled, and compiles for the later ones first.
+begin_beside() {
+  [ -n "$beside" ] && [ -z "$lane" ] || return
+  { [ "$part" != quick ] || warm; run_beside; } &
+  lane=$!
+}
+
+# All of them, in a process of its own.
 run_beside() {
   local suite
   renice -n 19 "$BASHPID" >/dev/null
@@ -249,7 +280,7 @@ mkdir -p "$BUILD"
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
 warming= lane=
-if [ "$part" = quick ] || [ $# -eq 0 ]; then
+if [ $# -eq 0 ]; then
   warm &
   warming=$!
 fi
@@ -263,10 +294,8 @@ for suite in $suites; do
   else
     watched "run_$suite"
   fi
-  if [ "$suite" = "$before_beside" ] && [ -n "$beside" ]; then
-    run_beside &
-    lane=$!
-  fi
+  # In the quick part only where the first suite could not be compiled.
+  if [ "$part" = quick ] || [ "$suite" = "$before_beside" ]; then begin_beside; fi
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"
   again+=("$suite")
