@@ -17,7 +17,7 @@ esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
 [ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp"
-# They begin behind preload, which has cases that need an idle machine; in the quick part, which has none, beside the first suite.
+# They begin behind preload, which has cases that need an idle machine; the quick part has none: there beside the first suite.
 before_beside=preload
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
@@ -159,7 +159,7 @@ run_rust() {
   (cd examples/rust-axum && timeout -k 5 900 cargo test --locked --quiet) || failed+=("rust: example service with labels")
 }
 
-# Every order beside Go's own profile is what the matrix tries; -short leaves it to that. The compiler takes long over a profile.
+# Every order beside Go's own profile is what the matrix tries; -short leaves it to that.
 run_go() {
   local long='^TestCompilerTakesProfile$|^TestStormsWithoutPreemption$'
   # shellcheck disable=SC2046
