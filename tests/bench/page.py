@@ -203,7 +203,9 @@ def was_busy(about):
 def machine(about):
     quick = " This was the quick form, for a first look only." if about["quick"] else ""
     busy = " Other programs kept the processors busy for a part of the run." if was_busy(about) else ""
-    lines = [f"{about['rounds']} rounds in {about['minutes']:g} minutes.{quick}{busy}", "", "| | |", "|---|---|"]
+    least = about.get("least_rounds", about["rounds"])
+    rounds = f"{least} to {about['rounds']}" if least < about["rounds"] else about["rounds"]
+    lines = [f"{rounds} rounds in {about['minutes']:g} minutes.{quick}{busy}", "", "| | |", "|---|---|"]
     return lines + [f"| {name} | {value} |" for name, value in about["machine"].items() if name != "load"]
 
 

@@ -9,6 +9,16 @@ BASELINES = {"tables": "rows4", "finished-profile": "go-onstack", "go-native": "
 RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these subjects, whose work is another
 
 
+# How long each run takes, and how many rounds there are at least and at most.
+LONG, USUAL, QUICK = "long", "usual", "quick"
+ROUNDS = {LONG: (5, 5), USUAL: (2, 5), QUICK: (2, 2)}
+MINUTES = 25  # of the usual form: after these no row is measured beyond its least rounds
+# A row is measured once more as long as its rounds lie further apart than this part of their median (percentages: than so
+# many points). Two rounds that agree by chance are likelier than three.
+NARROW, NARROW_AFTER_TWO = 0.1, 0.03
+POINTS, POINTS_AFTER_TWO = 1.0, 0.3
+
+
 @dataclass(frozen=True)
 class Subject:
     name: str
@@ -21,18 +31,25 @@ class Subject:
 class Case:
     name: str
     runs: tuple  # argument lists without the time, one process each
-    seconds: float  # 0: the case does not take a time
-    quick_seconds: float | None  # None: not in the quick form
+    long: float  # seconds of a run in each form; 0: the case does not take a time
+    usual: float
+    quick: float | None  # None: not in the quick form
     subjects: tuple = ()  # that take part; empty: those that say so, or all
     program: str = ""  # of this case alone: "coexist-" before the subject's
     rounds: int = 1000  # at most
+    together: bool = False  # nothing is timed by the clock on the wall: two runs at once, given two cores
 
     @property
     def family(self):
         return self.name.split("/")[0]
 
-    def commands(self, quick):
-        seconds = self.seconds if not quick or self.quick_seconds is None else self.quick_seconds
+    def seconds(self, form):
+        if form == LONG:
+            return self.long
+        return self.usual if form == USUAL or self.quick is None else self.quick
+
+    def commands(self, form):
+        seconds = self.seconds(form)
         timed = [f"seconds={seconds:g}"] if seconds else []
         return [list(run) + timed for run in self.runs]
 
@@ -89,35 +106,36 @@ HEAP_WHOLE = ("heap-onstack", "heap-jemalloc", "heap-tcmalloc", "heap-heaptrack"
 def _handler_cost(depth):
     # 250 Hz is the most that a CPU timer gives on the usual kernel (CONFIG_HZ=250).
     common = ("handler-cost", f"depth={depth}", "hz=250")
-    return Case(f"handler-cost/{depth}", (common + ("mode=tick",), common + ("mode=warm",)), 2, 0.5)
+    return Case(f"handler-cost/{depth}", (common + ("mode=tick",), common + ("mode=warm",)), 2, 0.6, 0.5)
 
 
-def _handler_cold(depth, quick_seconds):
+def _handler_cold(depth, quick):
     common = ("handler-cold", f"depth={depth}", "hz=250")
-    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 1.5, quick_seconds)
+    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 1.5, 0.7, quick)
 
 
 def _go(name, host, seconds):
     common = ("handler-cost", f"host={host}", "depth=10", "hz=250")
-    return Case(name, (common + ("mode=tick",), common + ("mode=warm",)), seconds, seconds / 2)
+    return Case(name, (common + ("mode=tick",), common + ("mode=warm",)), seconds, seconds * 0.4, seconds * 0.4)
 
 
-def _weights(threads, seconds, quick_seconds):
-    return Case(f"weights/{threads}", (("weights", f"threads={threads}", "hz=100"),), seconds, quick_seconds)
+def _weights(threads, long, usual, quick):
+    arguments = (("weights", f"threads={threads}", "hz=100"),)
+    return Case(f"weights/{threads}", arguments, long, usual, quick, together=threads == 1)
 
 
-def _overhead(hz, quick_seconds):
-    return Case(f"overhead/{hz}", (("overhead", f"hz={hz}"),), 6, quick_seconds)
+def _overhead(hz, quick):
+    return Case(f"overhead/{hz}", (("overhead", f"hz={hz}"),), 6, 2.4, quick)
 
 
 def _start_stop(threads):
-    return Case(f"start-stop/{threads}", (("start-stop", f"threads={threads}", "repeats=20"),), 0, 0)
+    return Case(f"start-stop/{threads}", (("start-stop", f"threads={threads}", "repeats=20"),), 0, 0, 0)
 
 
 def _coexist(mix):
     subjects = ("onstack-rules", *PPROF_RS, "gperftools", "gperftools-fp")
     # Sixteen runs each, which may all hang for 20 s.
-    return Case(f"coexist/{mix}", (("coexist", f"mix={mix}"),), 0, None, subjects, "coexist-", rounds=2)
+    return Case(f"coexist/{mix}", (("coexist", f"mix={mix}"),), 0, 0, None, subjects, "coexist-", rounds=2, together=True)
 
 
 CASES = (
@@ -125,40 +143,40 @@ CASES = (
     _handler_cost(100),
     _handler_cold(20, 1),
     _handler_cold(100, None),
-    Case("exact/20", (("exact", "depth=20", "hz=250"),), 3, 1),
+    Case("exact/20", (("exact", "depth=20", "hz=250"),), 3, 2, 1, together=True),
     _go("go-native/go20", "go20", 2),
     _go("go-native/go100", "go100", 2),
     _go("go-native/cgo", "cgo", 2),
     _go("go-native/nested", "nested", 2),
     _go("go-wasmtime/compile", "wasmtime", 4),
-    Case("tables/libc.so.6", (("tables", "library=libc.so.6"),), 0, 0),
-    Case("tables/libLLVM-14.so.1", (("tables", "library=libLLVM-14.so.1"),), 0, 0),
-    Case("memory/start", (("memory", "hz=100"),), 0.1, 0.1),
+    Case("tables/libc.so.6", (("tables", "library=libc.so.6"),), 0, 0, 0),
+    Case("tables/libLLVM-14.so.1", (("tables", "library=libLLVM-14.so.1"),), 0, 0, 0),
+    Case("memory/start", (("memory", "hz=100"),), 0.1, 0.1, 0.1, together=True),
     # A thousand samples: enough for onstack to have used every page of its buffer once.
-    Case("memory/busy", (("memory", "hz=250"),), 5, None),
-    _weights(1, 3, 1),
-    _weights(8, 3, 1),
-    _weights(64, 3, None),
-    _weights(1000, 4, None),
-    Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 8, 1),
+    Case("memory/busy", (("memory", "hz=250"),), 5, 5, None, together=True),
+    _weights(1, 3, 2, 1),
+    _weights(8, 3, 1, 1),
+    _weights(64, 3, 1.2, None),
+    _weights(1000, 4, 2, None),
+    Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 8, 3, 1),
     _overhead(99, None),
     _overhead(250, 1.5),
     _start_stop(1),
     _start_stop(64),
-    Case("finished-profile", (("finished-profile", "hz=250"),), 4, 1),
-    Case("displacement", (("displacement", "repeats=100", "hz=100"),), 0, None, ("onstack-rules",)),
-    Case("heap/pair", (("pair",),), 0.3, 0.2),
-    Case("heap/pair-of-64", (("pair", "live=64"),), 0.3, 0.2),
-    Case("heap/pair-16", (("pair", "threads=16"),), 0.5, 0.3),
-    Case("heap/sampled", (("sampled",),), 0, 0, rounds=3),
-    Case("heap/go-sampled", (("go-sampled",),), 0, 0, program="go-", rounds=3),
-    Case("heap/held", (("held",),), 0, 0, rounds=2),
-    Case("heap/redis", (("redis",),), 40, 12, HEAP_WHOLE, rounds=2),
-    Case("heap/rocksdb", (("rocksdb",),), 40, 12, HEAP_WHOLE, rounds=2),
-    Case("heap/go-service", (("go-service",),), 40, 12, HEAP_WHOLE, program="go-", rounds=2),
+    Case("finished-profile", (("finished-profile", "hz=250"),), 4, 4, 1),
+    Case("displacement", (("displacement", "repeats=100", "hz=100"),), 0, 0, None, ("onstack-rules",), rounds=2),
+    Case("heap/pair", (("pair",),), 0.3, 0.05, 0.05),
+    Case("heap/pair-of-64", (("pair", "live=64"),), 0.3, 0.05, 0.05),
+    Case("heap/pair-16", (("pair", "threads=16"),), 0.5, 0.2, 0.2),
+    Case("heap/sampled", (("sampled",),), 0, 0, 0, rounds=3),
+    Case("heap/go-sampled", (("go-sampled",),), 0, 0, 0, program="go-", rounds=3),
+    Case("heap/held", (("held",),), 0, 0, 0, rounds=2),
+    Case("heap/redis", (("redis",),), 40, 10, 10, HEAP_WHOLE, rounds=2),
+    Case("heap/rocksdb", (("rocksdb",),), 40, 10, 10, HEAP_WHOLE, rounds=2),
+    Case("heap/go-service", (("go-service",),), 40, 10, 10, HEAP_WHOLE, program="go-", rounds=2),
     _coexist("pure"),
     _coexist("native"),
-    Case("flame-graph", (("flame-graph",),), 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),
+    Case("flame-graph", (("flame-graph",),), 4, 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),
 )
 
 
@@ -166,7 +184,7 @@ class PlanError(Exception):
     """A selection that names nothing."""
 
 
-def choose_cases(names, quick):
+def choose_cases(names, form):
     """
     Cases by full name ("weights/8") or family ("weights"), in the order of the plan; where nothing is named all, or
     those of the quick form.
@@ -176,7 +194,7 @@ def choose_cases(names, quick):
             raise PlanError(f"no case '{name}'; there are: {', '.join(c.name for c in CASES)}")
     if names:
         return [c for c in CASES if c.name in names or c.family in names]
-    return [c for c in CASES if not quick or c.quick_seconds is not None]
+    return [c for c in CASES if form != QUICK or c.quick is not None]
 
 
 def choose_subjects(names):

@@ -29,7 +29,7 @@ def overhead(figures, columns):
 def ticks_of_short_threads(about):
     case = next(c for c in plan.CASES if c.name == "short-threads")
     settings = dict(word.split("=") for word in case.runs[0][1:])
-    seconds = case.quick_seconds if about["quick"] else case.seconds
+    seconds = case.seconds(about.get("form", plan.LONG))
     cores = int(about["machine"]["cores"].split()[0])
     return int(seconds * min(int(settings["threads"]), cores) * int(settings["hz"]))
 

@@ -19,6 +19,12 @@ class Figures:
         self._units[case, metric] = unit
         self._values.setdefault((case, metric), {}).setdefault(subject, {})[round_number] = value
 
+    def of(self, case, subject):
+        """(metric, unit, values) of one row."""
+        for (of_case, metric), subjects in self._values.items():
+            if of_case == case and subject in subjects:
+                yield metric, self._units[case, metric], list(subjects[subject].values())
+
     def records(self):
         """One record for each case, metric and subject, in the order of measuring."""
         for (case, metric), subjects in self._values.items():

@@ -19,7 +19,7 @@ static struct {
   const uint8_t *memory; /* NULL: mode "new" */
   size_t position;
   size_t seen; /* ticks when the chain began */
-  uint64_t end_ns;
+  handler_time time;
 } cold;
 
 static uint64_t read_on(uint64_t seed) {
@@ -30,7 +30,7 @@ static uint64_t read_on(uint64_t seed) {
 
 /* Waits for a tick. */
 static uint64_t leaf(uint64_t seed) {
-  while (intercept_count() == cold.seen && bench_now_ns() < cold.end_ns) {
+  while (intercept_count() == cold.seen && !handler_is_over(&cold.time, cold.seen)) {
     if (cold.memory)
       seed = read_on(seed);
     else
@@ -48,7 +48,7 @@ static void prepare_memory(void) {
 
 static void run_chains(uint32_t depth, size_t max_ticks) {
   uint32_t chains = CHAIN_FUNCTIONS / depth;
-  for (uint32_t chain = 0; bench_now_ns() < cold.end_ns && cold.seen < max_ticks; chain = (chain + 1) % chains) {
+  for (uint32_t chain = 0; !handler_is_over(&cold.time, cold.seen) && cold.seen < max_ticks; chain = (chain + 1) % chains) {
     cold.seen = intercept_count();
     chain_framed.run(chain * depth, cold.seen);
   }
@@ -66,7 +66,7 @@ int bench_case_handler_cold(const bench_options *options) {
 
   bench_start(options, &needs);
   intercept_begin(SIGPROF, 1, max_ticks);
-  cold.end_ns = bench_now_ns() + (uint64_t)(options->seconds * 1e9);
+  cold.time = handler_time_from_now(options->seconds);
   run_chains(options->depth - 2, max_ticks);
   const intercept_tick *ticks = intercept_end(&count);
   bench_stop(&counts);

@@ -15,13 +15,24 @@
 void (*bench_burn_hook)(int (*over)(void *data), void *data);
 
 typedef struct deadline {
-  uint64_t end_ns;
+  handler_time time;
   size_t max_ticks;
 } deadline;
 
 static int over(void *data) {
   deadline *d = data;
-  return bench_now_ns() >= d->end_ns || intercept_count() >= d->max_ticks;
+  const size_t ticks = intercept_count();
+  return handler_is_over(&d->time, ticks) || ticks >= d->max_ticks;
+}
+
+handler_time handler_time_from_now(double seconds) {
+  const uint64_t now = bench_now_ns(), wanted_ns = (uint64_t)(seconds * 1e9);
+  return (handler_time){now + wanted_ns, now + 8 * wanted_ns};
+}
+
+int handler_is_over(const handler_time *time, size_t ticks) {
+  const uint64_t now = bench_now_ns();
+  return now >= time->last_ns || (now >= time->end_ns && ticks >= (size_t)2 * FEW);
 }
 
 /* What one signal cost: the only call, or the median of the calls after the warm-up. */
@@ -88,7 +99,7 @@ int bench_case_handler_cost(const bench_options *options) {
   size_t count;
   bench_start(options, &needs);
   intercept_begin(SIGPROF, repeats, max_ticks);
-  deadline end = {bench_now_ns() + (uint64_t)(options->seconds * 1e9), max_ticks};
+  deadline end = {handler_time_from_now(options->seconds), max_ticks};
   if (bench_burn_hook)
     bench_burn_hook(over, &end);
   else

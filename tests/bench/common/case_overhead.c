@@ -35,7 +35,7 @@ static double block_ns(uint32_t sweeps) {
 
 int bench_case_overhead(const bench_options *options) {
   bench_needs needs = {0};
-  uint32_t repeats = 1 + (uint32_t)(options->seconds * 1e9 / (3.0 * BLOCK_NS));
+  uint32_t repeats = 1 + (uint32_t)(options->seconds * 1e9 / (2.0 * BLOCK_NS));
   double *shares = calloc(repeats, sizeof *shares);
   words = calloc(WORDS, sizeof *words);
   if (!shares || !words) bench_fail("no memory for %u blocks", repeats);
@@ -43,14 +43,15 @@ int bench_case_overhead(const bench_options *options) {
   work(20);
   uint32_t sweeps = (uint32_t)(BLOCK_NS * 20.0 / block_ns(20)) + 1;
 
+  double before = block_ns(sweeps);
   for (uint32_t i = 0; i < repeats; i++) {
     /* Off, on, off: the middle against the mean of its neighbours, so that a machine that slows down weighs on both. */
-    double before = block_ns(sweeps);
     bench_start(options, &needs);
     double with = block_ns(sweeps);
     bench_stop(NULL);
     double after = block_ns(sweeps);
     shares[i] = 100 * (with / ((before + after) / 2) - 1);
+    before = after;
   }
   bench_emit("overhead", "% CPU time", bench_median(shares, repeats));
   free(shares);

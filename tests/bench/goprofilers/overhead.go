@@ -41,9 +41,9 @@ func measureOverhead(p profiler, asked *options) error {
 	const trial = 20000
 	block(trial)
 	calls := int(float64(trial)*float64(blockLength)/block(trial)) + 1
-	shares := make([]float64, 1+int(asked.length()/(3*blockLength)))
+	shares := make([]float64, 1+int(asked.length()/(2*blockLength)))
+	before := block(calls)
 	for i := range shares {
-		before := block(calls)
 		if err := p.start(asked.hz, io.Discard); err != nil {
 			return err
 		}
@@ -53,6 +53,7 @@ func measureOverhead(p profiler, asked *options) error {
 		}
 		after := block(calls)
 		shares[i] = 100 * (with/((before+after)/2) - 1)
+		before = after
 	}
 	return emit("overhead", "% CPU time", median(shares))
 }

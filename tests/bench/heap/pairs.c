@@ -3,7 +3,8 @@
  * What allocation costs, whoever's malloc it is: PROGRAM MODE [key=value ...], one number on standard output. measure.py runs
  * it with and without a profiler.
  *
- *   pair     ns of CPU time for malloc(64) and free, of one block (live=1) or of the oldest of `live`, on `threads` threads
+ *   pair     ns of CPU time for malloc(64) and free, of one block (live=1) or of the oldest of `live`, on `threads` threads:
+ *            median of batches of `batch`, which hold several samples each
  *   sampled  ns for one malloc(64) under `depth` frames: bursts of 64, with a pause for whoever collects
  *   held     KiB resident when `mib` MiB are held in blocks of 4 KiB
  */
@@ -19,13 +20,12 @@
 #define SIZE 64
 #define MOST_LIVE 1024
 #define MOST_THREADS 64
-#define BATCH 100000
 #define BATCHES 512
 #define BURST 64
 #define BURSTS 64
 #define HELD 4096
 
-static int threads = 1, live = 1, depth = 1, mib = 64;
+static int threads = 1, live = 1, depth = 1, mib = 64, batch = 100000;
 static double seconds = 0.3;
 
 static double now_ns(clockid_t clock) {
@@ -54,7 +54,7 @@ static double middle(double *values, int count) {
 static pthread_barrier_t together;
 
 static void pair_batch(void *volatile *blocks) {
-  for (int i = 0; i < BATCH; i++) {
+  for (int i = 0; i < batch; i++) {
     void *volatile *place = &blocks[i % live];
     free(*place);
     *place = malloc(SIZE);
@@ -64,7 +64,7 @@ static void pair_batch(void *volatile *blocks) {
 /* One place is not looked up in an array: the plain pair. */
 static void pair_batch_of_one(void) {
   void *volatile block;
-  for (int i = 0; i < BATCH; i++) {
+  for (int i = 0; i < batch; i++) {
     block = malloc(SIZE);
     free(block);
   }
@@ -82,7 +82,7 @@ static void *pair_thread(void *result) {
       pair_batch_of_one();
     else
       pair_batch(blocks);
-    batches[count++] = (now_ns(CLOCK_THREAD_CPUTIME_ID) - begin) / BATCH;
+    batches[count++] = (now_ns(CLOCK_THREAD_CPUTIME_ID) - begin) / batch;
   }
   for (int i = 0; i < live; i++) free(blocks[i]);
   *(double *)result = middle(batches, count);
@@ -154,7 +154,7 @@ static int *setting(const char *text) {
   static const struct {
     const char *key;
     int *value;
-  } settings[] = {{"threads=", &threads}, {"live=", &live}, {"depth=", &depth}, {"mib=", &mib}};
+  } settings[] = {{"threads=", &threads}, {"live=", &live}, {"depth=", &depth}, {"mib=", &mib}, {"batch=", &batch}};
   for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++)
     if (strncmp(text, settings[i].key, strlen(settings[i].key)) == 0) return settings[i].value;
   return NULL;
@@ -166,7 +166,7 @@ int pairs_main(int count, char **arguments) {
     if (place) *place = atoi(strchr(arguments[i], '=') + 1);
     if (strncmp(arguments[i], "seconds=", 8) == 0) seconds = atof(arguments[i] + 8);
   }
-  if (count < 2 || threads < 1 || threads > MOST_THREADS || live < 1 || live > MOST_LIVE) return 2;
+  if (count < 2 || threads < 1 || threads > MOST_THREADS || live < 1 || live > MOST_LIVE || batch < 1) return 2;
   pause_ns(300000000); /* a preloaded profiler has begun */
   const char *mode = arguments[1];
   const double result = strcmp(mode, "pair") == 0 ? pair() : strcmp(mode, "sampled") == 0 ? sampled() : held(depth);

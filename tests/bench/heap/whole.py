@@ -81,7 +81,7 @@ def rocksdb(variables, scratch):
     (program,) = need("db_bench")
     place = os.path.join(scratch, "db")
     shutil.rmtree(place, ignore_errors=True)
-    return cpu_of_run([program, "--benchmarks=fillrandom,readrandom", "--num=150000", "--value_size=200", "--threads=2",
+    return cpu_of_run([program, "--benchmarks=fillrandom,readrandom", "--num=75000", "--value_size=200", "--threads=2",
                        f"--db={place}", "--compression_type=lz4", "--seed=1"], variables, scratch)
 
 
