@@ -37,6 +37,11 @@ class Figures:
     def find(self, column, subject):
         return self._records.get((column.case, column.metric, subject))
 
+    def interval(self, record):
+        """Half of that of a figure which has one, as another metric of the same row."""
+        half = self._records.get((record["case"], "interval", record["subject"]))
+        return half["median"] if half else None
+
     def subjects(self, columns):
         cells = {(c.case, c.metric) for c in columns}
         here = {s for case, metric, s in self._records if (case, metric) in cells}
@@ -92,6 +97,9 @@ def doubt(figures, section, column, theirs, ours):
     noise = figures.find(column, section.noise)
     if noise and abs(theirs["median"] - ours["median"]) < remarks.span(noise):
         return " (within the bare counter's spread)"
+    halves = [figures.interval(record) for record in (theirs, ours)]
+    if all(halves):
+        return " (the intervals overlap)" if abs(theirs["median"] - ours["median"]) < sum(halves) else ""
     return "" if are_apart(theirs, ours) else " (the spreads overlap)"
 
 

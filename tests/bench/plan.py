@@ -12,7 +12,7 @@ RIVALS = {"go-pprof": "go-onstack", "go-onstack": "go-onstack"}  # and for these
 # How long each run takes, and how many rounds there are at least and at most.
 LONG, USUAL, QUICK = "long", "usual", "quick"
 ROUNDS = {LONG: (5, 5), USUAL: (2, 5), QUICK: (2, 2)}
-MINUTES = 25  # of the usual form: after these no row is measured beyond its least rounds
+MINUTES = 25  # with building: after these no row is measured beyond its least rounds
 # A row is measured once more as long as its rounds lie further apart than this part of their median (percentages: than so
 # many points). Two rounds that agree by chance are likelier than three.
 NARROW, NARROW_AFTER_TWO = 0.1, 0.03
@@ -106,12 +106,12 @@ HEAP_WHOLE = ("heap-onstack", "heap-jemalloc", "heap-tcmalloc", "heap-heaptrack"
 def _handler_cost(depth):
     # 250 Hz is the most that a CPU timer gives on the usual kernel (CONFIG_HZ=250).
     common = ("handler-cost", f"depth={depth}", "hz=250")
-    return Case(f"handler-cost/{depth}", (common + ("mode=tick",), common + ("mode=warm",)), 2, 0.6, 0.5)
+    return Case(f"handler-cost/{depth}", (common + ("mode=tick",), common + ("mode=warm",)), 2, 0.5, 0.5)
 
 
 def _handler_cold(depth, quick):
     common = ("handler-cold", f"depth={depth}", "hz=250")
-    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 1.5, 0.7, quick)
+    return Case(f"handler-cold/{depth}", (common + ("mode=new",), common + ("mode=cold",)), 1.5, 0.5, quick)
 
 
 def _go(name, host, seconds):
@@ -125,7 +125,7 @@ def _weights(threads, long, usual, quick):
 
 
 def _overhead(hz, quick):
-    return Case(f"overhead/{hz}", (("overhead", f"hz={hz}"),), 6, 2.4, quick)
+    return Case(f"overhead/{hz}", (("overhead", f"hz={hz}"),), 6, 2, quick)
 
 
 def _start_stop(threads):
@@ -143,7 +143,7 @@ CASES = (
     _handler_cost(100),
     _handler_cold(20, 1),
     _handler_cold(100, None),
-    Case("exact/20", (("exact", "depth=20", "hz=250"),), 3, 2, 1, together=True),
+    Case("exact/20", (("exact", "depth=20", "hz=250"),), 3, 1.5, 1, together=True),
     _go("go-native/go20", "go20", 2),
     _go("go-native/go100", "go100", 2),
     _go("go-native/cgo", "cgo", 2),
@@ -157,8 +157,8 @@ CASES = (
     _weights(1, 3, 2, 1),
     _weights(8, 3, 1, 1),
     _weights(64, 3, 1.2, None),
-    _weights(1000, 4, 2, None),
-    Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 8, 3, 1),
+    _weights(1000, 4, 1.5, None),
+    Case("short-threads", (("short-threads", "threads=2", "life_ms=20", "hz=100"),), 8, 2.5, 1),
     _overhead(99, None),
     _overhead(250, 1.5),
     _start_stop(1),
@@ -171,9 +171,10 @@ CASES = (
     Case("heap/sampled", (("sampled",),), 0, 0, 0, rounds=3),
     Case("heap/go-sampled", (("go-sampled",),), 0, 0, 0, program="go-", rounds=3),
     Case("heap/held", (("held",),), 0, 0, 0, rounds=2),
-    Case("heap/redis", (("redis",),), 40, 10, 10, HEAP_WHOLE, rounds=2),
-    Case("heap/rocksdb", (("rocksdb",),), 40, 10, 10, HEAP_WHOLE, rounds=2),
-    Case("heap/go-service", (("go-service",),), 40, 10, 10, HEAP_WHOLE, program="go-", rounds=2),
+    # Pairs of runs, with the interval of their mean: rounds of their own.
+    Case("heap/redis", (("redis",),), 40, 10, 10, HEAP_WHOLE, rounds=1),
+    Case("heap/rocksdb", (("rocksdb",),), 40, 10, 10, HEAP_WHOLE, rounds=1),
+    Case("heap/go-service", (("go-service",),), 40, 10, 10, HEAP_WHOLE, program="go-", rounds=1),
     _coexist("pure"),
     _coexist("native"),
     Case("flame-graph", (("flame-graph",),), 4, 4, 2, ("onstack-rules", *PPROF_RS), "flame-"),

@@ -114,10 +114,9 @@ def still_broad(figures, pairs):
 class Run:
     """One run of the benchmark: its figures, what failed, and what each row took."""
 
-    def __init__(self, form):
-        self.form = form
+    def __init__(self, form, begin):
+        self.form, self.begin = form, begin
         self.figures, self.failures, self.seconds = Figures(), {}, {}
-        self.begin = time.monotonic()
 
     def minutes(self):
         return (time.monotonic() - self.begin) / 60
@@ -204,6 +203,7 @@ def main():
         print("cases:   ", *(c.name for c in cases), "\nsubjects:", *(s.name for s in subjects))
         return 0
 
+    begin = time.monotonic()
     reasons = build_all(cases, subjects)
     if OURS in reasons:
         progress("onstack's own program cannot be built: run `make` in the root first (see build/bench/onstack.log)")
@@ -213,7 +213,7 @@ def main():
         return 1
 
     rounds = (arguments.rounds,) * 2 if arguments.rounds else plan.ROUNDS[arguments.form]
-    load_before, run = machine.load(), Run(arguments.form)
+    load_before, run = machine.load(), Run(arguments.form, begin)
     measure(run, cases, subjects, reasons, *rounds, arguments.minutes)
     about = describe(run, rounds, cases, load_before, unavailable(cases, subjects, reasons))
     print_header(about)

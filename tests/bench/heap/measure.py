@@ -57,7 +57,7 @@ def pair(name, asked, scratch):
     tool = tools.tool(name, tools.RATE, scratch)
     if tool.counts_each:  # and takes microseconds: no batch needs to be so long that samples are even in it
         arguments.append("batch=5000")
-    figures = in_turns("heap-pairs", arguments, settings_of(tool), 3, scratch)
+    figures = in_turns("heap-pairs", arguments, settings_of(tool), 2, scratch)
     emit("without", "ns", median(figures["base"]))
     for setting in ("off", "on"):
         if setting in figures:
