@@ -27,7 +27,7 @@ static int over(void *data) {
 
 handler_time handler_time_from_now(double seconds) {
   const uint64_t now = bench_now_ns(), wanted_ns = (uint64_t)(seconds * 1e9);
-  return (handler_time){now + wanted_ns, now + 8 * wanted_ns};
+  return (handler_time){now + wanted_ns, now + wanted_ns + 20000000000u};
 }
 
 int handler_is_over(const handler_time *time, size_t ticks) {
