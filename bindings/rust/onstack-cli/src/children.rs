@@ -10,6 +10,7 @@ use onstack::Profile;
 
 use crate::failure::Failure;
 use crate::format::Format;
+use crate::live::Status;
 use crate::{live, output};
 
 /// The files of a process in the scratch directory; with its id behind a dot where there are several.
@@ -55,7 +56,9 @@ type Encode<'a> = dyn Fn(&Profile, &Path) -> Result<Vec<u8>, Failure> + 'a;
 pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Encode<'_>) -> Result<Written, Failure> {
     let mut left = live::files(&scratch.join(PROFILE));
     left.sort_by_key(|(_, process)| (*process != program, *process));
-    let running = live::files(&scratch.join(STATUS)).iter().filter(|(_, process)| is_alive(*process)).count();
+    let statuses = live::files(&scratch.join(STATUS));
+    let running = statuses.iter().filter(|(_, process)| is_alive(*process)).count();
+    let silent = without_samples(&statuses, &left);
     let mut merge = Merge::default();
     let mut written = Written { names: String::new(), processes: 0, running };
     for (file, process) in left {
@@ -74,6 +77,7 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Enc
         }
         written.processes += 1;
     }
+    silent.iter().flat_map(Status::comments).for_each(|comment| merge.add_comment(&comment));
     written.names = output::name(output).into_owned();
     if let Some(profile) = merge.finish() {
         let merged = output::of_process(output, program);
@@ -81,6 +85,14 @@ pub fn write(scratch: &Path, program: u32, output: &Path, how: How, encode: &Enc
         written.names = output::name(&merged).into_owned();
     }
     Ok(written)
+}
+
+/// The counters of processes that have left no profile because they have no sample. With samples that are nowhere, as of a
+/// process that was killed, the sums would speak of more than the profile has.
+fn without_samples(statuses: &[(PathBuf, u32)], profiles: &[(PathBuf, u32)]) -> Vec<Status> {
+    let has_profile = |process: u32| profiles.iter().any(|(_, other)| *other == process);
+    let others = statuses.iter().filter(|(_, process)| !has_profile(*process));
+    others.map(|(file, _)| Status::read(file)).filter(|status| status.is_known() && !status.has_samples()).collect()
 }
 
 fn read(file: &Path) -> Result<Profile, Failure> {

@@ -60,6 +60,10 @@ impl Status {
         !self.counters.is_empty()
     }
 
+    pub fn has_samples(&self) -> bool {
+        self.number("samples") > 0
+    }
+
     fn dropped(&self) -> u64 {
         self.counters
             .keys()

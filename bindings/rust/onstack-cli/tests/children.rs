@@ -113,6 +113,37 @@ fn one_profile_of_all_tells_them_apart() {
 }
 
 #[test]
+fn counters_of_a_process_without_samples_are_in_the_profile_of_all() {
+    let place = Place::new("silent");
+    // Ticks that a thread blocks are counted, and are no samples.
+    let source = r#"
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int main(void) {
+  unsigned long all = ~0ul;
+  struct timespec now;
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, sizeof(all));
+  do clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  while (now.tv_sec == 0 && now.tv_nsec < 400000000);
+  return 0;
+}
+"#;
+    fs::write(place.0.join("deaf.c"), source).unwrap();
+    let compiled = Command::new("cc").current_dir(&place.0).args(["-D_GNU_SOURCE", "deaf.c", "-o", "deaf"]).status();
+    assert!(compiled.expect("a C compiler").success());
+    fs::write(place.0.join("script"), "./deaf\n./baker\n").unwrap();
+    let ended = place.record(&["--children=merge", "-o", "all.pb.gz"]);
+    assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
+    let profile = read(&place.0.join("all.pb.gz"));
+    assert!(profile.by_label("process").values.iter().all(|(name, _)| name.as_deref() != Some("deaf")));
+    let counters = profile.summary().counters;
+    // Nearly two hundred ticks of a period of 2 ms.
+    assert!(counters["blocked"].parse::<u64>().unwrap() > 100, "{counters:?}");
+}
+
+#[test]
 fn one_name_for_several_files_is_refused_before_anything_runs() {
     let place = Place::new("names");
     let ended = place.record(&["--children", "-o", "one.pb.gz"]);

@@ -59,6 +59,11 @@ impl Merge {
         Ok(())
     }
 
+    /// Adds a line of a process without a profile of its own, as its counters are: ticks that found no stack make no sample.
+    pub fn add_comment(&mut self, text: &str) {
+        self.comment(text);
+    }
+
     /// The profile of all; nothing where none was added.
     pub fn finish(mut self) -> Option<Profile> {
         if self.message.sample_type.is_empty() {
@@ -260,6 +265,7 @@ mod tests {
         merge.add(&profile(0x5000, "b1", "onstack.stats ticks=3 period_ns=9 clock=cpu"), 11).unwrap();
         merge.add(&profile(0x9000, "b1", "onstack.stats ticks=4 period_ns=9 clock=cpu late=1"), 12).unwrap();
         merge.add(&profile(0x9000, "b2", "onstack.stats ticks=1"), 13).unwrap();
+        merge.add_comment("onstack.stats ticks=2 period_ns=9 clock=cpu late=3");
         let merged = merge.finish().unwrap();
         assert_eq!(
             (merged.message.mapping.len(), merged.message.location.len(), merged.message.function.len()),
@@ -275,7 +281,7 @@ mod tests {
         assert_eq!(folded(&merged), "one;main;f 15\n");
         assert_eq!(merged.by_label("process").values, [(Some("tool".into()), 15)]);
         assert_eq!(merged.by_label("process_id").values.len(), 3);
-        assert_eq!(merged.comments().collect::<Vec<_>>(), ["onstack.stats ticks=8 period_ns=9 clock=cpu late=1"]);
+        assert_eq!(merged.comments().collect::<Vec<_>>(), ["onstack.stats ticks=10 period_ns=9 clock=cpu late=4"]);
         assert_eq!((merged.message.time_nanos, merged.message.duration_nanos), (0x5000, 0x400a));
         // What was merged is a profile like others.
         assert_eq!(Profile::read(&merged.to_bytes()[..]).unwrap().message, merged.message);
