@@ -5825,6 +5825,9 @@ ONSTACK_INTERNAL_DEFINE const onstack_reader onstack_reader_copy = {"copy", copy
 #ifndef ONSTACK_HANDLER_UNWIND_MEMORY_PIPE_H
 #define ONSTACK_HANDLER_UNWIND_MEMORY_PIPE_H
 
+/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
+ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
+
 /* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
 
@@ -5858,6 +5861,7 @@ typedef struct pipe_lane {
 } pipe_lane;
 
 static pipe_lane pipe_lanes[PIPE_LANES];
+static const uint32_t *pipe_process_word; /* publish / observe; NULL: only the process id tells */
 
 static ONSTACK_HANDLER bool pipe_take(pipe_lane *lane) {
   uint32_t expected = PIPE_FREE;
@@ -5866,10 +5870,15 @@ static ONSTACK_HANDLER bool pipe_take(pipe_lane *lane) {
 
 static ONSTACK_HANDLER void pipe_give_back(pipe_lane *lane) { onstack_publish(&lane->state, PIPE_FREE); }
 
+/* The descriptor still leads to the pipe that was made, here or in the process that made this one. */
+static ONSTACK_HANDLER bool pipe_is_there(pipe_lane *lane) {
+  return lane->file != 0 && onstack_sys_call2(SYS_fstat, lane->file, (long)lane->status) == 0 &&
+         lane->status[0] == lane->device && lane->status[1] == lane->inode;
+}
+
 static ONSTACK_HANDLER bool pipe_is_ours(pipe_lane *lane) {
-  return lane->file != 0 && lane->process == onstack_sys_getpid() &&
-         onstack_sys_call2(SYS_fstat, lane->file, (long)lane->status) == 0 && lane->status[0] == lane->device &&
-         lane->status[1] == lane->inode;
+  const uint32_t *word = onstack_observe(&pipe_process_word);
+  return lane->process == onstack_sys_getpid() && (!word || onstack_load_relaxed(word) != 0) && pipe_is_there(lane);
 }
 
 /* The lane is taken and ours. What is left in the pipe, or comes out of it unasked, ends its use. */
@@ -5935,23 +5944,23 @@ static void pipe_make(pipe_lane *lane) {
 }
 
 /* A pipe that proves to be another's by now is left to its owner; a look that failed for want of memory proves nothing. */
-static void pipe_drop(pipe_lane *lane, int32_t process) {
-  lane->process = process;
+static void pipe_drop(pipe_lane *lane) {
   for (int looks = 0; looks < 3; looks++) {
-    if (!pipe_is_ours(lane)) continue;
+    if (!pipe_is_there(lane)) continue;
     onstack_sys_call1(SYS_close, lane->file);
     break;
   }
   onstack_store_relaxed(&lane->file, 0);
 }
 
+void onstack_memory_pipe_set_process_word(const uint32_t *word) { onstack_publish(&pipe_process_word, word); }
+
 bool onstack_memory_pipe_open(void) {
   bool any = false;
-  int32_t self = onstack_sys_getpid();
   for (uint32_t i = 0; i < PIPE_LANES; i++) {
     pipe_lane *lane = &pipe_lanes[i];
     if (!pipe_take(lane)) continue;
-    if (lane->file != 0 && !pipe_is_ours(lane)) pipe_drop(lane, self);
+    if (lane->file != 0 && !pipe_is_ours(lane)) pipe_drop(lane);
     if (lane->file == 0) pipe_make(lane);
     any = any || lane->file != 0;
     pipe_give_back(lane);
@@ -5960,20 +5969,18 @@ bool onstack_memory_pipe_open(void) {
 }
 
 void onstack_memory_pipe_close(void) {
-  int32_t self = onstack_sys_getpid();
   for (uint32_t i = 0; i < PIPE_LANES; i++) {
     pipe_lane *lane = &pipe_lanes[i];
     if (onstack_load_relaxed(&lane->file) == 0 || !pipe_take(lane)) continue;
-    pipe_drop(lane, self);
+    pipe_drop(lane);
     pipe_give_back(lane);
   }
 }
 
 void onstack_memory_pipe_after_fork(void) {
-  int32_t self = onstack_sys_getpid();
   for (uint32_t i = 0; i < PIPE_LANES; i++) {
     pipe_lane *lane = &pipe_lanes[i];
-    if (lane->file != 0) pipe_drop(lane, self); /* taken or not: the walk that has it is not in this process */
+    if (lane->file != 0) pipe_drop(lane); /* taken or not: the walk that has it is not in this process */
     lane->state = PIPE_FREE;
   }
 }
@@ -6141,6 +6148,9 @@ typedef struct onstack_traceback_state {
   bool copy_works;
   uint64_t main_stack_high; /* end of the main thread's stack; 0: not known */
   uint32_t stale;           /* a walk met code that was not there at the last preparation */
+  /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
+     4.14) sees its parent's and goes ahead. */
+  int32_t preparing;
 } onstack_traceback_state;
 
 ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
@@ -6158,7 +6168,8 @@ ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
 ONSTACK_INTERNAL void onstack_traceback_enter(void);
 ONSTACK_INTERNAL void onstack_traceback_leave(void);
 
-/* In the child of a fork: walks of other threads are not under way here, and would keep retired tables for ever. */
+/* In the child of a fork: walks and preparations of other threads are not under way here. They would keep retired
+   tables for ever, and each later preparation away. */
 ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
 
 /* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
@@ -6180,7 +6191,10 @@ ONSTACK_HANDLER void onstack_traceback_leave(void) {
   while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
 }
 
-void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceback.inside, 0u); }
+void onstack_traceback_after_fork(void) {
+  onstack_store_relaxed(&onstack_traceback.inside, 0u);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
+}
 
 /* A thread pointer further up than this is not taken for the top of this stack. */
 #define TRACEBACK_STACK ((uint64_t)256 << 20)
@@ -8703,6 +8717,7 @@ static void fork_make_mark(void) {
   if (!mark) return;
   onstack_store_relaxed(mark, FORK_KNOWN);
   onstack_publish(&fork_mark, mark);
+  onstack_memory_pipe_set_process_word(mark);
 }
 
 /* The innermost fork that this thread is in; NULL: none that is known. */
@@ -22973,24 +22988,26 @@ static const onstack_symbol_set *traceback_names; /* publish / observe */
 static onstack_symbol_set *traceback_retired[TRACEBACK_RETIRED];
 static size_t traceback_retired_count;
 
-/* Process id of the preparation in progress; 0: none. The child of a fork sees its parent's and goes ahead. */
-static int32_t traceback_preparing;
-
 static bool traceback_enter(void) {
-  int32_t self = onstack_sys_getpid(), holder = onstack_load_relaxed(&traceback_preparing);
-  return holder != self && onstack_cas(&traceback_preparing, &holder, self);
+  int32_t self = onstack_sys_getpid(), holder = onstack_load_relaxed(&onstack_traceback.preparing);
+  return holder != self && onstack_cas(&onstack_traceback.preparing, &holder, self);
 }
 
-/* Once: how memory is read, and the handlers for fork. */
-static int traceback_begin(void) {
+/* First of all: a child that is made while the preparation goes on is put in order, and then prepares for itself. */
+static int traceback_know_children(void) {
   if (onstack_observe(&onstack_traceback.ready)) return 0;
   if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
-  int result = onstack_fork_prepare();
+  const int result = onstack_fork_prepare();
   onstack_control_unlock();
+  return result;
+}
+
+/* Once: how memory is read. */
+static void traceback_begin(void) {
+  if (onstack_observe(&onstack_traceback.ready)) return;
   onstack_traceback.reader = onstack_reader_choose(&onstack_traceback.copy_works);
   /* The kernel puts the program's name at the very top of the main thread's stack. */
   onstack_traceback.main_stack_high = getauxval(AT_EXECFN) & ~(uint64_t)7;
-  return result;
 }
 
 static void traceback_retire(const onstack_symbol_set *set) {
@@ -23020,14 +23037,16 @@ static int traceback_read_names(void) {
 }
 
 int onstack_traceback_prepare(void) {
-  if (!traceback_enter()) return 0;
-  int result = traceback_begin();
+  onstack_fork_repair();
+  int result = traceback_know_children();
+  if (result != 0 || !traceback_enter()) return result;
+  traceback_begin();
   onstack_store_relaxed(&onstack_traceback.stale, 0u); /* first: what a walk meets from now on counts again */
-  if (result == 0) result = onstack_code_map_refresh(NULL);
+  result = onstack_code_map_refresh(NULL);
   while (result == 0 && onstack_modules_refresh(SIZE_MAX / 2)) continue;
   if (result == 0) result = traceback_read_names();
   if (result == 0) onstack_publish(&onstack_traceback.ready, 1u);
-  onstack_store_relaxed(&traceback_preparing, 0);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
   return result;
 }
 

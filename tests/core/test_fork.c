@@ -371,3 +371,25 @@ Test(fork, a_walk_of_another_thread_is_none_in_the_child) {
   onstack_dekker_sub(&onstack_traceback.inside, 1u);
   t_finish(session);
 }
+
+/* A preparation that another thread is in the middle of, seen by a process 1 whose parent is process 1 as well. */
+static int prepare_first(void) {
+  if (onstack_traceback_prepare() != 0 || !onstack_traceback.ready) return 70;
+  onstack_store_relaxed(&onstack_traceback.preparing, (int32_t)getpid());
+  pid_t child = (pid_t)onstack_sys_call6(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0, 0);
+  if (child == 0) {
+    onstack_store_relaxed(&onstack_traceback.stale, 1u);
+    STEP(71, getpid() == 1 && onstack_traceback_prepare() == 0);
+    STEP(72, onstack_traceback_is_stale() == 0);
+    _exit(0);
+  }
+  return t_wait(child);
+}
+
+Test(fork, a_preparation_of_another_thread_is_none_in_a_child_with_the_same_id) {
+  pid_t child = (pid_t)onstack_sys_call6(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0, 0);
+  if (child < 0) cr_skip("no PID namespaces here");
+  if (child == 0) _exit(prepare_first());
+  const int status = t_wait(child);
+  cr_assert_eq(status, 0, "step %d", status);
+}

@@ -8,6 +8,8 @@
 #include "support.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -173,6 +175,35 @@ Test(reader_pipe, a_child_owns_no_pipe_of_its_parent) {
   cr_assert_eq(status, 0, "refused 1, closed 2, anew 4: %d", status);
   cr_assert(read_pair(pattern, words), "the parent goes on");
   onstack_memory_pipe_close();
+}
+
+/* A process 1 whose child is process 1 as well, in a namespace of its own. */
+static int be_first(void) {
+  static const uint64_t pattern[2] = {1, 2};
+  uint64_t words[2];
+  onstack_session *session = NULL;
+  if (onstack_session_start(NULL, &session) != 0 || onstack_session_stop(session) != 0) return 70; /* knows children now */
+  int highest = 0, before = count_open(&highest);
+  if (!onstack_memory_pipe_open() || !read_pair(pattern, words)) return 71;
+  pid_t child = (pid_t)onstack_sys_call6(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0, 0);
+  if (child == 0) {
+    onstack_stats stats = {.size = sizeof(stats)};
+    if (getpid() != 1) _exit(72);
+    if (read_pair(pattern, words)) _exit(73); /* the parent's pipe */
+    onstack_session_stats(session, &stats);   /* the first call of an ordinary thread puts it in order */
+    if (count_open(&highest) != before) _exit(74);
+    _exit(onstack_memory_pipe_open() && read_pair(pattern, words) ? 0 : 75);
+  }
+  const int status = t_wait(child);
+  return status != 0 ? status : read_pair(pattern, words) ? 0 : 76;
+}
+
+Test(reader_pipe, a_child_with_the_same_id_owns_none_either) {
+  pid_t child = (pid_t)onstack_sys_call6(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0, 0);
+  if (child < 0) cr_skip("no PID namespaces here");
+  if (child == 0) _exit(be_first());
+  const int status = t_wait(child);
+  cr_assert_eq(status, 0, "step %d", status);
 }
 
 Test(reader_pipe, costs_what_the_documents_say) {

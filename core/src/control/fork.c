@@ -8,6 +8,7 @@
 #include "control/moment.h"
 #include "control/tick/slots.h"
 #include "control/wiped_word.h"
+#include "handler/unwind/memory_pipe.h"
 #include "handler/unwind/traceback_walk.h"
 
 #include <pthread.h>
@@ -47,6 +48,7 @@ static void fork_make_mark(void) {
   if (!mark) return;
   onstack_store_relaxed(mark, FORK_KNOWN);
   onstack_publish(&fork_mark, mark);
+  onstack_memory_pipe_set_process_word(mark);
 }
 
 /* The innermost fork that this thread is in; NULL: none that is known. */

@@ -25,24 +25,26 @@ static const onstack_symbol_set *traceback_names; /* publish / observe */
 static onstack_symbol_set *traceback_retired[TRACEBACK_RETIRED];
 static size_t traceback_retired_count;
 
-/* Process id of the preparation in progress; 0: none. The child of a fork sees its parent's and goes ahead. */
-static int32_t traceback_preparing;
-
 static bool traceback_enter(void) {
-  int32_t self = onstack_sys_getpid(), holder = onstack_load_relaxed(&traceback_preparing);
-  return holder != self && onstack_cas(&traceback_preparing, &holder, self);
+  int32_t self = onstack_sys_getpid(), holder = onstack_load_relaxed(&onstack_traceback.preparing);
+  return holder != self && onstack_cas(&onstack_traceback.preparing, &holder, self);
 }
 
-/* Once: how memory is read, and the handlers for fork. */
-static int traceback_begin(void) {
+/* First of all: a child that is made while the preparation goes on is put in order, and then prepares for itself. */
+static int traceback_know_children(void) {
   if (onstack_observe(&onstack_traceback.ready)) return 0;
   if (!onstack_control_lock()) return ONSTACK_E_CONTEXT;
-  int result = onstack_fork_prepare();
+  const int result = onstack_fork_prepare();
   onstack_control_unlock();
+  return result;
+}
+
+/* Once: how memory is read. */
+static void traceback_begin(void) {
+  if (onstack_observe(&onstack_traceback.ready)) return;
   onstack_traceback.reader = onstack_reader_choose(&onstack_traceback.copy_works);
   /* The kernel puts the program's name at the very top of the main thread's stack. */
   onstack_traceback.main_stack_high = getauxval(AT_EXECFN) & ~(uint64_t)7;
-  return result;
 }
 
 static void traceback_retire(const onstack_symbol_set *set) {
@@ -72,14 +74,16 @@ static int traceback_read_names(void) {
 }
 
 int onstack_traceback_prepare(void) {
-  if (!traceback_enter()) return 0;
-  int result = traceback_begin();
+  onstack_fork_repair();
+  int result = traceback_know_children();
+  if (result != 0 || !traceback_enter()) return result;
+  traceback_begin();
   onstack_store_relaxed(&onstack_traceback.stale, 0u); /* first: what a walk meets from now on counts again */
-  if (result == 0) result = onstack_code_map_refresh(NULL);
+  result = onstack_code_map_refresh(NULL);
   while (result == 0 && onstack_modules_refresh(SIZE_MAX / 2)) continue;
   if (result == 0) result = traceback_read_names();
   if (result == 0) onstack_publish(&onstack_traceback.ready, 1u);
-  onstack_store_relaxed(&traceback_preparing, 0);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
   return result;
 }
 

@@ -43,6 +43,7 @@ typedef struct pipe_lane {
 } pipe_lane;
 
 static pipe_lane pipe_lanes[PIPE_LANES];
+static const uint32_t *pipe_process_word; /* publish / observe; NULL: only the process id tells */
 
 static ONSTACK_HANDLER bool pipe_take(pipe_lane *lane) {
   uint32_t expected = PIPE_FREE;
@@ -51,10 +52,15 @@ static ONSTACK_HANDLER bool pipe_take(pipe_lane *lane) {
 
 static ONSTACK_HANDLER void pipe_give_back(pipe_lane *lane) { onstack_publish(&lane->state, PIPE_FREE); }
 
+/* The descriptor still leads to the pipe that was made, here or in the process that made this one. */
+static ONSTACK_HANDLER bool pipe_is_there(pipe_lane *lane) {
+  return lane->file != 0 && onstack_sys_call2(SYS_fstat, lane->file, (long)lane->status) == 0 &&
+         lane->status[0] == lane->device && lane->status[1] == lane->inode;
+}
+
 static ONSTACK_HANDLER bool pipe_is_ours(pipe_lane *lane) {
-  return lane->file != 0 && lane->process == onstack_sys_getpid() &&
-         onstack_sys_call2(SYS_fstat, lane->file, (long)lane->status) == 0 && lane->status[0] == lane->device &&
-         lane->status[1] == lane->inode;
+  const uint32_t *word = onstack_observe(&pipe_process_word);
+  return lane->process == onstack_sys_getpid() && (!word || onstack_load_relaxed(word) != 0) && pipe_is_there(lane);
 }
 
 /* The lane is taken and ours. What is left in the pipe, or comes out of it unasked, ends its use. */
@@ -120,23 +126,23 @@ static void pipe_make(pipe_lane *lane) {
 }
 
 /* A pipe that proves to be another's by now is left to its owner; a look that failed for want of memory proves nothing. */
-static void pipe_drop(pipe_lane *lane, int32_t process) {
-  lane->process = process;
+static void pipe_drop(pipe_lane *lane) {
   for (int looks = 0; looks < 3; looks++) {
-    if (!pipe_is_ours(lane)) continue;
+    if (!pipe_is_there(lane)) continue;
     onstack_sys_call1(SYS_close, lane->file);
     break;
   }
   onstack_store_relaxed(&lane->file, 0);
 }
 
+void onstack_memory_pipe_set_process_word(const uint32_t *word) { onstack_publish(&pipe_process_word, word); }
+
 bool onstack_memory_pipe_open(void) {
   bool any = false;
-  int32_t self = onstack_sys_getpid();
   for (uint32_t i = 0; i < PIPE_LANES; i++) {
     pipe_lane *lane = &pipe_lanes[i];
     if (!pipe_take(lane)) continue;
-    if (lane->file != 0 && !pipe_is_ours(lane)) pipe_drop(lane, self);
+    if (lane->file != 0 && !pipe_is_ours(lane)) pipe_drop(lane);
     if (lane->file == 0) pipe_make(lane);
     any = any || lane->file != 0;
     pipe_give_back(lane);
@@ -145,20 +151,18 @@ bool onstack_memory_pipe_open(void) {
 }
 
 void onstack_memory_pipe_close(void) {
-  int32_t self = onstack_sys_getpid();
   for (uint32_t i = 0; i < PIPE_LANES; i++) {
     pipe_lane *lane = &pipe_lanes[i];
     if (onstack_load_relaxed(&lane->file) == 0 || !pipe_take(lane)) continue;
-    pipe_drop(lane, self);
+    pipe_drop(lane);
     pipe_give_back(lane);
   }
 }
 
 void onstack_memory_pipe_after_fork(void) {
-  int32_t self = onstack_sys_getpid();
   for (uint32_t i = 0; i < PIPE_LANES; i++) {
     pipe_lane *lane = &pipe_lanes[i];
-    if (lane->file != 0) pipe_drop(lane, self); /* taken or not: the walk that has it is not in this process */
+    if (lane->file != 0) pipe_drop(lane); /* taken or not: the walk that has it is not in this process */
     lane->state = PIPE_FREE;
   }
 }

@@ -8,6 +8,9 @@
 
 #include "base/defs.h"
 
+/* A word, not 0, that is 0 in each child until that is put in order: there the process id may be the parent's. It stays. */
+ONSTACK_INTERNAL void onstack_memory_pipe_set_process_word(const uint32_t *word);
+
 /* Makes the pipes that are not there. False: not one could be made. Ordinary threads. */
 ONSTACK_INTERNAL bool onstack_memory_pipe_open(void);
 

@@ -18,7 +18,10 @@ ONSTACK_HANDLER void onstack_traceback_leave(void) {
   while (inside > 0 && !onstack_cas(&onstack_traceback.inside, &inside, inside - 1)) continue;
 }
 
-void onstack_traceback_after_fork(void) { onstack_store_relaxed(&onstack_traceback.inside, 0u); }
+void onstack_traceback_after_fork(void) {
+  onstack_store_relaxed(&onstack_traceback.inside, 0u);
+  onstack_store_relaxed(&onstack_traceback.preparing, 0);
+}
 
 /* A thread pointer further up than this is not taken for the top of this stack. */
 #define TRACEBACK_STACK ((uint64_t)256 << 20)

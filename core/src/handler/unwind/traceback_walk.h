@@ -22,6 +22,9 @@ typedef struct onstack_traceback_state {
   bool copy_works;
   uint64_t main_stack_high; /* end of the main thread's stack; 0: not known */
   uint32_t stale;           /* a walk met code that was not there at the last preparation */
+  /* Process id of the preparation in progress; 0: none. A child that nobody could put in order (fork.h: kernels before
+     4.14) sees its parent's and goes ahead. */
+  int32_t preparing;
 } onstack_traceback_state;
 
 ONSTACK_INTERNAL_DATA onstack_traceback_state onstack_traceback;
@@ -39,7 +42,8 @@ ONSTACK_INTERNAL bool onstack_traceback_step(onstack_registers *registers);
 ONSTACK_INTERNAL void onstack_traceback_enter(void);
 ONSTACK_INTERNAL void onstack_traceback_leave(void);
 
-/* In the child of a fork: walks of other threads are not under way here, and would keep retired tables for ever. */
+/* In the child of a fork: walks and preparations of other threads are not under way here. They would keep retired
+   tables for ever, and each later preparation away. */
 ONSTACK_INTERNAL void onstack_traceback_after_fork(void);
 
 /* True while a walk or look-up is in progress; see onstack_threads_all_idle for what one look proves. */
