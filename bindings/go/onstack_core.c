@@ -14319,6 +14319,25 @@ ONSTACK_INTERNAL bool onstack_go_object_holds(const onstack_go_object *object, u
 
 #endif
 
+/* ---- core/src/control/unwind/other_objects.h ---- */
+/*
+ * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
+ * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
+ */
+#ifndef ONSTACK_CONTROL_UNWIND_OTHER_OBJECTS_H
+#define ONSTACK_CONTROL_UNWIND_OTHER_OBJECTS_H
+
+#include <link.h>
+
+/*
+ * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
+ * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
+ */
+ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
+                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
+
+#endif
+
 #include <errno.h>
 #include <link.h>
 #include <string.h>
@@ -14379,9 +14398,21 @@ bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, 
   return false;
 }
 
+static void go_add_other(void *data, struct dl_phdr_info *info) {
+  onstack_go_object_list *list = data;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->objects[i].bias == info->dlpi_addr) return;
+  info->dlpi_adds = list->loaded.adds;
+  info->dlpi_subs = list->loaded.subs;
+  go_copy_object(info, sizeof(*info), list);
+}
+
 void onstack_go_objects_list(onstack_go_object_list *list) {
   list->count = 0;
   onstack_loader_each(go_copy_object, list);
+  /* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
+  if ((int64_t)(list->loaded.adds - list->loaded.subs) <= (int64_t)list->count || list->count == ONSTACK_GO_OBJECTS) return;
+  onstack_other_objects_each(onstack_memory_fetch, go_add_other, list);
 }
 
 /* ---- core/src/control/unwind/go/go_pclntab.c ---- */
@@ -14772,25 +14803,6 @@ size_t onstack_memory_fetch(uint64_t address, void *out, size_t size) {
 }
 
 /* ---- core/src/control/unwind/modules.c ---- */
-
-/* ---- core/src/control/unwind/other_objects.h ---- */
-/*
- * Loaded objects that dl_iterate_phdr does not name: it tells of the caller's namespace, and dlmopen makes others. They are
- * found as what they are, files whose program header is mapped in front of their code. Ordinary threads.
- */
-#ifndef ONSTACK_CONTROL_UNWIND_OTHER_OBJECTS_H
-#define ONSTACK_CONTROL_UNWIND_OTHER_OBJECTS_H
-
-#include <link.h>
-
-/*
- * Calls `visit` for each object that is mapped as the loader would, with its bias, program header and path (cut when it is
- * very long), which live for the call. `read` copies memory that may be gone, and returns the bytes copied.
- */
-ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address, void *out, size_t size),
-                                                 void (*visit)(void *data, struct dl_phdr_info *object), void *data);
-
-#endif
 
 /* ---- core/src/control/unwind/rule_table.h ---- */
 /* .eh_frame of one module -> a compact rule table (handler/unwind/rules/rules.h). Ordinary threads; allocates. */

@@ -15,14 +15,16 @@
 
 TestSuite(go_library, .init = t_setup);
 
-static void *open_library(const char *name) {
+static void *open_library_in(Lmid_t space, const char *name) {
   char path[4096 + 64];
   ssize_t length = readlink("/proc/self/exe", path, 4000);
   cr_assert_gt(length, 0);
   path[length] = 0;
   strcpy(strrchr(path, '/') + 1, name);
-  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  return dlmopen(space, path, RTLD_NOW | RTLD_LOCAL);
 }
+
+static void *open_library(const char *name) { return open_library_in(LM_ID_BASE, name); }
 
 static uint64_t open_text(const char *name, void **library) {
   *library = open_library(name);
@@ -56,6 +58,19 @@ Test(go_library, a_closed_one_is_not_read_any_more_and_then_forgotten) {
   onstack_code_map_refresh(NULL);
   cr_assert_null(onstack_code_find_go(text));
   cr_assert_not(onstack_go_runtime_is_present());
+}
+
+/* A namespace of its own (dlmopen), which the loader's list does not name. */
+Test(go_library, one_in_another_namespace_comes_and_goes) {
+  void *library = open_library_in(LM_ID_NEWLM, "go_library.so");
+  cr_assert_not_null(library, "%s", dlerror());
+  const uint64_t text = (uint64_t)(uintptr_t)dlsym(library, "go_text");
+  cr_assert_neq(text, 0);
+  onstack_code_map_refresh(NULL);
+  cr_assert_eq(depth_at(text), 8);
+  dlclose(library);
+  onstack_code_map_refresh(NULL);
+  cr_assert_null(onstack_code_find_go(text));
 }
 
 Test(go_library, another_one_at_the_same_place_has_its_own_frames) {

@@ -2,6 +2,8 @@
 #include "control/unwind/go/go_objects.h"
 
 #include "base/elf_file.h"
+#include "control/unwind/memory_fetch.h"
+#include "control/unwind/other_objects.h"
 
 #include <errno.h>
 #include <link.h>
@@ -63,7 +65,19 @@ bool onstack_go_object_holds(const onstack_go_object *object, uint64_t address, 
   return false;
 }
 
+static void go_add_other(void *data, struct dl_phdr_info *info) {
+  onstack_go_object_list *list = data;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->objects[i].bias == info->dlpi_addr) return;
+  info->dlpi_adds = list->loaded.adds;
+  info->dlpi_subs = list->loaded.subs;
+  go_copy_object(info, sizeof(*info), list);
+}
+
 void onstack_go_objects_list(onstack_go_object_list *list) {
   list->count = 0;
   onstack_loader_each(go_copy_object, list);
+  /* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
+  if ((int64_t)(list->loaded.adds - list->loaded.subs) <= (int64_t)list->count || list->count == ONSTACK_GO_OBJECTS) return;
+  onstack_other_objects_each(onstack_memory_fetch, go_add_other, list);
 }
