@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +210,24 @@ func TestFileIsNotReadOnceItIsWrittenOver(t *testing.T) {
 	}
 	if after := m.read(wanted); after != nil {
 		t.Errorf("%d results by a file that was written over", len(after))
+	}
+}
+
+// What a profile had before costs the next one no file: unpacking the C library's takes a tenth of a second.
+func TestWhatWasFoundIsNotReadAgain(t *testing.T) {
+	library := build(t, "-g")
+	m, wanted := moduleOf(t, library)
+	m.addresses = wanted // as if the file were mapped whole, at 0
+	m.segments = []elf.ProgHeader{{Type: elf.PT_LOAD, Flags: elf.PF_X, Filesz: 1 << 40}}
+	first := m.find()
+	if len(first) != len(wanted) || len(first[wanted[0]]) == 0 {
+		t.Fatalf("%d results of %d", len(first), len(wanted))
+	}
+	if err := os.Remove(library); err != nil {
+		t.Fatal(err)
+	}
+	if again := m.find(); !reflect.DeepEqual(again, first) {
+		t.Errorf("%d results before, others now that the file cannot be read", len(first))
 	}
 }
 
