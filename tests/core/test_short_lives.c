@@ -54,14 +54,16 @@ static void beside(int sessions, double seconds, int at_once, double loose) {
     t_near(t_seconds_of(collectors[i], 0) - t_seconds_of(collectors[i], self), burned, loose, "one of the sessions");
 }
 
-Test(short_lives, of_1_ms_alone) { beside(1, 0.001, 1, 0.10); }
-Test(short_lives, of_1_ms_beside_another) { beside(2, 0.001, 1, 0.10); }
-Test(short_lives, of_1_ms_among_eight) { beside(8, 0.001, 1, 0.10); }
-Test(short_lives, of_20_ms_beside_another) { beside(2, 0.02, 1, 0.10); }
-Test(short_lives, of_20_ms_among_eight) { beside(8, 0.02, 1, 0.10); }
-Test(short_lives, of_20_ms_two_at_once_among_eight) { beside(8, 0.02, 2, 0.10); }
-Test(short_lives, of_20_ms_four_at_once_beside_another) { beside(2, 0.02, 4, 0.10); }
-Test(short_lives, of_100_ms_among_eight) { beside(8, 0.1, 1, 0.10); }
+Test(short_lives, of_1_ms_alone) { beside(1, 0.001, 1, 0.05); }
+Test(short_lives, of_1_ms_beside_another) { beside(2, 0.001, 1, 0.05); }
+Test(short_lives, of_1_ms_among_eight) { beside(8, 0.001, 1, 0.05); }
+Test(short_lives, of_1_ms_four_at_once_alone) { beside(1, 0.001, 4, 0.05); }
+Test(short_lives, of_1_ms_four_at_once_among_eight) { beside(8, 0.001, 4, 0.05); }
+Test(short_lives, of_20_ms_beside_another) { beside(2, 0.02, 1, 0.05); }
+Test(short_lives, of_20_ms_among_eight) { beside(8, 0.02, 1, 0.05); }
+Test(short_lives, of_20_ms_two_at_once_among_eight) { beside(8, 0.02, 2, 0.05); }
+Test(short_lives, of_20_ms_four_at_once_beside_another) { beside(2, 0.02, 4, 0.05); }
+Test(short_lives, of_100_ms_among_eight) { beside(8, 0.1, 1, 0.05); }
 
 static void host_tick(int signal) { (void)signal; }
 
@@ -70,5 +72,5 @@ Test(short_lives, of_20_ms_beside_a_profiler_of_the_host) {
   const struct itimerval often = {{0, 10000}, {0, 10000}};
   signal(SIGPROF, host_tick);
   setitimer(ITIMER_PROF, &often, NULL);
-  beside(1, 0.02, 1, 0.10);
+  beside(1, 0.02, 1, 0.05);
 }
