@@ -16559,7 +16559,8 @@ typedef struct onstack_profile_line {
 typedef struct onstack_profile_lines_of {
   uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
   uint32_t last;
-  bool named; /* by a symbol; false: by module and offset, or not at all */
+  bool named;      /* by a symbol; false: by module and offset, or not at all */
+  uint32_t engine; /* the string that says who generated the code; 0: not known */
 } onstack_profile_lines_of;
 
 struct onstack_symbol_table {
@@ -16591,6 +16592,9 @@ ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_ta
 /* Adds a function of this name alone. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
                                                   bool named);
+/* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
+                                                      const onstack_symbol_line *line);
 
 #endif
 
@@ -17648,7 +17652,7 @@ int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, c
   return error;
 }
 
-static int symbols_add_line(onstack_symbol_table *table, size_t index, const onstack_symbol_line *given) {
+int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *given) {
   onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
   int error = onstack_profile_strings_add_text(&table->strings, given->name, &line.name);
   if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->system_name, &line.system_name);
@@ -17657,8 +17661,8 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
   if (line.name == 0) line.name = line.system_name;
   if (line.system_name == 0) line.system_name = line.name;
   if (line.name == 0) return 0; /* knows nothing: the ELF symbols may */
-  error = symbols_append(table, &table->lines_of[index], &line);
-  if (error == 0) table->lines_of[index].named = true;
+  error = symbols_append(table, &table->lines_of[number], &line);
+  if (error == 0) table->lines_of[number].named = true;
   return error;
 }
 
@@ -17668,7 +17672,7 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
   int error = onstack_sized_copy(&given, sizeof(given), 0, line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
-  error = symbols_add_line(table, table->asked[index], &given);
+  error = onstack_profile_symbols_add_line(table, table->asked[index], &given);
   if (error != 0 && table->error == 0) table->error = error;
   return error;
 }
@@ -18104,6 +18108,556 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
   error = onstack_profile_output_open(&output, writer, writer_data);
   if (error == 0) error = onstack_profile_output_close(&output, folded_write(&report, &output));
   onstack_profile_report_close(&report);
+  return error;
+}
+
+/* ---- core/src/profile/generated/generated.c ---- */
+/* ---- core/src/profile/generated/generated.h ---- */
+/*
+ * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
+ * say of their code. One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
+#define ONSTACK_PROFILE_GENERATED_GENERATED_H
+
+#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
+
+typedef struct onstack_generated_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+} onstack_generated_item;
+
+/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
+ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                               onstack_generated_item **items, size_t *count);
+
+/* The index of the first address that is not below `start`, of items that begin with such an address each. */
+ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
+
+/* The compiler that gives its functions such names; NULL: not known by that. */
+ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
+
+/* Adds a function, of that engine unless its name says another (NULL: not known). Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
+                                            const char *engine);
+
+#endif
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int generated_compare(const void *a, const void *b) {
+  const onstack_generated_item *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                              onstack_generated_item **items, size_t *count) {
+  *count = 0;
+  *items = malloc((table->count + 1) * sizeof(**items));
+  if (!*items) return -ENOMEM;
+  for (size_t i = 0; i < table->count; i++) {
+    uint64_t real;
+    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
+    (*items)[(*count)++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
+  }
+  qsort(*items, *count, sizeof(**items), generated_compare);
+  return 0;
+}
+
+size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    uint64_t address;
+    memcpy(&address, (const char *)items + middle * item_bytes, sizeof(address));
+    if (address < start)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+const char *onstack_generated_engine(const char *name) {
+  static const struct {
+    const char *prefix, *engine;
+  } known[] = {{"wasm[", "wasmtime"}, {"JS:", "V8"}, {"Builtin:", "V8"}, {"BytecodeHandler:", "V8"}, {"RegExp:", "V8"}};
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(known); i++)
+    if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) return known[i].engine;
+  return NULL;
+}
+
+int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
+                           const char *engine) {
+  const char *known = onstack_generated_engine(line->name);
+  int error = onstack_profile_symbols_add_line(table, number, line);
+  if (error != 0) return error;
+  return onstack_profile_strings_add_text(&table->strings, known ? known : engine, &table->lines_of[number].engine);
+}
+
+/* ---- core/src/profile/generated/jitdump.c ---- */
+/* ---- core/src/profile/generated/jitdump.h ---- */
+/*
+ * Names and lines of generated code as compilers at run time dump them for perf: jit-PID.dump, a file of records (Linux,
+ * tools/perf/Documentation/jitdump-specification.txt) that its writer keeps mapped, so that it can be found. wasmtime with
+ * ProfilingStrategy::JitDump, node --perf-prof, LLVM's perf listener, Java's libperf-jvmti and others do.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_JITDUMP_H
+#define ONSTACK_PROFILE_GENERATED_JITDUMP_H
+
+/*
+ * Names the addresses without a name that lie in memory of no file. Of records that hold an address the last one counts: it
+ * is the newest, and code that is gone since keeps its name. Only a file that is ours is read. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define JITDUMP_MAGIC 0x4a695444u /* of a writer with our byte order */
+#define JITDUMP_WINDOW ((size_t)64 * 1024)
+#define JITDUMP_FILES 8u                          /* mapped by one process; later ones are not read */
+#define JITDUMP_LINES_MOST ((uint64_t)256 * 1024) /* bytes that are read of one function's lines */
+#define JITDUMP_SAME_FILE "\xff"                  /* the name of the line before it */
+/* V8 counts a function's lines from the ELF header that perf will put in front of its code. */
+#define JITDUMP_V8_SHIFT 64u
+
+enum { jitdump_load = 0, jitdump_move = 1, jitdump_lines = 2 };
+
+typedef struct jitdump_header {
+  uint32_t magic, version, bytes, machine, padding, pid;
+  uint64_t time, flags;
+} jitdump_header;
+
+typedef struct jitdump_record {
+  uint32_t kind, bytes;
+  uint64_t time;
+} jitdump_record;
+
+typedef struct jitdump_load_record {
+  uint32_t pid, tid;
+  uint64_t vma, address, bytes, index;
+} jitdump_load_record;
+
+typedef struct jitdump_move_record {
+  uint32_t pid, tid;
+  uint64_t vma, from, to, bytes, index;
+} jitdump_move_record;
+
+typedef struct jitdump_lines_record {
+  uint64_t address, count;
+} jitdump_lines_record;
+
+/* A place in the source; its file's name follows. */
+typedef struct jitdump_line {
+  uint64_t address;
+  uint32_t line, discriminator;
+} jitdump_line;
+
+typedef struct jitdump_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+  bool moved;      /* it came from elsewhere, and the record of its index is not found yet */
+  uint64_t index;  /* of what was moved */
+  uint64_t within; /* the function */
+  uint64_t load;   /* where the record of its function begins in the file; 0: not known */
+  uint64_t lines;  /* the same of its lines; 0: none */
+} jitdump_item;
+
+typedef struct jitdump {
+  int file;
+  uint64_t size;
+  char *window;
+  uint64_t window_at;
+  size_t window_bytes;
+  jitdump_item *items; /* sorted by address */
+  size_t count;
+  jitdump_item **moved; /* sorted by index */
+  size_t moved_count;
+} jitdump;
+
+static bool jitdump_fill(jitdump *dump, uint64_t offset) {
+  ssize_t got;
+  do got = pread(dump->file, dump->window, JITDUMP_WINDOW, (off_t)offset);
+  while (got < 0 && errno == EINTR);
+  dump->window_at = offset;
+  dump->window_bytes = got > 0 ? (size_t)got : 0;
+  return got > 0;
+}
+
+/* Copies at most a window; false: not all of them are there. */
+static bool jitdump_read(jitdump *dump, uint64_t offset, void *bytes, size_t length) {
+  if (offset > dump->size || length > dump->size - offset) return false;
+  bool there = offset >= dump->window_at && offset - dump->window_at <= dump->window_bytes &&
+               length <= dump->window_bytes - (size_t)(offset - dump->window_at);
+  if (!there && (!jitdump_fill(dump, offset) || length > dump->window_bytes)) return false;
+  memcpy(bytes, dump->window + (offset - dump->window_at), length);
+  return true;
+}
+
+/* The records before the end, of which the last may be half written, or of a full disk. */
+static bool jitdump_next(jitdump *dump, uint64_t *at, jitdump_record *record) {
+  if (!jitdump_read(dump, *at, record, sizeof(*record))) return false;
+  if (record->bytes < sizeof(*record) || record->bytes > dump->size - *at) return false;
+  *at += record->bytes;
+  return true;
+}
+
+static bool jitdump_begin(jitdump *dump, uint64_t *at) {
+  jitdump_header header;
+  if (!jitdump_read(dump, 0, &header, sizeof(header)) || header.magic != JITDUMP_MAGIC || header.version != 1) return false;
+  *at = header.bytes;
+  return header.bytes >= sizeof(header);
+}
+
+/* What a record has behind its head; false: it is too short for that. */
+static bool jitdump_body(jitdump *dump, uint64_t record_at, const jitdump_record *record, void *body, size_t bytes) {
+  return record->bytes - sizeof(*record) >= bytes && jitdump_read(dump, record_at + sizeof(*record), body, bytes);
+}
+
+static jitdump_item *jitdump_first(const jitdump *dump, uint64_t address) {
+  return dump->items + onstack_generated_first(dump->items, sizeof(*dump->items), dump->count, address);
+}
+
+static void jitdump_take_load(jitdump *dump, const jitdump_load_record *load, uint64_t at, uint64_t lines) {
+  const jitdump_item *end = dump->items + dump->count;
+  for (jitdump_item *item = jitdump_first(dump, load->address); item < end; item++) {
+    if (item->address - load->address >= load->bytes) return;
+    item->moved = false;
+    item->within = item->address - load->address;
+    item->load = at;
+    item->lines = lines;
+  }
+}
+
+static void jitdump_take_move(jitdump *dump, const jitdump_move_record *move) {
+  const jitdump_item *end = dump->items + dump->count;
+  for (jitdump_item *item = jitdump_first(dump, move->to); item < end; item++) {
+    if (item->address - move->to >= move->bytes) return;
+    item->moved = true;
+    item->index = move->index;
+    item->within = item->address - move->to;
+    item->load = item->lines = 0;
+  }
+}
+
+static void jitdump_take_moved(jitdump *dump, const jitdump_load_record *load, uint64_t at, uint64_t lines) {
+  size_t low = 0, high = dump->moved_count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (dump->moved[middle]->index < load->index)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (; low < dump->moved_count && dump->moved[low]->index == load->index; low++) {
+    dump->moved[low]->load = at;
+    dump->moved[low]->lines = lines;
+  }
+}
+
+/* Once past all records: of those that hold an address the last one stays, or, for what was moved, of its index. */
+static void jitdump_scan(jitdump *dump, bool for_moved) {
+  uint64_t next, lines = 0, lines_of = 0;
+  jitdump_record record;
+  if (!jitdump_begin(dump, &next)) return;
+  for (uint64_t at = next; jitdump_next(dump, &next, &record); at = next) {
+    jitdump_load_record load;
+    jitdump_move_record move;
+    jitdump_lines_record of;
+    if (record.kind == jitdump_lines && jitdump_body(dump, at, &record, &of, sizeof(of))) {
+      lines = at;
+      lines_of = of.address;
+    } else if (record.kind == jitdump_load && jitdump_body(dump, at, &record, &load, sizeof(load))) {
+      if (lines_of != load.address) lines = 0;
+      if (for_moved)
+        jitdump_take_moved(dump, &load, at, lines);
+      else
+        jitdump_take_load(dump, &load, at, lines);
+      lines = 0;
+    } else if (record.kind == jitdump_move && !for_moved && jitdump_body(dump, at, &record, &move, sizeof(move)))
+      jitdump_take_move(dump, &move);
+  }
+}
+
+static int jitdump_compare_index(const void *a, const void *b) {
+  const jitdump_item *const *left = a, *const *right = b;
+  return (*left)->index < (*right)->index ? -1 : (*left)->index > (*right)->index;
+}
+
+static int jitdump_find(jitdump *dump) {
+  jitdump_scan(dump, false);
+  dump->moved = malloc((dump->count + 1) * sizeof(*dump->moved));
+  if (!dump->moved) return -ENOMEM;
+  for (size_t i = 0; i < dump->count; i++)
+    if (dump->items[i].moved) dump->moved[dump->moved_count++] = &dump->items[i];
+  qsort(dump->moved, dump->moved_count, sizeof(*dump->moved), jitdump_compare_index);
+  if (dump->moved_count > 0) jitdump_scan(dump, true);
+  return 0;
+}
+
+/* A text with its NUL that ends before `end`; a longer one than there is room for is cut. Returns the bytes that it takes in
+   the file; 0: it has no end. */
+static uint64_t jitdump_text(jitdump *dump, uint64_t at, uint64_t end, char *text, size_t room) {
+  for (uint64_t length = 0; at + length < end; length++) {
+    char next;
+    if (!jitdump_read(dump, at + length, &next, 1)) return 0;
+    if (length < room - 1) text[length] = next;
+    if (next != '\0') continue;
+    text[length < room - 1 ? length : room - 1] = '\0';
+    return length + 1;
+  }
+  return 0;
+}
+
+static bool jitdump_is_path(const char *text) {
+  while ((unsigned char)*text >= ' ') text++;
+  return *text == '\0';
+}
+
+/*
+ * The place in the source of a function of `bytes` that begins nearest before the address; the file's name into `file`.
+ * Lines that lie outside of the function say that all are wrong, as those of V8's baseline compiler are.
+ */
+static void jitdump_find_line(jitdump *dump, const jitdump_item *item, uint64_t shift, uint64_t bytes,
+                              char file[ONSTACK_GENERATED_NAME], onstack_symbol_line *line) {
+  jitdump_record record;
+  jitdump_lines_record of;
+  jitdump_line entry;
+  uint64_t at = item->lines, name_at = 0, best = 0, best_name = 0;
+  uint32_t best_line = 0;
+  if (!jitdump_next(dump, &at, &record) || !jitdump_body(dump, item->lines, &record, &of, sizeof(of))) return;
+  const uint64_t end = item->lines + (record.bytes < JITDUMP_LINES_MOST ? record.bytes : JITDUMP_LINES_MOST);
+  at = item->lines + sizeof(record) + sizeof(of);
+  for (uint64_t i = 0; i < of.count && end - at > sizeof(entry); i++) {
+    char head[3];
+    if (!jitdump_read(dump, at, &entry, sizeof(entry))) break;
+    const uint64_t taken = jitdump_text(dump, at + sizeof(entry), end, head, sizeof(head));
+    if (taken == 0) break;
+    if (strcmp(head, JITDUMP_SAME_FILE) != 0) name_at = at + sizeof(entry);
+    at += sizeof(entry) + taken;
+    const uint64_t within = entry.address - of.address - shift;
+    if (within > bytes) return;
+    if (within > item->within || (best_name != 0 && within < best)) continue;
+    best = within;
+    best_name = name_at;
+    best_line = entry.line;
+  }
+  if (best_name == 0 || jitdump_text(dump, best_name, end, file, ONSTACK_GENERATED_NAME) <= 1 || !jitdump_is_path(file))
+    return;
+  line->file = file;
+  line->line = best_line;
+}
+
+static int jitdump_give(jitdump *dump, onstack_symbol_table *table) {
+  char name[ONSTACK_GENERATED_NAME], file[ONSTACK_GENERATED_NAME];
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < dump->count; i++) {
+    const jitdump_item *item = &dump->items[i];
+    jitdump_record record;
+    jitdump_load_record load;
+    uint64_t end = item->load;
+    if (item->load == 0 || !jitdump_next(dump, &end, &record) ||
+        !jitdump_body(dump, item->load, &record, &load, sizeof(load)))
+      continue;
+    if (jitdump_text(dump, item->load + sizeof(record) + sizeof(load), end, name, sizeof(name)) <= 1) continue;
+    onstack_symbol_line line = {.name = name};
+    const char *engine = onstack_generated_engine(name);
+    const uint64_t shift = engine && strcmp(engine, "V8") == 0 ? JITDUMP_V8_SHIFT : 0;
+    if (item->lines != 0) jitdump_find_line(dump, item, shift, load.bytes, file, &line);
+    error = onstack_generated_name(table, item->number, &line, NULL);
+  }
+  return error;
+}
+
+/* In the file that is open. */
+static int jitdump_name(int file, uint64_t size, onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  jitdump dump = {.file = file, .size = size};
+  onstack_generated_item *items;
+  int error = onstack_generated_collect(table, maps, &items, &dump.count);
+  if (error != 0) return error;
+  dump.items = calloc(dump.count + 1, sizeof(*dump.items));
+  dump.window = malloc(JITDUMP_WINDOW);
+  for (size_t i = 0; dump.items && i < dump.count; i++) {
+    dump.items[i].address = items[i].address;
+    dump.items[i].number = items[i].number;
+  }
+  error = !dump.items || !dump.window ? -ENOMEM : dump.count > 0 ? jitdump_find(&dump) : 0;
+  if (error == 0) error = jitdump_give(&dump, table);
+  free(items);
+  free(dump.items);
+  free(dump.window);
+  free(dump.moved);
+  return error;
+}
+
+/* jit-NUMBER.dump; the number is that of the parent in the child of a fork, which has its parent's code as well. */
+static bool jitdump_is_name(const char *name) {
+  if (strncmp(name, "jit-", 4) != 0) return false;
+  const size_t digits = strspn(name + 4, "0123456789");
+  return digits > 0 && strcmp(name + 4 + digits, ".dump") == 0;
+}
+
+/* The file must be ours, since who may write to its directory can put another in its place. -1: there is none. */
+static int jitdump_open(const onstack_profile_mapping *mapping, uint64_t *size) {
+  struct stat status;
+  if (mapping->deleted || mapping->retired || !onstack_profile_mapping_is_file(mapping) ||
+      !jitdump_is_name(onstack_profile_mapping_base_name(mapping)))
+    return -1;
+  const int file = open(mapping->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+  if (file < 0) return -1;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_size > 0) {
+    *size = (uint64_t)status.st_size;
+    return file;
+  }
+  close(file);
+  return -1;
+}
+
+int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  int error = 0;
+  uint32_t files = 0;
+  for (size_t i = 0; error == 0 && i < maps->count && files < JITDUMP_FILES; i++) {
+    uint64_t size;
+    const int file = jitdump_open(&maps->items[i], &size);
+    if (file < 0) continue;
+    files++;
+    error = jitdump_name(file, size, table, maps);
+    close(file);
+  }
+  return error;
+}
+
+/* ---- core/src/profile/generated/perf_map.c ---- */
+/* ---- core/src/profile/generated/perf_map.h ---- */
+/*
+ * Names of generated code as compilers at run time write them for perf: lines "START SIZE NAME", in hexadecimal, in
+ * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
+ * Compiler.perfmap, LuaJIT, wasmtime and others do.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_PERF_MAP_H
+#define ONSTACK_PROFILE_GENERATED_PERF_MAP_H
+
+/*
+ * Names the addresses without a name that lie in memory of no file. Of lines that hold an address the last one counts: it is
+ * the newest. Everybody may write to that directory: a file of somebody else's, or a link, is not read. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PERF_MAP_LINE ONSTACK_GENERATED_NAME
+
+typedef struct perf_map_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+  char *name; /* of the last line that holds it; NULL: none yet */
+} perf_map_item;
+
+typedef struct perf_map {
+  perf_map_item *items; /* sorted by address */
+  size_t count;
+  int error;
+} perf_map;
+
+static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  onstack_generated_item *items;
+  int error = onstack_generated_collect(table, maps, &items, &map->count);
+  if (error != 0) return error;
+  map->items = calloc(map->count + 1, sizeof(*map->items));
+  for (size_t i = 0; map->items && i < map->count; i++)
+    map->items[i] = (perf_map_item){.address = items[i].address, .number = items[i].number};
+  free(items);
+  return !map->items ? -ENOMEM : 0;
+}
+
+/* The file of this process, and ours; -1: there is none. */
+static int perf_map_open(void) {
+  char path[64];
+  struct stat status;
+  snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+  if (file < 0) return -1;
+  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) return file;
+  close(file);
+  return -1;
+}
+
+/* A hexadecimal number and the space behind it. */
+static bool perf_map_number(const char **at, uint64_t *number) {
+  char *end;
+  errno = 0;
+  *number = strtoull(*at, &end, 16);
+  if (end == *at || *end != ' ' || errno != 0 || **at == '-') return false;
+  *at = end + 1;
+  return true;
+}
+
+static void perf_map_take(perf_map *map, const char *line) {
+  uint64_t start, size;
+  if (!perf_map_number(&line, &start) || !perf_map_number(&line, &size) || line[0] == 0) return;
+  for (size_t i = onstack_generated_first(map->items, sizeof(*map->items), map->count, start);
+       i < map->count && map->items[i].address - start < size; i++) {
+    perf_map_item *item = &map->items[i];
+    if (item->name && strcmp(item->name, line) == 0) continue;
+    free(item->name);
+    item->name = strdup(line);
+    if (!item->name) map->error = -ENOMEM;
+  }
+}
+
+/* Line by line: such files grow for as long as the process lives. The last line may be half written. */
+static void perf_map_read(perf_map *map, FILE *file) {
+  char line[PERF_MAP_LINE];
+  bool begins = true;
+  while (map->error == 0 && fgets(line, sizeof(line), file)) {
+    const size_t length = strcspn(line, "\r\n");
+    const bool ends = line[length] != 0;
+    line[length] = 0;
+    if (begins && (ends || length == sizeof(line) - 1)) perf_map_take(map, line);
+    begins = ends;
+  }
+}
+
+static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
+  int error = map->error;
+  for (size_t i = 0; i < map->count; i++) {
+    const perf_map_item *item = &map->items[i];
+    const onstack_symbol_line line = {.name = item->name};
+    if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line, NULL);
+    free(item->name);
+  }
+  return error;
+}
+
+int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  perf_map map = {.items = NULL};
+  int error = perf_map_collect(&map, table, maps);
+  const int descriptor = error == 0 && map.count > 0 ? perf_map_open() : -1;
+  FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
+  if (file) {
+    perf_map_read(&map, file);
+    fclose(file);
+    error = perf_map_give(&map, table);
+  } else if (descriptor >= 0)
+    close(descriptor);
+  free(map.items);
   return error;
 }
 
@@ -18970,6 +19524,7 @@ typedef struct onstack_profile_table_fields {
 
 typedef struct onstack_profile_table_mapping {
   uint32_t number; /* 0: no location lies in it */
+  uint32_t engine; /* the string that says who generated its code; 0: not known */
   bool has_functions;
   bool has_files;
   bool has_lines;
@@ -19879,148 +20434,6 @@ int onstack_profile_output_close(onstack_profile_output *output, int error) {
   return error;
 }
 
-/* ---- core/src/profile/perf_map.c ---- */
-/* ---- core/src/profile/perf_map.h ---- */
-/*
- * Names of generated code as compilers at run time write them for perf: lines "START SIZE NAME", in hexadecimal, in
- * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
- * Compiler.perfmap, LuaJIT, wasmtime and others do.
- */
-#ifndef ONSTACK_PROFILE_PERF_MAP_H
-#define ONSTACK_PROFILE_PERF_MAP_H
-
-/*
- * Names the addresses without a name that lie in memory of no file. Of lines that hold an address the last one counts: it is
- * the newest. Everybody may write to that directory: a file of somebody else's, or a link, is not read. Errors: -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps);
-
-#endif
-
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define PERF_MAP_LINE 4096u /* what is longer is cut */
-
-typedef struct perf_map_item {
-  uint64_t address; /* as the process has it */
-  uint32_t number;
-  char *name; /* of the last line that holds it; NULL: none yet */
-} perf_map_item;
-
-typedef struct perf_map {
-  perf_map_item *items; /* sorted by address */
-  size_t count;
-  int error;
-} perf_map;
-
-static int perf_map_compare(const void *a, const void *b) {
-  const perf_map_item *left = a, *right = b;
-  return left->address < right->address ? -1 : left->address > right->address;
-}
-
-static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  map->items = malloc((table->count + 1) * sizeof(*map->items));
-  if (!map->items) return -ENOMEM;
-  for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
-    map->items[map->count++] = (perf_map_item){.address = real, .number = (uint32_t)i};
-  }
-  qsort(map->items, map->count, sizeof(*map->items), perf_map_compare);
-  return 0;
-}
-
-/* The file of this process, and ours; -1: there is none. */
-static int perf_map_open(void) {
-  char path[64];
-  struct stat status;
-  snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)getpid());
-  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
-  if (file < 0) return -1;
-  if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) return file;
-  close(file);
-  return -1;
-}
-
-/* The index of the first address that is not below `start`. */
-static size_t perf_map_first(const perf_map *map, uint64_t start) {
-  size_t low = 0, high = map->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (map->items[middle].address < start)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-/* A hexadecimal number and the space behind it. */
-static bool perf_map_number(const char **at, uint64_t *number) {
-  char *end;
-  errno = 0;
-  *number = strtoull(*at, &end, 16);
-  if (end == *at || *end != ' ' || errno != 0 || **at == '-') return false;
-  *at = end + 1;
-  return true;
-}
-
-static void perf_map_take(perf_map *map, const char *line) {
-  uint64_t start, size;
-  if (!perf_map_number(&line, &start) || !perf_map_number(&line, &size) || line[0] == 0) return;
-  for (size_t i = perf_map_first(map, start); i < map->count && map->items[i].address - start < size; i++) {
-    perf_map_item *item = &map->items[i];
-    if (item->name && strcmp(item->name, line) == 0) continue;
-    free(item->name);
-    item->name = strdup(line);
-    if (!item->name) map->error = -ENOMEM;
-  }
-}
-
-/* Line by line: such files grow for as long as the process lives. The last line may be half written. */
-static void perf_map_read(perf_map *map, FILE *file) {
-  char line[PERF_MAP_LINE];
-  bool begins = true;
-  while (map->error == 0 && fgets(line, sizeof(line), file)) {
-    const size_t length = strcspn(line, "\r\n");
-    const bool ends = line[length] != 0;
-    line[length] = 0;
-    if (begins && (ends || length == sizeof(line) - 1)) perf_map_take(map, line);
-    begins = ends;
-  }
-}
-
-static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
-  int error = map->error;
-  for (size_t i = 0; i < map->count; i++) {
-    const perf_map_item *item = &map->items[i];
-    if (error == 0 && item->name) error = onstack_profile_symbols_name(table, item->number, item->name, true);
-    free(item->name);
-  }
-  return error;
-}
-
-int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  perf_map map = {.items = NULL};
-  int error = perf_map_collect(&map, table, maps);
-  const int descriptor = error == 0 && map.count > 0 ? perf_map_open() : -1;
-  FILE *file = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
-  if (file) {
-    perf_map_read(&map, file);
-    fclose(file);
-    error = perf_map_give(&map, table);
-  } else if (descriptor >= 0)
-    close(descriptor);
-  free(map.items);
-  return error;
-}
-
 /* ---- core/src/profile/pprof/pprof.c ---- */
 /* ---- core/src/profile/pprof/pprof_writer.h ---- */
 /*
@@ -20853,6 +21266,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }
@@ -21096,10 +21510,12 @@ void onstack_profile_strings_release(onstack_profile_strings *strings) {
 /* ---- core/src/profile/tables.c ---- */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { tables_line_function = 1, tables_line_line = 2 };
 
+#define TABLES_ENGINE_NAME 80u /* what is longer is cut */
 #define ONSTACK_TABLES_OVERFLOW (ONSTACK_TRUNCATION_COUNT + 1)
 
 /* The number of the location that stands for a frame without an address, new or known. */
@@ -21190,7 +21606,9 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
   for (size_t i = 0; i < symbols->count; i++) {
     const onstack_profile_mapping *place;
     onstack_profile_table_mapping *mapping = onstack_profile_tables_mapping(tables, symbols->addresses[i], &place);
-    if (mapping) mapping->number = UINT32_MAX;
+    if (!mapping) continue;
+    mapping->number = UINT32_MAX;
+    if (mapping->engine == 0) mapping->engine = symbols->lines_of[i].engine;
   }
   for (int others = 0; others <= 1; others++) {
     for (size_t i = 0; i < maps->count; i++) {
@@ -21202,10 +21620,16 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
   }
 }
 
-/* The name that readers know for memory without a file, unless whoever knows its code says another. */
-static const char *tables_name_memory(void) {
+/* Of memory without a file: who generated its code, where that is known, or the name that readers know for such. */
+static int tables_name_memory(onstack_profile_tables *tables, const onstack_profile_mapping *mapping, uint32_t *name) {
   const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  return source && source->mapping ? source->mapping : "//anon";
+  onstack_profile_strings *strings = &tables->report->symbols.strings;
+  const uint32_t engine = tables->mappings[mapping - tables->report->view.maps->items].engine;
+  char text[TABLES_ENGINE_NAME];
+  if (engine == 0)
+    return onstack_profile_strings_add_text(strings, source && source->mapping ? source->mapping : "//anon", name);
+  snprintf(text, sizeof(text), "[generated: %s]", strings->items[engine].text);
+  return onstack_profile_strings_add_text(strings, text, name);
 }
 
 int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const onstack_profile_mapping *mapping,
@@ -21217,8 +21641,8 @@ int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const
     text[2 * i + 1] = digits[mapping->build_id.bytes[i] & 15];
   }
   onstack_profile_strings *strings = &tables->report->symbols.strings;
-  int error =
-      onstack_profile_strings_add_text(strings, mapping->path[0] != '\0' ? mapping->path : tables_name_memory(), name);
+  int error = mapping->path[0] == '\0' ? tables_name_memory(tables, mapping, name)
+                                       : onstack_profile_strings_add_text(strings, mapping->path, name);
   if (error != 0) return error;
   return onstack_profile_strings_add(strings, text, 2 * (size_t)mapping->build_id.length, build_id);
 }

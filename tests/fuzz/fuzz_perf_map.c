@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "profile/perf_map.c" /* its static functions */
+#include "profile/generated/perf_map.c" /* its static functions */
 
 static const uint64_t fuzz_addresses[] = {0, 1, 0xfff, 0x1000, 0x1010, 0x1018, 0x2000, UINT64_MAX - 1, UINT64_MAX};
 #define FUZZ_ADDRESSES (sizeof(fuzz_addresses) / sizeof(fuzz_addresses[0]))

@@ -260,10 +260,31 @@ def environment(directory):
     save(directory, "environment", b"\xff\xff\x0f/long")
 
 
+def jitdump(directory):
+    """A file with a record of each kind (fuzz_jitdump.c has the addresses that are asked)."""
+    def record(kind, body):
+        return struct.pack("<IIQ", kind, 16 + len(body), 1) + body
+
+    def lines(address, *places):
+        return record(2, struct.pack("<QQ", address, len(places)) + b"".join(
+            struct.pack("<QII", address + at, line, 0) + name + b"\0" for at, line, name in places))
+
+    def load(address, size, index, name):
+        return record(0, struct.pack("<IIQQQQ", 1, 2, address, address, size, index) + name + b"\0\xc3")
+
+    head = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 7, 1, 0)
+    data = (lines(0x1000, (0, 3, b"a.c"), (8, 4, b"\xff"), (16, 5, b"b.h")) + load(0x1000, 0x18, 1, b"first") +
+            lines(0x1018, (0x40, 1, b"x.js")) + load(0x1018, 8, 2, b"JS:*f"))
+    move = record(1, struct.pack("<IIQQQQQ", 1, 2, 0x2000, 0x1000, 0x2000, 0x18, 1))
+    save(directory, "jitdump", head + data)
+    save(directory, "jitdump", head + data + move + record(3, b""))
+    save(directory, "jitdump", head + move + data + load(2**64 - 4, 4, 3, b"end") + record(4, b"unwinding"))
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for make in (cfi, go, symbols, labels, status, maps, samples, environment):
+    for make in (cfi, go, symbols, labels, status, maps, samples, environment, jitdump):
         make(sys.argv[1])
     save(sys.argv[1], "options", bytes(16))
     for seed in range(8):

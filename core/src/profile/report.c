@@ -4,7 +4,8 @@
 #include "base/sized.h"
 #include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"
-#include "profile/perf_map.h"
+#include "profile/generated/jitdump.h"
+#include "profile/generated/perf_map.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
@@ -50,6 +51,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }

@@ -6,10 +6,12 @@
 #include "profile/truncation.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { tables_line_function = 1, tables_line_line = 2 };
 
+#define TABLES_ENGINE_NAME 80u /* what is longer is cut */
 #define ONSTACK_TABLES_OVERFLOW (ONSTACK_TRUNCATION_COUNT + 1)
 
 /* The number of the location that stands for a frame without an address, new or known. */
@@ -100,7 +102,9 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
   for (size_t i = 0; i < symbols->count; i++) {
     const onstack_profile_mapping *place;
     onstack_profile_table_mapping *mapping = onstack_profile_tables_mapping(tables, symbols->addresses[i], &place);
-    if (mapping) mapping->number = UINT32_MAX;
+    if (!mapping) continue;
+    mapping->number = UINT32_MAX;
+    if (mapping->engine == 0) mapping->engine = symbols->lines_of[i].engine;
   }
   for (int others = 0; others <= 1; others++) {
     for (size_t i = 0; i < maps->count; i++) {
@@ -112,10 +116,16 @@ static void tables_number_mappings(onstack_profile_tables *tables) {
   }
 }
 
-/* The name that readers know for memory without a file, unless whoever knows its code says another. */
-static const char *tables_name_memory(void) {
+/* Of memory without a file: who generated its code, where that is known, or the name that readers know for such. */
+static int tables_name_memory(onstack_profile_tables *tables, const onstack_profile_mapping *mapping, uint32_t *name) {
   const onstack_code_source *source = onstack_load_relaxed(&onstack_profile_code_source);
-  return source && source->mapping ? source->mapping : "//anon";
+  onstack_profile_strings *strings = &tables->report->symbols.strings;
+  const uint32_t engine = tables->mappings[mapping - tables->report->view.maps->items].engine;
+  char text[TABLES_ENGINE_NAME];
+  if (engine == 0)
+    return onstack_profile_strings_add_text(strings, source && source->mapping ? source->mapping : "//anon", name);
+  snprintf(text, sizeof(text), "[generated: %s]", strings->items[engine].text);
+  return onstack_profile_strings_add_text(strings, text, name);
 }
 
 int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const onstack_profile_mapping *mapping,
@@ -127,8 +137,8 @@ int onstack_profile_tables_mapping_strings(onstack_profile_tables *tables, const
     text[2 * i + 1] = digits[mapping->build_id.bytes[i] & 15];
   }
   onstack_profile_strings *strings = &tables->report->symbols.strings;
-  int error =
-      onstack_profile_strings_add_text(strings, mapping->path[0] != '\0' ? mapping->path : tables_name_memory(), name);
+  int error = mapping->path[0] == '\0' ? tables_name_memory(tables, mapping, name)
+                                       : onstack_profile_strings_add_text(strings, mapping->path, name);
   if (error != 0) return error;
   return onstack_profile_strings_add(strings, text, 2 * (size_t)mapping->build_id.length, build_id);
 }

@@ -21,6 +21,7 @@ typedef struct onstack_profile_table_fields {
 
 typedef struct onstack_profile_table_mapping {
   uint32_t number; /* 0: no location lies in it */
+  uint32_t engine; /* the string that says who generated its code; 0: not known */
   bool has_functions;
   bool has_files;
   bool has_lines;

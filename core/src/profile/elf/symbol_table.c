@@ -82,7 +82,7 @@ int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, c
   return error;
 }
 
-static int symbols_add_line(onstack_symbol_table *table, size_t index, const onstack_symbol_line *given) {
+int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *given) {
   onstack_profile_line line = {.next = ONSTACK_PROFILE_NO_LINE, .line = given->line, .start_line = given->start_line};
   int error = onstack_profile_strings_add_text(&table->strings, given->name, &line.name);
   if (error == 0) error = onstack_profile_strings_add_text(&table->strings, given->system_name, &line.system_name);
@@ -91,8 +91,8 @@ static int symbols_add_line(onstack_symbol_table *table, size_t index, const ons
   if (line.name == 0) line.name = line.system_name;
   if (line.system_name == 0) line.system_name = line.name;
   if (line.name == 0) return 0; /* knows nothing: the ELF symbols may */
-  error = symbols_append(table, &table->lines_of[index], &line);
-  if (error == 0) table->lines_of[index].named = true;
+  error = symbols_append(table, &table->lines_of[number], &line);
+  if (error == 0) table->lines_of[number].named = true;
   return error;
 }
 
@@ -102,7 +102,7 @@ ONSTACK_API int onstack_symbol_add(onstack_symbol_table *table, size_t index, co
   int error = onstack_sized_copy(&given, sizeof(given), 0, line);
   if (error == 0 && given.reserved != 0) error = ONSTACK_E_OPTIONS;
   if (error != 0) return error;
-  error = symbols_add_line(table, table->asked[index], &given);
+  error = onstack_profile_symbols_add_line(table, table->asked[index], &given);
   if (error != 0 && table->error == 0) table->error = error;
   return error;
 }

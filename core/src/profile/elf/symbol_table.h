@@ -27,7 +27,8 @@ typedef struct onstack_profile_line {
 typedef struct onstack_profile_lines_of {
   uint32_t first; /* line; ONSTACK_PROFILE_NO_LINE: none */
   uint32_t last;
-  bool named; /* by a symbol; false: by module and offset, or not at all */
+  bool named;      /* by a symbol; false: by module and offset, or not at all */
+  uint32_t engine; /* the string that says who generated the code; 0: not known */
 } onstack_profile_lines_of;
 
 struct onstack_symbol_table {
@@ -59,5 +60,8 @@ ONSTACK_INTERNAL uint32_t onstack_profile_symbols_number(const onstack_symbol_ta
 /* Adds a function of this name alone. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, uint32_t number, const char *name,
                                                   bool named);
+/* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
+                                                      const onstack_symbol_line *line);
 
 #endif

@@ -4,8 +4,8 @@
  * /tmp/perf-PID.map (Linux, tools/perf/Documentation/jit-interface.txt). node --perf-basic-prof, Java's jcmd
  * Compiler.perfmap, LuaJIT, wasmtime and others do.
  */
-#ifndef ONSTACK_PROFILE_PERF_MAP_H
-#define ONSTACK_PROFILE_PERF_MAP_H
+#ifndef ONSTACK_PROFILE_GENERATED_PERF_MAP_H
+#define ONSTACK_PROFILE_GENERATED_PERF_MAP_H
 
 #include "profile/elf/symbol_table.h"
 #include "profile/maps/maps.h"

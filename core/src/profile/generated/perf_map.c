@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "profile/perf_map.h"
+#include "profile/generated/perf_map.h"
 
-#include "profile/elf/symbolize.h"
+#include "profile/generated/generated.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PERF_MAP_LINE 4096u /* what is longer is cut */
+#define PERF_MAP_LINE ONSTACK_GENERATED_NAME
 
 typedef struct perf_map_item {
   uint64_t address; /* as the process has it */
@@ -25,21 +25,15 @@ typedef struct perf_map {
   int error;
 } perf_map;
 
-static int perf_map_compare(const void *a, const void *b) {
-  const perf_map_item *left = a, *right = b;
-  return left->address < right->address ? -1 : left->address > right->address;
-}
-
 static int perf_map_collect(perf_map *map, const onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  map->items = malloc((table->count + 1) * sizeof(*map->items));
-  if (!map->items) return -ENOMEM;
-  for (size_t i = 0; i < table->count; i++) {
-    uint64_t real;
-    if (!onstack_profile_symbolize_is_generated(table, maps, i, &real)) continue;
-    map->items[map->count++] = (perf_map_item){.address = real, .number = (uint32_t)i};
-  }
-  qsort(map->items, map->count, sizeof(*map->items), perf_map_compare);
-  return 0;
+  onstack_generated_item *items;
+  int error = onstack_generated_collect(table, maps, &items, &map->count);
+  if (error != 0) return error;
+  map->items = calloc(map->count + 1, sizeof(*map->items));
+  for (size_t i = 0; map->items && i < map->count; i++)
+    map->items[i] = (perf_map_item){.address = items[i].address, .number = items[i].number};
+  free(items);
+  return !map->items ? -ENOMEM : 0;
 }
 
 /* The file of this process, and ours; -1: there is none. */
@@ -52,19 +46,6 @@ static int perf_map_open(void) {
   if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid()) return file;
   close(file);
   return -1;
-}
-
-/* The index of the first address that is not below `start`. */
-static size_t perf_map_first(const perf_map *map, uint64_t start) {
-  size_t low = 0, high = map->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (map->items[middle].address < start)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
 }
 
 /* A hexadecimal number and the space behind it. */
@@ -80,7 +61,8 @@ static bool perf_map_number(const char **at, uint64_t *number) {
 static void perf_map_take(perf_map *map, const char *line) {
   uint64_t start, size;
   if (!perf_map_number(&line, &start) || !perf_map_number(&line, &size) || line[0] == 0) return;
-  for (size_t i = perf_map_first(map, start); i < map->count && map->items[i].address - start < size; i++) {
+  for (size_t i = onstack_generated_first(map->items, sizeof(*map->items), map->count, start);
+       i < map->count && map->items[i].address - start < size; i++) {
     perf_map_item *item = &map->items[i];
     if (item->name && strcmp(item->name, line) == 0) continue;
     free(item->name);
@@ -106,7 +88,8 @@ static int perf_map_give(perf_map *map, onstack_symbol_table *table) {
   int error = map->error;
   for (size_t i = 0; i < map->count; i++) {
     const perf_map_item *item = &map->items[i];
-    if (error == 0 && item->name) error = onstack_profile_symbols_name(table, item->number, item->name, true);
+    const onstack_symbol_line line = {.name = item->name};
+    if (error == 0 && item->name) error = onstack_generated_name(table, item->number, &line, NULL);
     free(item->name);
   }
   return error;
