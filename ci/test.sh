@@ -167,6 +167,14 @@ run_go() {
   [ $part != rest ] || return
   timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
   run_demo_memory || failed+=("go: demo of heap profiles")
+  run_guests || failed+=("go: names of wasmtime's guests")
+}
+
+# A program of `go test -c` has the symbols that one of `go test` lacks.
+run_guests() {
+  local program
+  program=$(realpath "$BUILD")/go-wasmtime.test
+  (cd examples/go-wasmtime && go test -c -o "$program" . && timeout -k 5 300 "$program")
 }
 
 # The leak in C is in the profile of both heaps, and not in Go's own.

@@ -136,6 +136,7 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 
 #define ONSTACK_ELF_CLASS_64 2
 #define ONSTACK_ELF_LITTLE_ENDIAN 1
+#define ONSTACK_ELF_TYPE_REL 1
 #define ONSTACK_ELF_TYPE_EXEC 2
 #define ONSTACK_ELF_TYPE_DYN 3
 
@@ -154,6 +155,7 @@ _Static_assert(sizeof(onstack_elf_symbol) == 24, "ELF64 symbol");
 #define ONSTACK_ELF_INDEX_RESERVED 0xff00u
 
 #define ONSTACK_ELF_SYMBOL_NOTYPE 0u
+#define ONSTACK_ELF_SYMBOL_OBJECT 1u
 #define ONSTACK_ELF_SYMBOL_FUNCTION 2u
 #define ONSTACK_ELF_SYMBOL_IFUNC 10u
 #define ONSTACK_ELF_BIND_LOCAL 0u
@@ -173,6 +175,8 @@ typedef struct onstack_elf_file {
   onstack_elf_section *sections; /* the same */
   uint32_t section_count;
   uint32_t section_names; /* the section that has their names; section_count and more: none */
+  bool placed;            /* registered: sections have the addresses where their code lies */
+  bool relative;          /* and symbols count from their section */
 } onstack_elf_file;
 
 /* Whether it begins a program or a library, 64-bit little-endian. */
@@ -184,6 +188,9 @@ ONSTACK_INTERNAL bool onstack_elf_header_is_known(const onstack_elf_header *head
  */
 ONSTACK_INTERNAL int onstack_elf_open_file(onstack_elf_file *file, const char *path);
 ONSTACK_INTERNAL int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size);
+
+/* The same of an image that describes generated code for a debugger; it may be an object file. */
+ONSTACK_INTERNAL int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size);
 
 ONSTACK_INTERNAL void onstack_elf_close(onstack_elf_file *file);
 
@@ -205,6 +212,16 @@ ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, ui
 
 #endif
 
+/* ---- core/src/base/process_memory.h ---- */
+#ifndef ONSTACK_BASE_PROCESS_MEMORY_H
+#define ONSTACK_BASE_PROCESS_MEMORY_H
+
+/* Copies memory of this process that others may change or unmap meanwhile; the kernel copies, so nothing faults. False: not
+   all of it is there, or it cannot be read this way (seccomp, emulators, other systems than Linux). Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_process_memory_read(uint64_t address, void *bytes, size_t length);
+
+#endif
+
 /* ---- core/src/base/regular_file.h ---- */
 #ifndef ONSTACK_BASE_REGULAR_FILE_H
 #define ONSTACK_BASE_REGULAR_FILE_H
@@ -223,9 +240,6 @@ ONSTACK_INTERNAL int onstack_regular_file_open(const char *path, uint64_t *size)
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/uio.h>
-#endif
 
 /* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
 #define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
@@ -243,22 +257,11 @@ static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t l
   return true;
 }
 
-static bool elf_read_memory(uint64_t address, void *bytes, size_t length) {
-#ifdef __linux__
-  struct iovec to = {.iov_base = bytes, .iov_len = length};
-  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
-  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
-#else
-  (void)address, (void)bytes, (void)length;
-  return false;
-#endif
-}
-
 bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length) {
   if (offset > file->size || length > file->size - offset) return false;
   if (length == 0) return true;
   if (file->descriptor >= 0) return elf_read_file(file->descriptor, offset, bytes, length);
-  return elf_read_memory(file->address + offset, bytes, length);
+  return onstack_process_memory_read(file->address + offset, bytes, length);
 }
 
 /* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
@@ -283,15 +286,20 @@ static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_e
   return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
 }
 
-bool onstack_elf_header_is_known(const onstack_elf_header *header) {
+static bool elf_ident_is_known(const onstack_elf_header *header) {
   static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
-  return memcmp(header->ident, ident, sizeof(ident)) == 0 &&
-         (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
+  return memcmp(header->ident, ident, sizeof(ident)) == 0;
+}
+
+bool onstack_elf_header_is_known(const onstack_elf_header *header) {
+  return elf_ident_is_known(header) && (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
 }
 
 static int elf_read_tables(onstack_elf_file *file) {
   onstack_elf_header header;
-  if (!onstack_elf_read(file, 0, &header, sizeof(header)) || !onstack_elf_header_is_known(&header)) return -ENOEXEC;
+  if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
+  file->relative = file->placed && header.type == ONSTACK_ELF_TYPE_REL;
+  if (!onstack_elf_header_is_known(&header) && !(file->relative && elf_ident_is_known(&header))) return -ENOEXEC;
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
     file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
@@ -319,6 +327,11 @@ int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
 
 int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
   *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
+  return elf_open_tables(file);
+}
+
+int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size) {
+  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size, .placed = true};
   return elf_open_tables(file);
 }
 
@@ -1157,6 +1170,24 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
   return -ENOENT;
 }
 #endif
+
+/* ---- core/src/base/process_memory.c ---- */
+
+#ifdef __linux__
+#include <sys/uio.h>
+#include <unistd.h>
+#endif
+
+bool onstack_process_memory_read(uint64_t address, void *bytes, size_t length) {
+#ifdef __linux__
+  struct iovec to = {.iov_base = bytes, .iov_len = length};
+  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
+#else
+  (void)address, (void)bytes, (void)length;
+  return false;
+#endif
+}
 
 /* ---- core/src/base/regular_file.c ---- */
 
@@ -16573,7 +16604,8 @@ struct onstack_symbol_table {
   size_t line_count;
   size_t line_capacity;
   onstack_profile_strings strings;
-  uint32_t *asked; /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
+  size_t skipped_images; /* of generated code, that could not be read */
+  uint32_t *asked;       /* the numbers that the host's symbolizer is asked for, in its order; NULL: it is not asked */
   size_t asked_count;
   int error; /* the first failure of an addition: a symbolizer may overlook it, the write must not */
 };
@@ -16921,6 +16953,9 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
                                               size_t count, onstack_profile_arena *names);
 
+/* The first table of that type, which lies inside the file with its names; NULL: there is none. */
+ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
+
 /*
  * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
  * any further. Errors: -ENOMEM.
@@ -16946,6 +16981,22 @@ ONSTACK_INTERNAL int onstack_elf_module_symbols(const onstack_profile_mapping *m
  * The caller closes it. Errors: -errno, -ENOEXEC, -ENOMEM; nothing is open then.
  */
 ONSTACK_INTERNAL int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_mapping *mapping);
+
+/* Where the mapping's file, or its debug file, has an object of that name. */
+ONSTACK_INTERNAL bool onstack_elf_module_find_object(const onstack_profile_mapping *mapping, const char *name,
+                                                     uint64_t *vaddr);
+
+#endif
+
+/* ---- core/src/profile/elf/elf_object.h ---- */
+/* Where a file has an object of a given name. */
+#ifndef ONSTACK_PROFILE_ELF_ELF_OBJECT_H
+#define ONSTACK_PROFILE_ELF_ELF_OBJECT_H
+
+/* Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM). Names are read once, and symbols only where one
+   of them is that name. False: it has none, or memory is out. */
+ONSTACK_INTERNAL bool onstack_elf_object_find(const onstack_elf_file *file, uint32_t table_type, const char *name,
+                                              uint64_t *vaddr);
 
 #endif
 
@@ -17036,6 +17087,86 @@ int onstack_elf_module_open_best(onstack_elf_file *file, const onstack_profile_m
   return 0;
 }
 
+bool onstack_elf_module_find_object(const onstack_profile_mapping *mapping, const char *name, uint64_t *vaddr) {
+  onstack_elf_file file;
+  bool found = false;
+  if (elf_module_open(&file, mapping) == 0) {
+    found = onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_DYNSYM, name, vaddr) ||
+            onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_SYMTAB, name, vaddr);
+    onstack_elf_close(&file);
+  }
+  if (found || elf_module_open_debug(&file, &mapping->build_id) != 0) return found;
+  found = onstack_elf_object_find(&file, ONSTACK_ELF_SECTION_SYMTAB, name, vaddr);
+  onstack_elf_close(&file);
+  return found;
+}
+
+/* ---- core/src/profile/elf/elf_object.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ELF_OBJECT_WINDOW ((size_t)64 * 1024)
+#define ELF_OBJECT_PLACES 8u /* of the name among the names; linkers keep one, and names that end in it */
+
+typedef struct elf_object_scan {
+  uint64_t places[ELF_OBJECT_PLACES];
+  uint32_t count;
+  bool found;
+  uint64_t vaddr;
+} elf_object_scan;
+
+/* Static tables may carry the version of an exported symbol behind its name. */
+static void elf_object_look(elf_object_scan *scan, const char *window, size_t bytes, uint64_t at, const char *name) {
+  const size_t length = strlen(name);
+  for (size_t i = 0; i + length < bytes && scan->count < ELF_OBJECT_PLACES; i++) {
+    const char *next = memchr(window + i, name[0], bytes - length - i);
+    if (!next) return;
+    i = (size_t)(next - window);
+    if (memcmp(next, name, length) == 0 && (next[length] == '\0' || next[length] == '@'))
+      scan->places[scan->count++] = at + i;
+  }
+}
+
+static void elf_object_look_all(elf_object_scan *scan, const onstack_elf_file *file, const onstack_elf_section *names,
+                                const char *name) {
+  char *window = malloc(ELF_OBJECT_WINDOW);
+  const size_t overlap = strlen(name);
+  for (uint64_t at = 0; window && names->bytes - at > overlap; at += ELF_OBJECT_WINDOW - overlap) {
+    const uint64_t there = names->bytes - at;
+    const size_t bytes = there < ELF_OBJECT_WINDOW ? (size_t)there : ELF_OBJECT_WINDOW;
+    if (!onstack_elf_read(file, names->offset + at, window, bytes)) break;
+    elf_object_look(scan, window, bytes, at, name);
+    if (bytes < ELF_OBJECT_WINDOW) break;
+  }
+  free(window);
+}
+
+static bool elf_object_visit(void *data, const onstack_elf_symbol *symbol) {
+  elf_object_scan *scan = data;
+  const uint8_t type = symbol->info & 15;
+  if (symbol->section == ONSTACK_ELF_INDEX_UNDEFINED || symbol->section >= ONSTACK_ELF_INDEX_RESERVED ||
+      (type != ONSTACK_ELF_SYMBOL_OBJECT && type != ONSTACK_ELF_SYMBOL_NOTYPE))
+    return true;
+  for (uint32_t i = 0; i < scan->count; i++) {
+    if (scan->places[i] != symbol->name) continue;
+    scan->found = true;
+    scan->vaddr = symbol->value;
+    return false;
+  }
+  return true;
+}
+
+bool onstack_elf_object_find(const onstack_elf_file *file, uint32_t table_type, const char *name, uint64_t *vaddr) {
+  elf_object_scan scan = {.count = 0};
+  const onstack_elf_section *table = onstack_elf_symbols_table(file, table_type);
+  if (!table) return false;
+  elf_object_look_all(&scan, file, &file->sections[table->link], name);
+  if (scan.count == 0 || onstack_elf_symbols_each(file, table, elf_object_visit, &scan) != 0 || !scan.found) return false;
+  *vaddr = scan.vaddr;
+  return true;
+}
+
 /* ---- core/src/profile/elf/elf_symbols.c ---- */
 
 #include <errno.h>
@@ -17100,19 +17231,31 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
   return low;
 }
 
+/*
+ * The address of a function. Of registered images some have it in their symbols, as the format says; in others symbols still
+ * count from the section, as in the object file that they were, and only the section has its address (wasmtime).
+ */
+static uint64_t elf_symbol_value(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
+  if (!file->placed || symbol->section >= file->section_count) return symbol->value;
+  const onstack_elf_section *section = &file->sections[symbol->section];
+  const bool absolute = !file->relative && symbol->value - section->vaddr < section->bytes;
+  return absolute || symbol->value >= section->bytes ? symbol->value : section->vaddr + symbol->value;
+}
+
 /* False when the table is given up. */
 static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
   elf_symbol_scan *scan = data;
   uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
-  for (size_t i = elf_query_lower_bound(scan->queries, scan->count, symbol->value); i < scan->count; i++) {
+  const uint64_t value = elf_symbol_value(scan->file, symbol);
+  for (size_t i = elf_query_lower_bound(scan->queries, scan->count, value); i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
-    if (query->address - symbol->value >= symbol->size) return true; /* cannot wrap: at or above value */
+    if (query->address - value >= symbol->size) return true; /* cannot wrap: at or above value */
     if (scan->budget-- == 0) return false;
     /* Of nested symbols the inner one, which begins later, is meant. */
     if (query->name) continue;
-    if (query->rank == 0 || symbol->value > query->value || (symbol->value == query->value && rank > query->rank)) {
-      query->value = symbol->value;
+    if (query->rank == 0 || value > query->value || (value == query->value && rank > query->rank)) {
+      query->value = value;
       query->name_offset = symbol->name;
       query->rank = rank;
     }
@@ -17183,22 +17326,24 @@ static bool elf_section_inside(const onstack_elf_file *file, const onstack_elf_s
   return section->offset <= file->size && section->bytes <= file->size - section->offset;
 }
 
-static bool elf_symbols_open(elf_symbol_scan *scan, uint32_t table_type) {
-  const onstack_elf_file *file = scan->file;
-  for (uint32_t i = 0; i < file->section_count && !scan->table; i++) {
-    if (file->sections[i].type == table_type) scan->table = &file->sections[i];
+const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type) {
+  const onstack_elf_section *table = NULL;
+  for (uint32_t i = 0; i < file->section_count && !table; i++) {
+    if (file->sections[i].type == table_type) table = &file->sections[i];
   }
-  if (!scan->table || scan->table->entry_bytes != sizeof(onstack_elf_symbol)) return false;
-  if (scan->table->link >= file->section_count) return false;
-  scan->names = &file->sections[scan->table->link];
-  return scan->names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, scan->table) &&
-         elf_section_inside(file, scan->names);
+  if (!table || table->entry_bytes != sizeof(onstack_elf_symbol) || table->link >= file->section_count) return NULL;
+  const onstack_elf_section *names = &file->sections[table->link];
+  return names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, table) && elf_section_inside(file, names)
+             ? table
+             : NULL;
 }
 
 int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,
                              onstack_profile_arena *names) {
   elf_symbol_scan scan = {.file = file, .queries = queries, .count = count};
-  if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
+  scan.table = onstack_elf_symbols_table(file, table_type);
+  if (count == 0 || !scan.table) return 0;
+  scan.names = &file->sections[scan.table->link];
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;
   for (size_t i = 0; i < count; i++) queries[i].rank = 0;
   int error = onstack_elf_symbols_each(file, scan.table, elf_symbol_offer, &scan);
@@ -18111,7 +18256,37 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
   return error;
 }
 
-/* ---- core/src/profile/generated/generated.c ---- */
+/* ---- core/src/profile/generated/gdb_jit.c ---- */
+/* ---- core/src/profile/generated/gdb_jit.h ---- */
+/*
+ * Names of generated code as compilers at run time give them to debuggers: ELF images in memory, in a list that begins at
+ * __jit_debug_descriptor (GDB's manual, "JIT Compilation Interface"). wasmtime with debug information, LLVM's ORC with its
+ * plugin for debuggers, Julia and others do.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_GDB_JIT_H
+#define ONSTACK_PROFILE_GENERATED_GDB_JIT_H
+
+/*
+ * Names the addresses without a name that lie in memory of no file, by what is registered now: code that is gone has no
+ * name there any more. The compilers change the list while it is read, under a lock that is not ours. So it is copied, and an
+ * image counts only if the list held it before and after it was read. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+#endif
+
+/* ---- core/src/profile/generated/gdb_jit_places.h ---- */
+/* Which modules of the process have a list of registered images. */
+#ifndef ONSTACK_PROFILE_GENERATED_GDB_JIT_PLACES_H
+#define ONSTACK_PROFILE_GENERATED_GDB_JIT_PLACES_H
+
+/* The address of the descriptor in a mapping's module; 0: it has none. What a build id leads to is remembered: large symbol
+   tables are read once in a process. */
+ONSTACK_INTERNAL uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps,
+                                                     const onstack_profile_mapping *mapping);
+
+#endif
+
 /* ---- core/src/profile/generated/generated.h ---- */
 /*
  * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
@@ -18142,6 +18317,242 @@ ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_
                                             const char *engine);
 
 #endif
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GDB_JIT_TRIES 8u
+#define GDB_JIT_ENTRIES 65536u                 /* of one list; what comes behind is not read */
+#define GDB_JIT_IMAGE_MOST ((uint64_t)1 << 30) /* bytes */
+#define GDB_JIT_READ_MOST ((uint64_t)8 << 30)  /* bytes of images in one list whose symbols are read */
+
+typedef struct gdb_jit_descriptor {
+  uint32_t version, action;
+  uint64_t relevant, first;
+} gdb_jit_descriptor;
+
+typedef struct gdb_jit_entry {
+  uint64_t next, previous, image, bytes;
+} gdb_jit_entry;
+
+typedef struct gdb_jit {
+  onstack_elf_query *queries; /* sorted by address; number 1: its name is settled */
+  size_t count;
+  const char **engines; /* of each query */
+  const char *engine;   /* of the list that is read; NULL: not known */
+  uint64_t descriptor;
+  uint64_t budget;
+  size_t skipped; /* images that make no sense or are too many, and lists that came to no rest */
+  onstack_profile_arena names;
+} gdb_jit;
+
+static bool gdb_jit_read_entry(uint64_t at, gdb_jit_entry *entry) {
+  return (at & 7) == 0 && onstack_process_memory_read(at, entry, sizeof(*entry));
+}
+
+/* Whether the list has the entry, as it is, in its place: whoever takes it out begins with its neighbours. */
+static bool gdb_jit_holds(const gdb_jit *jit, uint64_t at, gdb_jit_entry *entry) {
+  gdb_jit_entry now;
+  uint64_t link;
+  if (!gdb_jit_read_entry(at, &now) || now.image != entry->image || now.bytes != entry->bytes) return false;
+  const uint64_t link_at = now.previous == 0 ? jit->descriptor + offsetof(gdb_jit_descriptor, first)
+                                             : now.previous + offsetof(gdb_jit_entry, next);
+  if (!onstack_process_memory_read(link_at, &link, sizeof(link)) || link != at) return false;
+  entry->next = now.next;
+  return true;
+}
+
+static bool gdb_jit_has_query(const gdb_jit *jit, uint64_t start, uint64_t bytes) {
+  const size_t first = onstack_generated_first(jit->queries, sizeof(*jit->queries), jit->count, start);
+  for (size_t i = first; i < jit->count && jit->queries[i].address - start < bytes; i++)
+    if (!jit->queries[i].name) return true;
+  return false;
+}
+
+/* By its code's addresses, without a look at its symbols. */
+static bool gdb_jit_is_wanted(const gdb_jit *jit, const onstack_elf_file *image) {
+  bool known = false;
+  for (uint32_t i = 0; i < image->section_count; i++) {
+    const onstack_elf_section *section = &image->sections[i];
+    if ((section->flags & ONSTACK_ELF_SECTION_EXECUTABLE) == 0 || section->vaddr == 0) continue;
+    if (gdb_jit_has_query(jit, section->vaddr, section->bytes)) return true;
+    known = true;
+  }
+  return !known;
+}
+
+static int gdb_jit_find(gdb_jit *jit, const onstack_elf_file *image) {
+  int error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_SYMTAB, jit->queries, jit->count, &jit->names);
+  if (error == 0) error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_DYNSYM, jit->queries, jit->count, &jit->names);
+  return error;
+}
+
+/* What a list says that changed meanwhile is forgotten, and what it said before stays. */
+static void gdb_jit_settle(gdb_jit *jit, bool holds) {
+  for (size_t i = 0; i < jit->count; i++) {
+    if (!jit->queries[i].name || jit->queries[i].number != 0) continue;
+    if (holds) {
+      jit->queries[i].number = 1;
+      jit->engines[i] = jit->engine;
+    } else {
+      jit->queries[i].name = NULL;
+    }
+  }
+}
+
+/* Whether what lies in the image's place is that image still, by its sections: memory is given out again. */
+static bool gdb_jit_is_same(const gdb_jit_entry *entry, const onstack_elf_file *image) {
+  onstack_elf_file now;
+  if (onstack_elf_open_registered(&now, entry->image, entry->bytes) != 0) return false;
+  const bool same =
+      now.section_count == image->section_count && now.section_names == image->section_names &&
+      (now.section_count == 0 || memcmp(now.sections, image->sections, now.section_count * sizeof(*now.sections)) == 0);
+  onstack_elf_close(&now);
+  return same;
+}
+
+/* Names by the image of an entry. Sets *holds: the list holds it still; entry->next is that of now. */
+static int gdb_jit_take(gdb_jit *jit, uint64_t at, gdb_jit_entry *entry, bool *holds) {
+  onstack_elf_file image;
+  int error = entry->bytes > GDB_JIT_IMAGE_MOST ? -ENOEXEC : onstack_elf_open_registered(&image, entry->image, entry->bytes);
+  const bool open = error == 0, fits = open && entry->bytes <= jit->budget;
+  const bool wanted = fits && gdb_jit_is_wanted(jit, &image);
+  if (wanted) {
+    jit->budget -= entry->bytes;
+    error = gdb_jit_find(jit, &image);
+  }
+  *holds = (!wanted || gdb_jit_is_same(entry, &image)) && gdb_jit_holds(jit, at, entry);
+  if (wanted) gdb_jit_settle(jit, *holds);
+  if (open) onstack_elf_close(&image);
+  if (*holds && !fits) jit->skipped++;
+  return error == -ENOMEM ? error : 0;
+}
+
+/* Once along the list. Sets *whole: nothing changed before its end, or before as many as are read. */
+static int gdb_jit_walk(gdb_jit *jit, bool *whole) {
+  gdb_jit_descriptor descriptor;
+  *whole = true;
+  if (!onstack_process_memory_read(jit->descriptor, &descriptor, sizeof(descriptor)) || descriptor.version != 1) return 0;
+  uint64_t at = descriptor.first, earlier = 0;
+  int error = 0;
+  for (uint32_t i = 0; error == 0 && *whole && at != 0 && at != earlier && i < GDB_JIT_ENTRIES; i++) {
+    if ((i & (i - 1)) == 0) earlier = at; /* a ring comes by here again */
+    gdb_jit_entry entry = {0};
+    *whole = gdb_jit_read_entry(at, &entry);
+    if (*whole) error = gdb_jit_take(jit, at, &entry, whole);
+    at = entry.next;
+  }
+  if (*whole && at != 0) jit->skipped++;
+  return error;
+}
+
+static int gdb_jit_read_list(gdb_jit *jit, uint64_t descriptor, const char *engine) {
+  bool whole = false;
+  int error = 0;
+  const size_t skipped = jit->skipped;
+  jit->descriptor = descriptor;
+  jit->engine = engine;
+  jit->budget = GDB_JIT_READ_MOST;
+  for (uint32_t i = 0; error == 0 && !whole && i < GDB_JIT_TRIES; i++) {
+    jit->skipped = skipped;
+    error = gdb_jit_walk(jit, &whole);
+  }
+  if (!whole) jit->skipped++;
+  return error;
+}
+
+static int gdb_jit_give(const gdb_jit *jit, const onstack_generated_item *items, onstack_symbol_table *table) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < jit->count; i++) {
+    const onstack_symbol_line line = {.name = jit->queries[i].name};
+    if (line.name) error = onstack_generated_name(table, items[i].number, &line, jit->engines[i]);
+  }
+  table->skipped_images += jit->skipped;
+  return error;
+}
+
+/* Of the lists of all modules that have one. */
+static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
+  int error = 0;
+  uint64_t last = 0;
+  for (size_t i = 0; error == 0 && i < maps->count; i++) {
+    const onstack_profile_mapping *mapping = &maps->items[i];
+    const uint64_t descriptor = onstack_gdb_jit_descriptor(maps, mapping);
+    if (descriptor == 0 || descriptor == last) continue;
+    last = descriptor; /* a file may have several mappings with code, side by side */
+    error = gdb_jit_read_list(jit, descriptor, mapping->main ? NULL : onstack_profile_mapping_base_name(mapping));
+  }
+  return error;
+}
+
+int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  gdb_jit jit = {.skipped = 0};
+  onstack_generated_item *items;
+  int error = onstack_generated_collect(table, maps, &items, &jit.count);
+  if (error != 0) return error;
+  if (jit.count > 0) {
+    jit.queries = calloc(jit.count, sizeof(*jit.queries));
+    jit.engines = calloc(jit.count, sizeof(*jit.engines));
+    for (size_t i = 0; jit.queries && i < jit.count; i++) jit.queries[i].address = items[i].address;
+    error = !jit.queries || !jit.engines ? -ENOMEM : gdb_jit_read_lists(&jit, maps);
+  }
+  if (error == 0) error = gdb_jit_give(&jit, items, table);
+  onstack_profile_arena_release(&jit.names);
+  free(jit.queries);
+  free(jit.engines);
+  free(items);
+  return error;
+}
+
+/* ---- core/src/profile/generated/gdb_jit_places.c ---- */
+
+#include <pthread.h>
+#include <string.h>
+
+#define GDB_JIT_FILES 512u /* that are remembered; others are read each time */
+
+typedef struct gdb_jit_place {
+  onstack_elf_build_id build_id;
+  uint64_t vaddr; /* 0: it has none */
+} gdb_jit_place;
+
+/* Whoever finds it locked reads the file instead: in the child of a fork it may stay locked. */
+static pthread_mutex_t gdb_jit_lock = PTHREAD_MUTEX_INITIALIZER;
+static gdb_jit_place gdb_jit_places[GDB_JIT_FILES];
+static uint32_t gdb_jit_place_count;
+
+static bool gdb_jit_recall(const onstack_elf_build_id *id, uint64_t *vaddr) {
+  bool found = false;
+  if (id->length == 0 || pthread_mutex_trylock(&gdb_jit_lock) != 0) return false;
+  for (uint32_t i = 0; i < gdb_jit_place_count && !found; i++) {
+    const gdb_jit_place *place = &gdb_jit_places[i];
+    found = place->build_id.length == id->length && memcmp(place->build_id.bytes, id->bytes, id->length) == 0;
+    if (found) *vaddr = place->vaddr;
+  }
+  pthread_mutex_unlock(&gdb_jit_lock);
+  return found;
+}
+
+static void gdb_jit_remember(const onstack_elf_build_id *id, uint64_t vaddr) {
+  if (id->length == 0 || pthread_mutex_trylock(&gdb_jit_lock) != 0) return;
+  if (gdb_jit_place_count < GDB_JIT_FILES)
+    gdb_jit_places[gdb_jit_place_count++] = (gdb_jit_place){.build_id = *id, .vaddr = vaddr};
+  pthread_mutex_unlock(&gdb_jit_lock);
+}
+
+uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps, const onstack_profile_mapping *mapping) {
+  uint64_t real, vaddr = 0;
+  if (!onstack_profile_mapping_is_file(mapping) || !onstack_profile_maps_is_now(maps, mapping->start, &real)) return 0;
+  if (!gdb_jit_recall(&mapping->build_id, &vaddr)) {
+    if (!onstack_elf_module_find_object(mapping, "__jit_debug_descriptor", &vaddr)) vaddr = 0;
+    gdb_jit_remember(&mapping->build_id, vaddr);
+  }
+  return vaddr == 0 ? 0 : vaddr - onstack_profile_mapping_vaddr(mapping, mapping->start) + real;
+}
+
+/* ---- core/src/profile/generated/generated.c ---- */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20520,6 +20931,7 @@ enum {
 #endif
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
@@ -20645,16 +21057,26 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   return error;
 }
 
+static int pprof_add_comment(onstack_pprof_writer *writer, const char *line, size_t length) {
+  uint32_t number;
+  int error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
+  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_comment, number);
+  return error;
+}
+
 /* A line each; empty ones say nothing. */
 static int pprof_write_comments(onstack_pprof_writer *writer) {
   const char *line = writer->report->comments;
   int error = 0;
   while (error == 0 && line && *line != '\0') {
     size_t length = strcspn(line, "\n");
-    uint32_t number;
-    error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
-    if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_comment, number);
+    error = pprof_add_comment(writer, line, length);
     line += length + (line[length] == '\n');
+  }
+  if (error == 0 && writer->report->symbols.skipped_images > 0) {
+    char text[64];
+    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", writer->report->symbols.skipped_images);
+    error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;
   if (error == 0 && writer->part.used > 0) {
@@ -21267,6 +21689,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_symbolize_by_gdb_jit(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }

@@ -2,9 +2,11 @@
 /* Names of generated code: from a jitdump file, and from images that are registered for GDB. */
 #include "test_profile_support.h"
 
-#include <errno.h>
+#include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
-#include <stdarg.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +21,7 @@ static uint64_t code_new(void) {
 
 /* What a profile with one sample of one frame says of its address. */
 typedef struct told {
-  char name[256], file[256], mapping[256];
+  char name[256], file[256], mapping[256], comment[256];
   int64_t line;
 } told;
 
@@ -34,6 +36,7 @@ static told ask(uint64_t address) {
   snprintf(it.file, sizeof(it.file), "%s", d_text(out, function->file));
   snprintf(it.mapping, sizeof(it.mapping), "%s", d_text(out, d_find_mapping(out, location->mapping)->file));
   it.line = location->lines[0].line;
+  if (out->comment_count > 0) snprintf(it.comment, sizeof(it.comment), "%s", d_text(out, out->comments[0]));
   decoded_free(out);
   onstack_profile_free(profile);
   return it;
@@ -41,8 +44,8 @@ static told ask(uint64_t address) {
 
 #define check_name(address, expected)                                                                                       \
   do {                                                                                                                      \
-    const told it = ask(address);                                                                                           \
-    cr_assert_str_eq(it.name, expected, "%s", it.name);                                                                     \
+    const told ask_it = ask(address);                                                                                       \
+    cr_assert_str_eq(ask_it.name, expected, "%s", ask_it.name);                                                             \
   } while (0)
 
 #define check_no_name(address)                                                                                              \
@@ -230,4 +233,212 @@ Test(generated_names, a_mapped_file_of_another_name_is_no_jitdump) {
     check_no_name(code);
     dump_end(&it);
   }
+}
+
+/* ---- images that are registered for GDB ---- */
+
+typedef struct jit_entry {
+  struct jit_entry *next, *previous;
+  const void *image;
+  uint64_t bytes;
+} jit_entry;
+
+typedef struct jit_descriptor {
+  uint32_t version, action;
+  jit_entry *relevant, *first;
+} jit_descriptor;
+
+jit_descriptor __jit_debug_descriptor = {1, 0, NULL, NULL};
+
+static void list_add(jit_descriptor *list, jit_entry *entry) {
+  entry->previous = NULL;
+  entry->next = list->first;
+  if (entry->next) __atomic_store_n(&entry->next->previous, entry, __ATOMIC_RELEASE);
+  __atomic_store_n(&list->first, entry, __ATOMIC_RELEASE);
+}
+
+static void list_take_out(jit_descriptor *list, jit_entry *entry) {
+  if (entry->next) __atomic_store_n(&entry->next->previous, entry->previous, __ATOMIC_RELEASE);
+  __atomic_store_n(entry->previous ? &entry->previous->next : &list->first, entry->next, __ATOMIC_RELEASE);
+}
+
+enum image_kind { ABSOLUTE, RELATIVE, OBJECT_FILE }; /* what symbols count from */
+
+typedef struct image {
+  Elf64_Ehdr header;
+  Elf64_Shdr sections[4];
+  Elf64_Sym symbols[4];
+  char names[128];
+  jit_entry entry;
+} image;
+
+/* 64 bytes of code: a function of 32, one of 16 and a gap. */
+static void image_make(image *it, uint64_t code, enum image_kind kind, const char *first, const char *second) {
+  *it = (image){.header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+                           .e_type = kind == OBJECT_FILE ? ET_REL : ET_DYN,
+                           .e_version = EV_CURRENT,
+                           .e_shoff = offsetof(image, sections),
+                           .e_shentsize = sizeof(Elf64_Shdr),
+                           .e_shnum = 4}};
+  const uint64_t base = kind == ABSOLUTE ? code : 0;
+  it->sections[1] = (Elf64_Shdr){
+      .sh_type = SHT_NOBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addr = code, .sh_size = 64, .sh_addralign = 16};
+  it->sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+                                 .sh_offset = offsetof(image, symbols),
+                                 .sh_size = sizeof(it->symbols),
+                                 .sh_link = 3,
+                                 .sh_entsize = sizeof(Elf64_Sym)};
+  it->sections[3] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = offsetof(image, names), .sh_size = sizeof(it->names)};
+  strcpy(it->names + 1, first);
+  strcpy(it->names + 64, second);
+  const uint8_t function = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+  it->symbols[1] = (Elf64_Sym){.st_name = 1, .st_info = function, .st_shndx = 1, .st_value = base, .st_size = 32};
+  it->symbols[2] = (Elf64_Sym){.st_name = 64, .st_info = function, .st_shndx = 1, .st_value = base + 32, .st_size = 16};
+  it->entry = (jit_entry){.image = it, .bytes = sizeof(*it)};
+}
+
+static void check_registered(enum image_kind kind) {
+  const uint64_t code = code_new();
+  image it;
+  image_make(&it, code, kind, "wasm[0]::function[1]::f", "g");
+  check_no_name(code);
+  list_add(&__jit_debug_descriptor, &it.entry);
+  check_name(code, "wasm[0]::function[1]::f");
+  check_name(code + 31, "wasm[0]::function[1]::f");
+  check_name(code + 47, "g");
+  check_no_name(code + 48);
+  check_no_name(code + 64);
+  cr_assert_str_eq(ask(code).mapping, "[generated: wasmtime]");
+  cr_assert_str_eq(ask(code).comment, "");
+  list_take_out(&__jit_debug_descriptor, &it.entry);
+  check_no_name(code);
+}
+
+Test(generated_names, registered_images) { check_registered(ABSOLUTE); }
+Test(generated_names, registered_images_whose_symbols_count_from_their_section) { check_registered(RELATIVE); }
+Test(generated_names, registered_object_files) { check_registered(OBJECT_FILE); }
+
+/* Names of the whole profile are asked for at once, of code in several images. */
+Test(generated_names, each_registered_image_names_its_own_code) {
+  enum { IMAGES = 40 };
+  static image images[IMAGES];
+  const uint64_t code = code_new();
+  uint64_t frames[2 * IMAGES];
+  char expected[4096] = "", name[32];
+  for (int i = 0; i < IMAGES; i++) {
+    snprintf(name, sizeof(name), "f%d", i);
+    image_make(&images[i], code + (uint64_t)i * 64, (enum image_kind)(i % 3), name, "g");
+    list_add(&__jit_debug_descriptor, &images[i].entry);
+    frames[2 * i] = code + (uint64_t)i * 64 + 8;
+    frames[2 * i + 1] = code + (uint64_t)i * 64 + 40;
+    snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%sf%d;g", i == 0 ? "" : ";", i);
+  }
+  onstack_profile *profile = profile_of(NULL);
+  feed(profile, frames, 2 * IMAGES);
+  decoded *out = write_and_decode(profile, NULL);
+  cr_assert_str_eq(d_stack(out, 0), expected);
+  decoded_free(out);
+  onstack_profile_free(profile);
+}
+
+Test(generated_names, images_that_make_no_sense_are_skipped_and_counted) {
+  const uint64_t code = code_new();
+  static image good, bad[6];
+  image_make(&good, code, ABSOLUTE, "good", "g");
+  list_add(&__jit_debug_descriptor, &good.entry);
+  for (int i = 0; i < 6; i++) image_make(&bad[i], code, ABSOLUTE, "bad", "b");
+  bad[0].header.e_ident[0] = 0;
+  bad[1].entry.image = (const void *)64;
+  bad[2].entry.bytes = 20;
+  bad[3].entry.bytes = UINT64_MAX;
+  bad[4].symbols[1].st_name = 4000; /* these two are images, and have no name */
+  bad[5].sections[2].sh_size = (uint64_t)1 << 40;
+  for (int i = 0; i < 6; i++) list_add(&__jit_debug_descriptor, &bad[i].entry);
+  const told got = ask(code);
+  cr_assert_str_eq(got.name, "good", "%s", got.name);
+  cr_assert_str_eq(got.comment, "onstack.generated skipped=4");
+}
+
+Test(generated_names, lists_that_make_no_sense_end) {
+  const uint64_t code = code_new();
+  static image it[2];
+  image_make(&it[0], code, ABSOLUTE, "first", "g");
+  image_make(&it[1], code + 64, ABSOLUTE, "second", "g");
+  list_add(&__jit_debug_descriptor, &it[1].entry);
+  list_add(&__jit_debug_descriptor, &it[0].entry);
+  it[0].entry.next = (jit_entry *)4096; /* nothing is there */
+  check_name(code, "first");
+  check_no_name(code + 64);
+  cr_assert_str_eq(ask(code + 64).comment, "onstack.generated skipped=1");
+  it[0].entry.next = &it[1].entry;
+  it[1].entry.previous = &it[1].entry; /* nobody leads there */
+  it[1].entry.next = &it[0].entry;
+  check_name(code, "first");
+  check_no_name(code + 64);
+  it[1].entry.next = it[1].entry.previous = &it[0].entry; /* a ring */
+  it[0].entry.previous = &it[1].entry;
+  check_name(code, "first");
+  check_name(code + 64, "second");
+  __jit_debug_descriptor.version = 2;
+  check_no_name(code);
+}
+
+/* An engine at work: images come and go while names are asked for; in the place of one that went another one comes. */
+typedef struct engine {
+  image *moving; /* one after the other in one place */
+  uint64_t code;
+  bool end;
+} engine;
+
+static void *engine_work(void *data) {
+  engine *it = data;
+  for (uint64_t i = 0; !__atomic_load_n(&it->end, __ATOMIC_RELAXED); i++) {
+    image_make(it->moving, it->code + 64 * (i % 8), (enum image_kind)(i % 2), i % 2 ? "odd" : "even", "g");
+    it->moving->sections[0].sh_size = i;
+    list_add(&__jit_debug_descriptor, &it->moving->entry);
+    list_take_out(&__jit_debug_descriptor, &it->moving->entry);
+    memset(it->moving, 0, sizeof(*it->moving));
+  }
+  return NULL;
+}
+
+Test(generated_names, a_list_that_changes_gives_no_wrong_name) {
+  const uint64_t code = code_new();
+  static image steady, moving;
+  engine it = {&moving, code + 64, false};
+  pthread_t thread;
+  image_make(&steady, code, ABSOLUTE, "steady", "g");
+  list_add(&__jit_debug_descriptor, &steady.entry);
+  cr_assert_eq(pthread_create(&thread, NULL, engine_work, &it), 0);
+  int found = 0;
+  for (int i = 0; i < 300; i++) {
+    const bool odd = i % 2;
+    const told first = ask(code), other = ask(code + 64 + (odd ? 64 : 0));
+    found += strcmp(first.name, "steady") == 0;
+    cr_assert(strcmp(first.name, "steady") == 0 || strncmp(first.name, "0x", 2) == 0, "%s", first.name);
+    cr_assert(strcmp(other.name, odd ? "odd" : "even") == 0 || strncmp(other.name, "0x", 2) == 0, "%s", other.name);
+  }
+  __atomic_store_n(&it.end, true, __ATOMIC_RELAXED);
+  pthread_join(thread, NULL);
+  cr_assert_gt(found, 0);
+  check_name(code, "steady");
+}
+
+Test(generated_names, a_library_that_has_the_list_gives_its_name) {
+  char path[4096];
+  static image it;
+  ssize_t length = readlink("/proc/self/exe", path, 4000);
+  cr_assert_gt(length, 0);
+  path[length] = 0;
+  strcpy(strrchr(path, '/') + 1, "engine.so");
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  cr_assert_not_null(library, "%s", dlerror());
+  jit_descriptor *list = dlsym(library, "__jit_debug_descriptor");
+  cr_assert(list && list != &__jit_debug_descriptor);
+  const uint64_t code = code_new();
+  image_make(&it, code, OBJECT_FILE, "f", "g");
+  list_add(list, &it.entry);
+  const told got = ask(code);
+  cr_assert_str_eq(got.name, "f");
+  cr_assert_str_eq(got.mapping, "[generated: engine.so]");
 }

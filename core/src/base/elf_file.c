@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "base/elf_file.h"
 
+#include "base/process_memory.h"
 #include "base/regular_file.h"
 
 #include <errno.h>
@@ -8,9 +9,6 @@
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/uio.h>
-#endif
 
 /* More than any linker makes; bounds what a hostile header can make us allocate (16 MiB). */
 #define ONSTACK_ELF_SECTION_LIMIT ((uint64_t)1 << 18)
@@ -28,22 +26,11 @@ static bool elf_read_file(int descriptor, uint64_t offset, void *bytes, size_t l
   return true;
 }
 
-static bool elf_read_memory(uint64_t address, void *bytes, size_t length) {
-#ifdef __linux__
-  struct iovec to = {.iov_base = bytes, .iov_len = length};
-  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
-  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
-#else
-  (void)address, (void)bytes, (void)length;
-  return false;
-#endif
-}
-
 bool onstack_elf_read(const onstack_elf_file *file, uint64_t offset, void *bytes, size_t length) {
   if (offset > file->size || length > file->size - offset) return false;
   if (length == 0) return true;
   if (file->descriptor >= 0) return elf_read_file(file->descriptor, offset, bytes, length);
-  return elf_read_memory(file->address + offset, bytes, length);
+  return onstack_process_memory_read(file->address + offset, bytes, length);
 }
 
 /* Reads `count` items of a table into new memory. NULL with *error 0: the table lies outside the image. */
@@ -68,15 +55,20 @@ static uint64_t elf_count_sections(const onstack_elf_file *file, const onstack_e
   return first.bytes <= ONSTACK_ELF_SECTION_LIMIT ? first.bytes : 0;
 }
 
-bool onstack_elf_header_is_known(const onstack_elf_header *header) {
+static bool elf_ident_is_known(const onstack_elf_header *header) {
   static const uint8_t ident[] = {0x7f, 'E', 'L', 'F', ONSTACK_ELF_CLASS_64, ONSTACK_ELF_LITTLE_ENDIAN};
-  return memcmp(header->ident, ident, sizeof(ident)) == 0 &&
-         (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
+  return memcmp(header->ident, ident, sizeof(ident)) == 0;
+}
+
+bool onstack_elf_header_is_known(const onstack_elf_header *header) {
+  return elf_ident_is_known(header) && (header->type == ONSTACK_ELF_TYPE_EXEC || header->type == ONSTACK_ELF_TYPE_DYN);
 }
 
 static int elf_read_tables(onstack_elf_file *file) {
   onstack_elf_header header;
-  if (!onstack_elf_read(file, 0, &header, sizeof(header)) || !onstack_elf_header_is_known(&header)) return -ENOEXEC;
+  if (!onstack_elf_read(file, 0, &header, sizeof(header))) return -ENOEXEC;
+  file->relative = file->placed && header.type == ONSTACK_ELF_TYPE_REL;
+  if (!onstack_elf_header_is_known(&header) && !(file->relative && elf_ident_is_known(&header))) return -ENOEXEC;
   int error = 0;
   if (header.segment_bytes == sizeof(onstack_elf_segment)) {
     file->segments = elf_read_table(file, header.segments_offset, header.segment_count, sizeof(*file->segments), &error);
@@ -104,6 +96,11 @@ int onstack_elf_open_file(onstack_elf_file *file, const char *path) {
 
 int onstack_elf_open_memory(onstack_elf_file *file, uint64_t address, uint64_t size) {
   *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size};
+  return elf_open_tables(file);
+}
+
+int onstack_elf_open_registered(onstack_elf_file *file, uint64_t address, uint64_t size) {
+  *file = (onstack_elf_file){.descriptor = -1, .address = address, .size = size, .placed = true};
   return elf_open_tables(file);
 }
 

@@ -4,6 +4,7 @@
 #include "base/sized.h"
 #include "profile/elf/demangle.h"
 #include "profile/elf/symbolize.h"
+#include "profile/generated/gdb_jit.h"
 #include "profile/generated/jitdump.h"
 #include "profile/generated/perf_map.h"
 
@@ -52,6 +53,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
+    if (error == 0) error = onstack_profile_symbolize_by_gdb_jit(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
   }

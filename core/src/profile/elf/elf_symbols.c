@@ -63,19 +63,31 @@ static size_t elf_query_lower_bound(const onstack_elf_query *queries, size_t cou
   return low;
 }
 
+/*
+ * The address of a function. Of registered images some have it in their symbols, as the format says; in others symbols still
+ * count from the section, as in the object file that they were, and only the section has its address (wasmtime).
+ */
+static uint64_t elf_symbol_value(const onstack_elf_file *file, const onstack_elf_symbol *symbol) {
+  if (!file->placed || symbol->section >= file->section_count) return symbol->value;
+  const onstack_elf_section *section = &file->sections[symbol->section];
+  const bool absolute = !file->relative && symbol->value - section->vaddr < section->bytes;
+  return absolute || symbol->value >= section->bytes ? symbol->value : section->vaddr + symbol->value;
+}
+
 /* False when the table is given up. */
 static bool elf_symbol_offer(void *data, const onstack_elf_symbol *symbol) {
   elf_symbol_scan *scan = data;
   uint32_t rank = onstack_elf_symbol_rank(scan->file, symbol);
   if (rank == 0) return true;
-  for (size_t i = elf_query_lower_bound(scan->queries, scan->count, symbol->value); i < scan->count; i++) {
+  const uint64_t value = elf_symbol_value(scan->file, symbol);
+  for (size_t i = elf_query_lower_bound(scan->queries, scan->count, value); i < scan->count; i++) {
     onstack_elf_query *query = &scan->queries[i];
-    if (query->address - symbol->value >= symbol->size) return true; /* cannot wrap: at or above value */
+    if (query->address - value >= symbol->size) return true; /* cannot wrap: at or above value */
     if (scan->budget-- == 0) return false;
     /* Of nested symbols the inner one, which begins later, is meant. */
     if (query->name) continue;
-    if (query->rank == 0 || symbol->value > query->value || (symbol->value == query->value && rank > query->rank)) {
-      query->value = symbol->value;
+    if (query->rank == 0 || value > query->value || (value == query->value && rank > query->rank)) {
+      query->value = value;
       query->name_offset = symbol->name;
       query->rank = rank;
     }
@@ -146,22 +158,24 @@ static bool elf_section_inside(const onstack_elf_file *file, const onstack_elf_s
   return section->offset <= file->size && section->bytes <= file->size - section->offset;
 }
 
-static bool elf_symbols_open(elf_symbol_scan *scan, uint32_t table_type) {
-  const onstack_elf_file *file = scan->file;
-  for (uint32_t i = 0; i < file->section_count && !scan->table; i++) {
-    if (file->sections[i].type == table_type) scan->table = &file->sections[i];
+const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type) {
+  const onstack_elf_section *table = NULL;
+  for (uint32_t i = 0; i < file->section_count && !table; i++) {
+    if (file->sections[i].type == table_type) table = &file->sections[i];
   }
-  if (!scan->table || scan->table->entry_bytes != sizeof(onstack_elf_symbol)) return false;
-  if (scan->table->link >= file->section_count) return false;
-  scan->names = &file->sections[scan->table->link];
-  return scan->names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, scan->table) &&
-         elf_section_inside(file, scan->names);
+  if (!table || table->entry_bytes != sizeof(onstack_elf_symbol) || table->link >= file->section_count) return NULL;
+  const onstack_elf_section *names = &file->sections[table->link];
+  return names->type == ONSTACK_ELF_SECTION_STRTAB && elf_section_inside(file, table) && elf_section_inside(file, names)
+             ? table
+             : NULL;
 }
 
 int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries, size_t count,
                              onstack_profile_arena *names) {
   elf_symbol_scan scan = {.file = file, .queries = queries, .count = count};
-  if (count == 0 || !elf_symbols_open(&scan, table_type)) return 0;
+  scan.table = onstack_elf_symbols_table(file, table_type);
+  if (count == 0 || !scan.table) return 0;
+  scan.names = &file->sections[scan.table->link];
   scan.budget = (scan.table->bytes / sizeof(onstack_elf_symbol) + count) * ONSTACK_ELF_COVER_LIMIT;
   for (size_t i = 0; i < count; i++) queries[i].rank = 0;
   int error = onstack_elf_symbols_each(file, scan.table, elf_symbol_offer, &scan);

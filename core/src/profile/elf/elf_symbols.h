@@ -30,6 +30,9 @@ typedef struct onstack_elf_query {
 ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
                                               size_t count, onstack_profile_arena *names);
 
+/* The first table of that type, which lies inside the file with its names; NULL: there is none. */
+ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
+
 /*
  * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
  * any further. Errors: -ENOMEM.

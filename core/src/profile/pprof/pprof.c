@@ -4,6 +4,7 @@
 #include "profile/pprof/pprof_fields.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 int onstack_pprof_send(onstack_pprof_writer *writer, uint32_t field) {
@@ -129,16 +130,26 @@ static int pprof_write_samples(onstack_pprof_writer *writer) {
   return error;
 }
 
+static int pprof_add_comment(onstack_pprof_writer *writer, const char *line, size_t length) {
+  uint32_t number;
+  int error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
+  if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_comment, number);
+  return error;
+}
+
 /* A line each; empty ones say nothing. */
 static int pprof_write_comments(onstack_pprof_writer *writer) {
   const char *line = writer->report->comments;
   int error = 0;
   while (error == 0 && line && *line != '\0') {
     size_t length = strcspn(line, "\n");
-    uint32_t number;
-    error = onstack_profile_strings_add(&writer->report->symbols.strings, line, length, &number);
-    if (error == 0) onstack_protobuf_add_number(&writer->part, pprof_profile_comment, number);
+    error = pprof_add_comment(writer, line, length);
     line += length + (line[length] == '\n');
+  }
+  if (error == 0 && writer->report->symbols.skipped_images > 0) {
+    char text[64];
+    const int length = snprintf(text, sizeof(text), "onstack.generated skipped=%zu", writer->report->symbols.skipped_images);
+    error = pprof_add_comment(writer, text, (size_t)length);
   }
   if (error == 0 && writer->part.failed) error = -ENOMEM;
   if (error == 0 && writer->part.used > 0) {

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bytecodealliance/wasmtime-go/v39"
+	"github.com/google/pprof/profile"
+
+	onstack "github.com/onstack-profiler/onstack/bindings/go"
+)
+
+// The guest burns its time in $inner.
+const guestText = `(module
+(func $inner (param $n i64) (result i64) (local $sum i64)
+  (loop $again
+    (local.set $sum (i64.add (i64.mul (local.get $sum) (i64.const 31)) (local.get $n)))
+    (local.set $n (i64.sub (local.get $n) (i64.const 1)))
+    (br_if $again (i64.ne (local.get $n) (i64.const 0))))
+  (local.get $sum))
+(func $outer (export "work") (param $n i64) (result i64)
+  (i64.add (call $inner (local.get $n)) (call $inner (local.get $n)))))`
+
+// runGuest profiles the guest until there are enough samples. Its code stays until the profile is written.
+func runGuest(t *testing.T, config *wasmtime.Config) *profile.Profile {
+	engine := wasmtime.NewEngineWithConfig(config)
+	defer engine.Close()
+	binary, err := wasmtime.Wat2Wasm(guestText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := wasmtime.NewModule(engine, binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer module.Close()
+	store := wasmtime.NewStore(engine)
+	defer store.Close()
+	instance, err := wasmtime.NewInstance(store, module, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := onstack.Start(onstack.WithRate(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	work := instance.GetFunc(store, "work")
+	for begun := time.Now(); session.Stats().Samples < 500 && time.Since(begun) < time.Minute; {
+		if _, err := work.Call(store, int64(1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := session.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := session.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ParseData(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// guestShare counts the samples whose leaf lies in generated code, and those of them that have the guest's functions: $inner,
+// and above it $outer.
+func guestShare(p *profile.Profile) (all, leaf, both int64, mappings map[string]bool) {
+	mappings = map[string]bool{}
+	for _, sample := range p.Sample {
+		if len(sample.Location) < 2 {
+			continue
+		}
+		mapping := sample.Location[0].Mapping
+		if mapping == nil || (mapping.File != "//anon" && !strings.HasPrefix(mapping.File, "[generated")) {
+			continue
+		}
+		all += sample.Value[0]
+		mappings[mapping.File] = true
+		named := func(location int, part string) bool {
+			lines := sample.Location[location].Line
+			return len(lines) > 0 && strings.Contains(lines[0].Function.Name, part)
+		}
+		if named(0, "inner") {
+			leaf += sample.Value[0]
+			if named(1, "outer") {
+				both += sample.Value[0]
+			}
+		}
+	}
+	return all, leaf, both, mappings
+}
+
+// hasSymbols says whether this program was linked with its symbol table, which `go test` leaves out and `go test -c` does not.
+func hasSymbols(t *testing.T) bool {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	_, err = file.Symbols()
+	return err == nil
+}
+
+// The engine says what its code is called in two ways, of which either will do.
+func TestGuestCodeHasNames(t *testing.T) {
+	t.Chdir(t.TempDir()) // where the dump is written
+	for _, c := range []struct {
+		name  string
+		named bool
+		set   func(*wasmtime.Config)
+	}{
+		{"nothing", false, func(*wasmtime.Config) {}},
+		{"debug information", true, func(config *wasmtime.Config) { config.SetDebugInfo(true) }},
+		{"jitdump", true, func(config *wasmtime.Config) { config.SetProfiler(wasmtime.ProfilingStrategyJitdump) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "debug information" && !hasSymbols(t) {
+				t.Skip("the list of what is registered for GDB is found by its symbol")
+			}
+			config := wasmtime.NewConfig()
+			c.set(config)
+			all, leaf, both, mappings := guestShare(runGuest(t, config))
+			t.Logf("%d samples in generated code, %d of them by name, %d with their caller; mappings %v", all, leaf, both, mappings)
+			if all < 300 {
+				t.Fatalf("%d samples in generated code", all)
+			}
+			if c.named && (leaf*100 < all*98 || both*100 < all*95 || !mappings["[generated: wasmtime]"]) {
+				t.Errorf("%d of %d samples by name, %d with their caller, mappings %v", leaf, all, both, mappings)
+			}
+			if !c.named && leaf > 0 {
+				t.Errorf("%d samples have a name that nobody gave", leaf)
+			}
+		})
+	}
+}
