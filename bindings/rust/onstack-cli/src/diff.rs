@@ -22,6 +22,9 @@ pub struct Arguments {
     before: PathBuf,
     /// The profile from after; its values must be of the same type and unit
     after: PathBuf,
+    /// Which of the profiles' values is compared, as inuse_space or alloc_objects of heap profiles
+    #[arg(long, value_name = "NAME")]
+    sample_type: Option<String>,
     /// Scale the values from before to the total from after, for runs of different length or load
     #[arg(long)]
     normalize: bool,
@@ -61,7 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if before == Path::new("-") && after == before {
         return Err(Failure::of_arguments("the standard input holds one profile: name a file for the other"));
     }
-    let (first, second) = (input::read(before)?, input::read(after)?);
+    let sample_type = arguments.sample_type.as_deref();
+    let (first, second) = (input::read_type(before, sample_type)?, input::read_type(after, sample_type)?);
     let (old, new) = (first.top(), second.top());
     check_types(arguments, &old, &new)?;
     let factor = if arguments.normalize { factor(arguments, &old, &new)? } else { 1.0 };

@@ -32,13 +32,7 @@ impl Shown {
     }
 
     pub fn read(&self) -> Result<Profile, Failure> {
-        let mut profile = read(&self.input)?;
-        if let Some(name) = &self.sample_type {
-            profile.show(name).map_err(|error| match error {
-                onstack::Error::Input(why) => Failure::new(&self.input, why),
-                other => Failure::new(&self.input, other),
-            })?;
-        }
+        let mut profile = read_type(&self.input, self.sample_type.as_deref())?;
         self.filter.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
         self.shape.apply(&mut profile).map_err(|why| Failure::new(&self.input, why))?;
         Ok(profile)
@@ -50,6 +44,18 @@ pub fn read(path: &Path) -> Result<Profile, Failure> {
     let bytes = bytes(path, Profile::MAX_BYTES)?;
     let bytes = bytes.ok_or_else(|| Failure::new(path, onstack::Error::TooLarge))?;
     parse(bytes).map_err(|what| Failure::new(path, what))
+}
+
+/// So that the named one of its values is shown; by default that which the profile itself names.
+pub fn read_type(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
+    let mut profile = read(path)?;
+    if let Some(name) = sample_type {
+        profile.show(name).map_err(|error| match error {
+            onstack::Error::Input(why) => Failure::new(path, why),
+            other => Failure::new(path, other),
+        })?;
+    }
+    Ok(profile)
 }
 
 /// All bytes of a file or, for `-`, of the standard input; nothing where there are more than `limit`.

@@ -96,6 +96,47 @@ fn what_is_called_counts_where_that_is_asked_for() {
     assert_eq!(diff(&["--sort", "name", &before, &after]).status.code(), Some(2));
 }
 
+/// In use, which is shown by default, and allocated: one function's.
+fn heap(name: &str, in_use: i64, allocated: i64) -> String {
+    let strings = ["", "alloc_space", "bytes", "inuse_space", "keeps"];
+    let profile = Profile {
+        sample_type: [1, 3].map(|name| ValueType { r#type: name, unit: 2 }).to_vec(),
+        default_sample_type: 3,
+        string_table: strings.map(String::from).to_vec(),
+        function: vec![Function { id: 1, name: 4, ..Function::default() }],
+        location: vec![Location {
+            id: 1,
+            line: vec![Line { function_id: 1, ..Line::default() }],
+            ..Location::default()
+        }],
+        sample: vec![Sample { location_id: vec![1], value: vec![allocated, in_use], ..Sample::default() }],
+        ..Profile::default()
+    };
+    file(name, &profile.encode_to_vec())
+}
+
+#[test]
+fn heap_profiles_differ_in_the_value_that_is_asked_for() {
+    let (before, after) = (heap("heap-before.pb", 1 << 20, 5 << 20), heap("heap-after.pb", 2 << 20, 9 << 20));
+    for (asked, shown, change) in [
+        (&[][..], "inuse_space", "+1.00MiB"),
+        (&["--sample-type", "inuse_space"], "inuse_space", "+1.00MiB"),
+        (&["--sample-type", "alloc_space"], "alloc_space", "+4.00MiB"),
+    ] {
+        let svg = file("heap.svg", b"");
+        let output = diff(&[asked, &["--flamegraph", &svg, &before, &after]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let table = text(&output.stdout);
+        assert!(table.starts_with(&format!("Type: {shown}\n")), "{table}");
+        assert_eq!(row(table, "keeps")[0], change, "{table}");
+        let total = if shown == "alloc_space" { "9,437,184 bytes" } else { "2,097,152 bytes" };
+        assert!(fs::read_to_string(&svg).unwrap().contains(total), "no {total} in the picture");
+    }
+    let cpu = two().0;
+    fails(&["--sample-type", "alloc_space", &before, &cpu], &cpu, "alloc_space");
+    fails(&["--sample-type", "none", &before, &after], &before, "none");
+}
+
 #[test]
 fn normalized_profiles_differ_in_shares_only() {
     let (before, after) = two();
