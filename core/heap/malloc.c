@@ -29,19 +29,26 @@ void free_sized(void *block, size_t size);
 void free_aligned_sized(void *block, size_t alignment, size_t size);
 size_t malloc_usable_size(void *block);
 
-#define MALLOC_API __attribute__((visibility("default")))
-#define MALLOC_INLINE static inline __attribute__((always_inline))
+/* Sanitizers allocate while they begin, when what they put into functions may not run yet. */
+#if defined(__clang__)
+#define MALLOC_PLAIN __attribute__((no_sanitize("address", "thread", "undefined", "memory")))
+#else
+#define MALLOC_PLAIN __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
+#endif
+#define MALLOC_API MALLOC_PLAIN __attribute__((visibility("default")))
+#define MALLOC_INLINE MALLOC_PLAIN static inline __attribute__((always_inline))
+#define MALLOC_STATIC MALLOC_PLAIN static
 #define MALLOC_PAGE ((size_t)4096)
 #define MALLOC_EARLY ((size_t)256) /* pages, of which those are made that are used */
 
-static void *first_malloc(size_t size);
-static void *first_calloc(size_t count, size_t size);
-static void *first_realloc(void *from, size_t size);
-static void first_free(void *block);
-static int first_posix_memalign(void **out, size_t alignment, size_t size);
-static void *first_aligned_alloc(size_t alignment, size_t size);
-static void *first_memalign(size_t alignment, size_t size);
-static size_t first_usable_size(void *block);
+MALLOC_STATIC void *first_malloc(size_t size);
+MALLOC_STATIC void *first_calloc(size_t count, size_t size);
+MALLOC_STATIC void *first_realloc(void *from, size_t size);
+MALLOC_STATIC void first_free(void *block);
+MALLOC_STATIC int first_posix_memalign(void **out, size_t alignment, size_t size);
+MALLOC_STATIC void *first_aligned_alloc(size_t alignment, size_t size);
+MALLOC_STATIC void *first_memalign(size_t alignment, size_t size);
+MALLOC_STATIC size_t first_usable_size(void *block);
 
 typedef struct malloc_functions {
   size_t (*usable_size)(void *);
@@ -75,14 +82,14 @@ static char early[MALLOC_EARLY][MALLOC_PAGE] __attribute__((aligned(4096)));
 static size_t early_sizes[MALLOC_EARLY]; /* of the block that begins there */
 static size_t early_used;
 
-static void malloc_end(const char *text) {
+MALLOC_STATIC void malloc_end(const char *text) {
   const ssize_t written = write(2, text, strlen(text));
   (void)written;
   syscall(SYS_exit_group, 127); /* _exit may be another's, who looks names up */
 }
 
 /* Zeroed, and at a page: free asks about no other. */
-static void *early_give(size_t size) {
+MALLOC_STATIC void *early_give(size_t size) {
   const size_t pages = size / MALLOC_PAGE + 1, at = __atomic_fetch_add(&early_used, pages, __ATOMIC_RELAXED);
   if (pages > MALLOC_EARLY || at + pages > MALLOC_EARLY)
     malloc_end("onstack: no memory while the next malloc is looked up\n");
@@ -90,35 +97,52 @@ static void *early_give(size_t size) {
   return early[at];
 }
 
-static bool early_has(const void *block) { return (size_t)((const char *)block - early[0]) < sizeof(early); }
-static size_t early_size(const void *block) { return early_sizes[(size_t)((const char *)block - early[0]) / MALLOC_PAGE]; }
+MALLOC_STATIC bool early_has(const void *block) { return (size_t)((const char *)block - early[0]) < sizeof(early); }
+MALLOC_STATIC size_t early_size(const void *block) {
+  return early_sizes[(size_t)((const char *)block - early[0]) / MALLOC_PAGE];
+}
 
 /* There is no such function in the next library. */
-static void *no_aligned(size_t alignment, size_t size) {
+MALLOC_STATIC void *no_aligned(size_t alignment, size_t size) {
   (void)alignment, (void)size;
   return errno = ENOMEM, NULL;
 }
 
+/*
+ * A sanitizer's, where one is in the program: linked into the program itself it is not the next library, and would be asked to
+ * free what it has never seen.
+ */
+#define MALLOC_SANITIZERS(name) extern char __interceptor_##name[] __attribute__((weak))
+MALLOC_SANITIZERS(malloc);
+MALLOC_SANITIZERS(calloc);
+MALLOC_SANITIZERS(realloc);
+MALLOC_SANITIZERS(free);
+MALLOC_SANITIZERS(posix_memalign);
+MALLOC_SANITIZERS(aligned_alloc);
+MALLOC_SANITIZERS(memalign);
+MALLOC_SANITIZERS(malloc_usable_size);
+
 /* Converts from void * without a warning. */
-static bool malloc_look_up(const char *name, void *place) {
-  void *found = dlsym(RTLD_NEXT, name);
+MALLOC_STATIC bool malloc_look_up(const char *name, void *sanitizers, void *place) {
+  void *found = sanitizers ? sanitizers : dlsym(RTLD_NEXT, name);
   memcpy(place, &found, sizeof(found));
   return found;
 }
 
-static bool malloc_look_up_all(malloc_functions *found) {
-  if (!malloc_look_up("aligned_alloc", &found->aligned_alloc)) found->aligned_alloc = no_aligned;
-  if (!malloc_look_up("memalign", &found->memalign)) found->memalign = no_aligned;
-  return malloc_look_up("malloc", &found->malloc) && malloc_look_up("calloc", &found->calloc) &&
-         malloc_look_up("realloc", &found->realloc) && malloc_look_up("free", &found->free) &&
-         malloc_look_up("posix_memalign", &found->posix_memalign) &&
-         malloc_look_up("malloc_usable_size", &found->usable_size);
+#define MALLOC_LOOK_UP(name, place) malloc_look_up(#name, __interceptor_##name, place)
+
+MALLOC_STATIC bool malloc_look_up_all(malloc_functions *found) {
+  if (!MALLOC_LOOK_UP(aligned_alloc, &found->aligned_alloc)) found->aligned_alloc = no_aligned;
+  if (!MALLOC_LOOK_UP(memalign, &found->memalign)) found->memalign = no_aligned;
+  return MALLOC_LOOK_UP(malloc, &found->malloc) && MALLOC_LOOK_UP(calloc, &found->calloc) &&
+         MALLOC_LOOK_UP(realloc, &found->realloc) && MALLOC_LOOK_UP(free, &found->free) &&
+         MALLOC_LOOK_UP(posix_memalign, &found->posix_memalign) && MALLOC_LOOK_UP(malloc_usable_size, &found->usable_size);
 }
 
 /* What hands out blocks comes last: another thread may meet the others before. */
 #define MALLOC_PUBLISH(name) __atomic_store_n(&next.name, found.name, __ATOMIC_RELEASE)
 
-static void malloc_find(void) {
+MALLOC_STATIC void malloc_find(void) {
   int expected = MALLOC_NONE;
   malloc_functions found;
   if (!__atomic_compare_exchange_n(&malloc_stage, &expected, MALLOC_LOOKING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -138,29 +162,31 @@ static void malloc_find(void) {
 }
 
 /* False: the look-up goes on, in this thread or another. */
-static bool malloc_ready(void) {
+MALLOC_STATIC bool malloc_ready(void) {
   malloc_find();
   return __atomic_load_n(&malloc_stage, __ATOMIC_ACQUIRE) == MALLOC_FOUND;
 }
 
-static void *first_malloc(size_t size) { return malloc_ready() ? NEXT(malloc)(size) : early_give(size); }
-static void *first_calloc(size_t count, size_t size) {
+MALLOC_STATIC void *first_malloc(size_t size) { return malloc_ready() ? NEXT(malloc)(size) : early_give(size); }
+MALLOC_STATIC void *first_calloc(size_t count, size_t size) {
   return malloc_ready() ? NEXT(calloc)(count, size) : early_give(count * size);
 }
-static void *first_realloc(void *from, size_t size) { return malloc_ready() ? NEXT(realloc)(from, size) : early_give(size); }
-static void first_free(void *block) {
+MALLOC_STATIC void *first_realloc(void *from, size_t size) {
+  return malloc_ready() ? NEXT(realloc)(from, size) : early_give(size);
+}
+MALLOC_STATIC void first_free(void *block) {
   if (malloc_ready()) NEXT(free)(block);
 }
-static int first_posix_memalign(void **out, size_t alignment, size_t size) {
+MALLOC_STATIC int first_posix_memalign(void **out, size_t alignment, size_t size) {
   return malloc_ready() ? NEXT(posix_memalign)(out, alignment, size) : ENOMEM;
 }
-static void *first_aligned_alloc(size_t alignment, size_t size) {
+MALLOC_STATIC void *first_aligned_alloc(size_t alignment, size_t size) {
   return malloc_ready() ? NEXT(aligned_alloc)(alignment, size) : no_aligned(alignment, size);
 }
-static void *first_memalign(size_t alignment, size_t size) {
+MALLOC_STATIC void *first_memalign(size_t alignment, size_t size) {
   return malloc_ready() ? NEXT(memalign)(alignment, size) : no_aligned(alignment, size);
 }
-static size_t first_usable_size(void *block) { return malloc_ready() ? NEXT(usable_size)(block) : 0; }
+MALLOC_STATIC size_t first_usable_size(void *block) { return malloc_ready() ? NEXT(usable_size)(block) : 0; }
 
 /* ---- what is sampled ---- */
 
@@ -189,7 +215,7 @@ MALLOC_INLINE bool malloc_may_be_due(size_t size) {
   return false;
 }
 
-static __attribute__((noinline)) bool malloc_is_due(size_t size) {
+MALLOC_STATIC __attribute__((noinline)) bool malloc_is_due(size_t size) {
   const uint32_t number = malloc_session();
   const uint64_t bytes = size + (size == 0);
   if (own.number != number) own.left = onstack_heap_distance();
@@ -241,7 +267,7 @@ MALLOC_API void free(void *block) {
 }
 
 /* A block of `early` is left where it is. */
-static void *early_move(const void *from, size_t size) {
+MALLOC_STATIC void *early_move(const void *from, size_t size) {
   void *block = NEXT(malloc)(size);
   if (block) memcpy(block, from, early_size(from) < size ? early_size(from) : size);
   return block;
@@ -273,7 +299,7 @@ MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
   return error;
 }
 
-static void *malloc_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
+MALLOC_STATIC void *malloc_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
   const bool due = malloc_due(size);
   own.inside++;
   void *block = allocate(alignment, size);

@@ -31,11 +31,10 @@ failed=()
 
 # Of all sanitizers: raw threads have no thread-local storage (delivery, threads, undisturbed); what a sanitizer adds to
 # each frame and to the process is measured instead of ours (stack_use, scale, traces; modules by RSS, where freed memory
-# stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind); malloc is the test's own, where it must be the
-# sanitizer's (heap_malloc, heap_totals).
+# stays in quarantine) or takes the time (thread_table, found); libunwind meets its frames (adapter_libunwind).
 # suite/test: a child that is forked while other threads allocate finds gcc 12's allocator of the sanitizer locked for ever
 # (seen in each of them: malloc, or a thread that begins or ends, in sanitizer_mutex).
-unfit_asan="adapter_libunwind heap_malloc heap_totals delivery threads undisturbed stack_use scale traces modules thread_table found
+unfit_asan="adapter_libunwind delivery threads undisturbed stack_use scale traces modules thread_table found
   fork_follow/while_samples_come_and_sessions_come_and_go fork_others/while_others_register_start_stop_and_look_names_up
   fork_others/fork_without_handlers fork_others/raw_clone_does_not_follow fork/three_hundred_times_at_1000_hz_from_two_threads
   copies/a_followed_child_does_not_wait_for_another_copys_lock copies/a_child_of_a_fork_has_the_owners_action"
@@ -77,6 +76,31 @@ run_asan() {
   export ASAN_OPTIONS=abort_on_error=1:detect_leaks=0:detect_stack_use_after_return=0:handle_segv=1
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:abort_on_error=1
   run_sanitized asan "-fsanitize=address,undefined -fno-sanitize-recover=all" "$unfit_asan"
+  [ -n "${TESTS:-}" ] && ! is_in heap "$TESTS" || run_heap
+}
+
+# libonstack-heap.a with the sanitizer as a library, which comes behind it, and in the program itself.
+run_heap() {
+  local build=$out/asan compiler form count=0
+  make --no-print-directory -s -j2 -f core/Makefile BUILD="$BUILD" "$BUILD/lib/libonstack.a" "$BUILD/lib/libonstack-heap.a" \
+    >/dev/null || { failed+=("asan: build for heap"); return; }
+  for compiler in gcc clang-14; do
+    command -v $compiler >/dev/null || { echo "sanitizers: SKIPPED asan: heap by $compiler: not here"; continue; }
+    for form in -static-libasan -shared-libasan; do
+      case $compiler$form in gcc-shared*) form= ;; clang*-static*) form=-static-libsan ;; esac
+      # shellcheck disable=SC2086
+      if $compiler -std=gnu11 -O1 -g -Wall -Wextra -fsanitize=address $form -I core/include tests/sanitizers/heap.c \
+        -Wl,--whole-archive "$BUILD/lib/libonstack-heap.a" -Wl,--no-whole-archive "$BUILD/lib/libonstack.a" \
+        -Wl,-rpath,"$(dirname "$($compiler -print-file-name=libclang_rt.asan-$(uname -m).so)")" \
+        -o "$build/heap" -lpthread -ldl >"$build/heap.log" 2>&1 && timeout -k 5 60 "$build/heap" >>"$build/heap.log" 2>&1; then
+        count=$((count + 1))
+      else
+        failed+=("asan: heap by $compiler $form")
+        tail -5 "$build/heap.log"
+      fi
+    done
+  done
+  echo "sanitizers: asan: libonstack-heap.a counts beside it in $count forms"
 }
 
 # Criterion's own runner does not start under TSan, and most tests send signals, which TSan puts off: one program instead.
@@ -174,11 +198,10 @@ run_tidy() {
 
 # Without exceptions. handle_segv: a test dies on purpose, and what Go says of it is what is looked at.
 run_go() { # flag
-  local log=$PWD/$out/go-$1.log tests=${TESTS:-} without=none
-  [ "$1" != asan ] || without=/nativeheap$ # its malloc is the program's, where it must be the sanitizer's
+  local log=$PWD/$out/go-$1.log tests=${TESTS:-}
   mkdir -p "$out"
   if (cd bindings/go && ASAN_OPTIONS=handle_segv=0 timeout -k 5 "${LIMIT:-1800}" go test "-$1" -count=1 -p 1 -timeout 15m -v \
-    ${tests:+-run "${tests// /|}"} $(go list ./... | grep -v "$without")) >"$log" 2>&1 && grep -q '^--- PASS' "$log"; then
+    ${tests:+-run "${tests// /|}"} ./...) >"$log" 2>&1 && grep -q '^--- PASS' "$log"; then
     echo "sanitizers: go -$1: $(grep -c '^--- PASS' "$log") tests clean"
   else
     failed+=("go -$1: $log")

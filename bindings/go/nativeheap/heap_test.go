@@ -165,7 +165,11 @@ func TestHeapAge(t *testing.T) {
 	}
 	defer heap.Close()
 	leaks()
-	time.Sleep(300 * time.Millisecond)
+	gap := 300 * time.Millisecond
+	if sanitized { // to write a profile takes longer than that
+		gap = 6 * time.Second
+	}
+	time.Sleep(gap)
 	begun := time.Now()
 	leaks()
 	if err := heap.Stop(); err != nil { // all is in the profile
@@ -175,7 +179,7 @@ func TestHeapAge(t *testing.T) {
 	if got := sum(write(t), "inuse_space", "native", "nativeheap_test.leaks"); got != 2*one {
 		t.Errorf("%d bytes in use, of any age", got)
 	}
-	between := write(t, onstack.WithHeapAge(time.Since(begun)+100*time.Millisecond))
+	between := write(t, onstack.WithHeapAge(time.Since(begun)+gap/3))
 	if got := sum(between, "inuse_space", "native", "nativeheap_test.leaks"); got != one {
 		t.Errorf("%d bytes in use since before the second round", got)
 	}
