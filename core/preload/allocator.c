@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,13 +23,13 @@ static bool allocator_is_definition(const void *address) {
   return ((const ElfW(Sym) *)symbol)->st_shndx != SHN_UNDEF;
 }
 
-/* Whether it defines malloc: its own scope comes first in a look-up by its handle. */
-static bool allocator_defines(const struct link_map *map, Dl_info *place) {
-  void *handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+/* Whether the library there defines malloc: its own scope comes first in a look-up by its handle. */
+static bool allocator_defines(const char *name, const void *inside, Dl_info *place) {
+  void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!handle) return false;
   *place = allocator_place(dlsym(handle, "malloc"));
   dlclose(handle);
-  return place->dli_fbase && place->dli_fbase == allocator_place(map->l_ld).dli_fbase;
+  return place->dli_fbase && place->dli_fbase == allocator_place(inside).dli_fbase;
 }
 
 /*
@@ -45,7 +46,7 @@ static Dl_info allocator_called(void) {
   if (dlinfo(program, RTLD_DI_LINKMAP, &map) != 0) map = NULL;
   dlclose(program);
   for (map = map ? map->l_next : NULL; map; map = map->l_next)
-    if (map->l_name && map->l_name[0] != '\0' && allocator_defines(map, &place)) break;
+    if (map->l_name && map->l_name[0] != '\0' && allocator_defines(map->l_name, map->l_ld, &place)) break;
   return place;
 }
 
@@ -63,4 +64,26 @@ bool onstack_allocator_is_libcs(void) {
   const void *libc = allocator_place((const void *)(uintptr_t)getpid).dli_fbase;
   const Dl_info called = allocator_called();
   return (called.dli_fbase == allocator_ours() ? allocator_place(dlsym(RTLD_NEXT, "malloc")) : called).dli_fbase == libc;
+}
+
+static void allocator_tell(const char *function, const Dl_info *place, onstack_writer writer, void *data) {
+  char line[512];
+  int length = snprintf(line, sizeof(line), "onstack.unseen function=%s path=%.400s", function, place->dli_fname);
+  for (int i = 0; i < length; i++)
+    if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = '?';
+  line[length++] = '\n';
+  writer(data, line, (size_t)length);
+}
+
+void onstack_allocator_unseen(onstack_writer writer, void *data) {
+  static const char *const names[] = {"je_malloc", "_rjem_malloc", "mi_malloc", "tc_malloc"};
+  const void *address = dlsym(RTLD_DEFAULT, "_Znwm");
+  Dl_info place = allocator_place(address), with;
+  /* That of C++ libraries calls malloc. Who has a malloc as well need not. */
+  if (place.dli_fbase && allocator_defines(place.dli_fname, address, &with))
+    allocator_tell("operator new", &place, writer, data);
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(names); i++) {
+    place = allocator_place(dlsym(RTLD_DEFAULT, names[i]));
+    if (place.dli_fbase) allocator_tell(names[i], &place, writer, data);
+  }
 }

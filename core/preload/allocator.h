@@ -3,6 +3,8 @@
 #ifndef ONSTACK_PRELOAD_ALLOCATOR_H
 #define ONSTACK_PRELOAD_ALLOCATOR_H
 
+#include "onstack/onstack.h"
+
 #include "base/defs.h"
 
 /*
@@ -13,5 +15,12 @@ ONSTACK_INTERNAL const char *onstack_allocator_before(void);
 
 /* Whether libc's malloc does the work. Others may use descriptors, of the table of the thread that allocates. */
 ONSTACK_INTERNAL bool onstack_allocator_is_libcs(void);
+
+/*
+ * Hands a line to the writer for each function of the process's libraries that allocates past malloc, whose blocks heap profiles
+ * do not have:
+ *   onstack.unseen function=operator new path=/usr/lib/libtcmalloc.so.4
+ */
+ONSTACK_INTERNAL void onstack_allocator_unseen(onstack_writer writer, void *data);
 
 #endif

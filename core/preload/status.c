@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/status.h"
 
+#include "preload/allocator.h"
 #include "preload/new_file.h"
 #include "session/statistics_text.h"
 
@@ -51,6 +52,7 @@ char *onstack_status_text(onstack_session *session, uint64_t before, bool module
   status_text into = {0};
   bool whole = onstack_statistics_write(session, before, modules, status_append, &into) == 0;
   if (whole && heap) onstack_session_memory_text(session, NULL, status_append, &into); /* without /proc there is none */
+  if (whole && heap) onstack_allocator_unseen(status_append, &into);
   whole = whole && !into.failed;
   if (whole) return into.text;
   free(into.text);

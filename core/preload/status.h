@@ -15,8 +15,8 @@
  */
 ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules);
 
-/* The same lines as text, for a heap session with the account of the process's memory. The caller frees it; NULL: no memory,
-   or no counters. */
+/* The same lines as text, for a heap session with the account of the process's memory and what it does not see. The caller
+   frees it; NULL: no memory, or no counters. */
 ONSTACK_INTERNAL char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap);
 
 #endif

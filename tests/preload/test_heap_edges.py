@@ -129,6 +129,22 @@ def allocator(name):
     return found[0]
 
 
+def unseen(profile):
+    lines = [text[len("onstack.unseen function="):] for text in profile.comments if text.startswith("onstack.unseen ")]
+    return dict(line.split(" path=") for line in lines)
+
+
+@case
+def heap_edges_functions_that_allocate_past_malloc_are_named():
+    for name, functions in ("jemalloc", {"operator new"}), ("tcmalloc", {"operator new", "tc_malloc"}):
+        other = allocator(name)
+        with heap_of(edges(), "ends", LD_PRELOAD=f"{LIBRARY}:{other}") as run:
+            equal(run.status, 0, f"exit status ({run.errors})")
+            equal(unseen(run.profile()), dict.fromkeys(functions, other), f"said of {name}")
+    with heap_of(built("heap_new", "heap_new.cpp", "-faligned-new", compiler="g++", standard="c++17"), 1) as run:
+        equal(unseen(run.profile()), {}, "said of libstdc++, whose operator new calls malloc")
+
+
 def above(name):
     """The other allocator does the work, and the books are exact all the same."""
     rounds = 300
