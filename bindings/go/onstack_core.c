@@ -16359,6 +16359,10 @@ ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_pr
 /* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
 ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
 
+/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
+   map their memory twice (.NET) or compile in advance (wasmtime). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
+
 /* The last component of its path. */
 ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
 
@@ -17842,12 +17846,13 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_elf(onstack_symbol_table *tabl
 /* Where the names of code that no module describes come from; NULL: nobody knows. The session sets it. */
 ONSTACK_INTERNAL_DATA const onstack_code_source *onstack_profile_code_source;
 
-/* Whether an address of the table has no name yet, lies in memory of no file, and means what lies at *real now. */
+/* Whether an address of the table has no name yet, lies in memory of no program or library, and means what lies at *real
+   now. */
 ONSTACK_INTERNAL bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table,
                                                              const onstack_profile_maps *maps, size_t number,
                                                              uint64_t *real);
 
-/* Names the addresses without a name that lie in memory of no file by that source. Errors: -ENOMEM. */
+/* Names addresses without a name that lie in no program or library by that source. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps);
 
 /* Names what is left "libc.so.6+0x16db20", or "0x7f..." where nothing is mapped. Errors: -ENOMEM. */
@@ -17952,7 +17957,8 @@ bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table, c
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  return !(mapping && onstack_profile_mapping_is_file(mapping)) && onstack_profile_maps_is_now(maps, address, real);
+  const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+  return !library && onstack_profile_maps_is_now(maps, address, real);
 }
 
 int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {
@@ -18267,7 +18273,7 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 #define ONSTACK_PROFILE_GENERATED_GDB_JIT_H
 
 /*
- * Names the addresses without a name that lie in memory of no file, by what is registered now: code that is gone has no
+ * Names addresses without a name that lie in no program or library, by what is registered now: code that is gone has no
  * name there any more. The compilers change the list while it is read, under a lock that is not ours. So it is copied, and an
  * image counts only if the list held it before and after it was read. Errors: -ENOMEM.
  */
@@ -18280,8 +18286,8 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *
 #ifndef ONSTACK_PROFILE_GENERATED_GDB_JIT_PLACES_H
 #define ONSTACK_PROFILE_GENERATED_GDB_JIT_PLACES_H
 
-/* The address of the descriptor in a mapping's module; 0: it has none. What a build id leads to is remembered: large symbol
-   tables are read once in a process. */
+/* The address of the descriptor in a mapping's module; 0: it has none. It is remembered for each file: large symbol tables
+   are read once in a process. */
 ONSTACK_INTERNAL uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps,
                                                      const onstack_profile_mapping *mapping);
 
@@ -18341,7 +18347,7 @@ typedef struct gdb_jit {
   onstack_elf_query *queries; /* sorted by address; number 1: its name is settled */
   size_t count;
   const char **engines; /* of each query */
-  const char *engine;   /* of the list that is read; NULL: not known */
+  const char *engine;   /* who has the list that is read */
   uint64_t descriptor;
   uint64_t budget;
   size_t skipped; /* images that make no sense or are too many, and lists that came to no rest */
@@ -18482,7 +18488,7 @@ static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
     const uint64_t descriptor = onstack_gdb_jit_descriptor(maps, mapping);
     if (descriptor == 0 || descriptor == last) continue;
     last = descriptor; /* a file may have several mappings with code, side by side */
-    error = gdb_jit_read_list(jit, descriptor, mapping->main ? NULL : onstack_profile_mapping_base_name(mapping));
+    error = gdb_jit_read_list(jit, descriptor, onstack_profile_mapping_base_name(mapping));
   }
   return error;
 }
@@ -18515,7 +18521,8 @@ int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onst
 
 typedef struct gdb_jit_place {
   onstack_elf_build_id build_id;
-  uint64_t vaddr; /* 0: it has none */
+  onstack_elf_stamp stamp; /* of a file without a build id */
+  uint64_t vaddr;          /* 0: it has none */
 } gdb_jit_place;
 
 /* Whoever finds it locked reads the file instead: in the child of a fork it may stay locked. */
@@ -18523,31 +18530,42 @@ static pthread_mutex_t gdb_jit_lock = PTHREAD_MUTEX_INITIALIZER;
 static gdb_jit_place gdb_jit_places[GDB_JIT_FILES];
 static uint32_t gdb_jit_place_count;
 
-static bool gdb_jit_recall(const onstack_elf_build_id *id, uint64_t *vaddr) {
+static bool gdb_jit_is_known(const onstack_profile_mapping *mapping) {
+  return mapping->build_id.length > 0 || mapping->stamp.inode != 0;
+}
+
+static bool gdb_jit_is_of(const gdb_jit_place *place, const onstack_profile_mapping *mapping) {
+  const onstack_elf_build_id *id = &mapping->build_id;
+  const onstack_elf_stamp *a = &place->stamp, *b = &mapping->stamp;
+  if (place->build_id.length != id->length) return false;
+  if (id->length > 0) return memcmp(place->build_id.bytes, id->bytes, id->length) == 0;
+  return a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns;
+}
+
+static bool gdb_jit_recall(const onstack_profile_mapping *mapping, uint64_t *vaddr) {
   bool found = false;
-  if (id->length == 0 || pthread_mutex_trylock(&gdb_jit_lock) != 0) return false;
+  if (!gdb_jit_is_known(mapping) || pthread_mutex_trylock(&gdb_jit_lock) != 0) return false;
   for (uint32_t i = 0; i < gdb_jit_place_count && !found; i++) {
-    const gdb_jit_place *place = &gdb_jit_places[i];
-    found = place->build_id.length == id->length && memcmp(place->build_id.bytes, id->bytes, id->length) == 0;
-    if (found) *vaddr = place->vaddr;
+    found = gdb_jit_is_of(&gdb_jit_places[i], mapping);
+    if (found) *vaddr = gdb_jit_places[i].vaddr;
   }
   pthread_mutex_unlock(&gdb_jit_lock);
   return found;
 }
 
-static void gdb_jit_remember(const onstack_elf_build_id *id, uint64_t vaddr) {
-  if (id->length == 0 || pthread_mutex_trylock(&gdb_jit_lock) != 0) return;
+static void gdb_jit_remember(const onstack_profile_mapping *mapping, uint64_t vaddr) {
+  if (!gdb_jit_is_known(mapping) || pthread_mutex_trylock(&gdb_jit_lock) != 0) return;
   if (gdb_jit_place_count < GDB_JIT_FILES)
-    gdb_jit_places[gdb_jit_place_count++] = (gdb_jit_place){.build_id = *id, .vaddr = vaddr};
+    gdb_jit_places[gdb_jit_place_count++] = (gdb_jit_place){mapping->build_id, mapping->stamp, vaddr};
   pthread_mutex_unlock(&gdb_jit_lock);
 }
 
 uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps, const onstack_profile_mapping *mapping) {
   uint64_t real, vaddr = 0;
   if (!onstack_profile_mapping_is_file(mapping) || !onstack_profile_maps_is_now(maps, mapping->start, &real)) return 0;
-  if (!gdb_jit_recall(&mapping->build_id, &vaddr)) {
+  if (!gdb_jit_recall(mapping, &vaddr)) {
     if (!onstack_elf_module_find_object(mapping, "__jit_debug_descriptor", &vaddr)) vaddr = 0;
-    gdb_jit_remember(&mapping->build_id, vaddr);
+    gdb_jit_remember(mapping, vaddr);
   }
   return vaddr == 0 ? 0 : vaddr - onstack_profile_mapping_vaddr(mapping, mapping->start) + real;
 }
@@ -18619,7 +18637,7 @@ int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const o
 #define ONSTACK_PROFILE_GENERATED_JITDUMP_H
 
 /*
- * Names the addresses without a name that lie in memory of no file. Of records that hold an address the last one counts: it
+ * Names addresses without a name that lie in no program or library. Of records that hold an address the last one counts: it
  * is the newest, and code that is gone since keeps its name. Only a file that is ours is read. Errors: -ENOMEM.
  */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps);
@@ -18958,7 +18976,7 @@ int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onst
 #define ONSTACK_PROFILE_GENERATED_PERF_MAP_H
 
 /*
- * Names the addresses without a name that lie in memory of no file. Of lines that hold an address the last one counts: it is
+ * Names addresses without a name that lie in no program or library. Of lines that hold an address the last one counts: it is
  * the newest. Everybody may write to that directory: a file of somebody else's, or a link, is not read. Errors: -ENOMEM.
  */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps);
@@ -19207,6 +19225,11 @@ void onstack_profile_held_release(onstack_profile_held *held) {
 
 bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
   return mapping->path[0] == '/' && mapping->path[1] != '/';
+}
+
+bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping) {
+  return mapping->build_id.length > 0 || mapping->stamp.inode != 0 || mapping->vaddr_difference != 0 ||
+         (mapping->deleted && strncmp(mapping->path, "/memfd:", 7) != 0);
 }
 
 const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping) {

@@ -235,6 +235,27 @@ Test(generated_names, a_mapped_file_of_another_name_is_no_jitdump) {
   }
 }
 
+/* Engines that write code at one address and run it at another have it in a file without a name (.NET), or in one that they
+   have compiled in advance. */
+Test(generated_names, code_in_a_file_that_is_no_program) {
+  char page[CODE_BYTES] = "compiled", path[] = "/tmp/onstack-code-XXXXXX";
+  dump it = dump_new("jit-7.dump");
+  const int files[] = {memfd_create("doublemapper", MFD_CLOEXEC), mkstemp(path)};
+  for (int i = 0; i < 2; i++) {
+    cr_assert_eq(write(files[i], page, sizeof(page)), (ssize_t)sizeof(page));
+    void *mapped = mmap(NULL, CODE_BYTES, PROT_READ | PROT_EXEC, MAP_SHARED, files[i], 0);
+    cr_assert_neq(mapped, MAP_FAILED);
+    const uint64_t code = (uint64_t)(uintptr_t)mapped;
+    const char *name = i == 0 ? "memfd:doublemapper+0x40" : strrchr(path, '/') + 1;
+    const told before = ask(code + 0x40);
+    cr_assert_eq(strncmp(before.name, name, strlen(name)), 0, "%s", before.name);
+    put_load(it.file, code, 0x80, 1, "in a file");
+    check_name(code + 0x40, "in a file");
+  }
+  unlink(path);
+  dump_end(&it);
+}
+
 /* ---- images that are registered for GDB ---- */
 
 typedef struct jit_entry {
@@ -310,6 +331,9 @@ static void check_registered(enum image_kind kind) {
   check_no_name(code + 64);
   cr_assert_str_eq(ask(code).mapping, "[generated: wasmtime]");
   cr_assert_str_eq(ask(code).comment, "");
+  const told other = ask(code + 47);
+  cr_assert_str_eq(other.name, "g");
+  cr_assert_str_eq(other.mapping, "[generated: test_generated_names]", "%s", other.mapping);
   list_take_out(&__jit_debug_descriptor, &it.entry);
   check_no_name(code);
 }

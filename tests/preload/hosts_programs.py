@@ -89,6 +89,37 @@ def node_names():
     return f"{' and '.join(told)} by name"
 
 
+LLVM = """
+#include <unistd.h>
+volatile double sink;
+double inner_hot(long n) { double s = 0; for (long i = 0; i < n; i++) s += 1.0 / (i + 1); sink = s; return s; }
+double middle_caller(long n) { double t = 0; for (int k = 0; k < 300; k++) t += inner_hot(n + k); return t; }
+int main(void) { middle_caller(3000000); _exit(3); } // at exit lli frees its code before the profile is written
+"""
+
+
+@host("llvm-names")
+def llvm_names():
+    """Generated code has its functions' names, where LLVM registers it for GDB."""
+    if hosts_common.heap or hosts_common.wall:
+        raise Skip("about CPU profiles")
+    told = []
+    for kind in ("mcjit", "orc"):
+        directory = place("llvm-names")
+        (directory / "hot.c").write_text(LLVM)
+        compiler = need("clang" if shutil.which("clang") else "clang-14")
+        compiled = run([compiler, "-O1", "-fno-inline", "-fno-omit-frame-pointer", "-S", "-emit-llvm", "hot.c"], directory, False)
+        equal(compiled.returncode, 0, compiled.stderr)
+        done = run([need("lli"), f"--jit-kind={kind}", "hot.ll"], directory, True)
+        equal((done.returncode, done.stdout, done.stderr), (3, b"", b""), "status, output, errors")
+        profile = max((Profile(path) for path in (directory / "profiles").iterdir()), key=Profile.seconds)
+        named = sum(ns for _, ns, stack in profile.samples if {"inner_hot", "middle_caller", "main"} <= set(stack)) / 1e9
+        check(named > 0.7 * profile.seconds() > 0, f"{kind}: {named:.2f} of {profile.seconds():.2f} s in the functions")
+        told.append(f"{named:.2f} of {profile.seconds():.2f} s")
+        shutil.rmtree(directory)
+    return f"{' and '.join(told)} by name"
+
+
 JAVA = """
 import java.util.concurrent.*;
 public class Host {

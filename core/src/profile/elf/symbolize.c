@@ -103,7 +103,8 @@ bool onstack_profile_symbolize_is_generated(const onstack_symbol_table *table, c
   const uint64_t address = table->addresses[number];
   if (table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) return false;
   const onstack_profile_mapping *mapping = onstack_profile_maps_find(maps, address);
-  return !(mapping && onstack_profile_mapping_is_file(mapping)) && onstack_profile_maps_is_now(maps, address, real);
+  const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+  return !library && onstack_profile_maps_is_now(maps, address, real);
 }
 
 int onstack_profile_symbolize_by_source(onstack_symbol_table *table, const onstack_profile_maps *maps) {

@@ -30,7 +30,7 @@ typedef struct gdb_jit {
   onstack_elf_query *queries; /* sorted by address; number 1: its name is settled */
   size_t count;
   const char **engines; /* of each query */
-  const char *engine;   /* of the list that is read; NULL: not known */
+  const char *engine;   /* who has the list that is read */
   uint64_t descriptor;
   uint64_t budget;
   size_t skipped; /* images that make no sense or are too many, and lists that came to no rest */
@@ -171,7 +171,7 @@ static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
     const uint64_t descriptor = onstack_gdb_jit_descriptor(maps, mapping);
     if (descriptor == 0 || descriptor == last) continue;
     last = descriptor; /* a file may have several mappings with code, side by side */
-    error = gdb_jit_read_list(jit, descriptor, mapping->main ? NULL : onstack_profile_mapping_base_name(mapping));
+    error = gdb_jit_read_list(jit, descriptor, onstack_profile_mapping_base_name(mapping));
   }
   return error;
 }

@@ -11,7 +11,7 @@
 #include "profile/maps/maps.h"
 
 /*
- * Names the addresses without a name that lie in memory of no file, by what is registered now: code that is gone has no
+ * Names addresses without a name that lie in no program or library, by what is registered now: code that is gone has no
  * name there any more. The compilers change the list while it is read, under a lock that is not ours. So it is copied, and an
  * image counts only if the list held it before and after it was read. Errors: -ENOMEM.
  */

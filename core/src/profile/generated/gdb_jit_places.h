@@ -5,8 +5,8 @@
 
 #include "profile/maps/maps.h"
 
-/* The address of the descriptor in a mapping's module; 0: it has none. What a build id leads to is remembered: large symbol
-   tables are read once in a process. */
+/* The address of the descriptor in a mapping's module; 0: it has none. It is remembered for each file: large symbol tables
+   are read once in a process. */
 ONSTACK_INTERNAL uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps,
                                                      const onstack_profile_mapping *mapping);
 

@@ -11,7 +11,7 @@
 #include "profile/maps/maps.h"
 
 /*
- * Names the addresses without a name that lie in memory of no file. Of records that hold an address the last one counts: it
+ * Names addresses without a name that lie in no program or library. Of records that hold an address the last one counts: it
  * is the newest, and code that is gone since keeps its name. Only a file that is ours is read. Errors: -ENOMEM.
  */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onstack_profile_maps *maps);

@@ -11,7 +11,7 @@
 #include "profile/maps/maps.h"
 
 /*
- * Names the addresses without a name that lie in memory of no file. Of lines that hold an address the last one counts: it is
+ * Names addresses without a name that lie in no program or library. Of lines that hold an address the last one counts: it is
  * the newest. Everybody may write to that directory: a file of somebody else's, or a link, is not read. Errors: -ENOMEM.
  */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_perf_map(onstack_symbol_table *table, const onstack_profile_maps *maps);

@@ -8,6 +8,11 @@ bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping) {
   return mapping->path[0] == '/' && mapping->path[1] != '/';
 }
 
+bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping) {
+  return mapping->build_id.length > 0 || mapping->stamp.inode != 0 || mapping->vaddr_difference != 0 ||
+         (mapping->deleted && strncmp(mapping->path, "/memfd:", 7) != 0);
+}
+
 const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping) {
   const char *slash = strrchr(mapping->path, '/');
   return !slash ? mapping->path : slash + 1;

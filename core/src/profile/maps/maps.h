@@ -100,6 +100,10 @@ ONSTACK_INTERNAL onstack_profile_mapping *onstack_profile_maps_append(onstack_pr
 /* Whether it is a file with a name (not anonymous memory, "[vdso]", "[stack]", "//anon"). */
 ONSTACK_INTERNAL bool onstack_profile_mapping_is_file(const onstack_profile_mapping *mapping);
 
+/* Whether its file is a program or library, or may have been one; false: code in it was generated, as that of engines which
+   map their memory twice (.NET) or compile in advance (wasmtime). */
+ONSTACK_INTERNAL bool onstack_profile_mapping_is_image(const onstack_profile_mapping *mapping);
+
 /* The last component of its path. */
 ONSTACK_INTERNAL const char *onstack_profile_mapping_base_name(const onstack_profile_mapping *mapping);
 
