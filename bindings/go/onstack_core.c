@@ -16384,6 +16384,66 @@ ONSTACK_INTERNAL uint64_t onstack_profile_mapping_real(const onstack_profile_map
 #ifndef ONSTACK_PROFILE_STACKS_H
 #define ONSTACK_PROFILE_STACKS_H
 
+/* ---- core/src/profile/generated/kept_names.h ---- */
+/*
+ * Names that generated code had when it was sampled, for those engines that take them back when the code goes: the list that
+ * they keep for GDB is asked for each new address soon after its first sample. The profile's lock covers every call but the
+ * asking.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_KEPT_NAMES_H
+#define ONSTACK_PROFILE_GENERATED_KEPT_NAMES_H
+
+/* ---- core/src/profile/elf/elf_symbols.h ---- */
+/*
+ * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
+ * nearest symbol below is a lie where a table has gaps, and .dynsym has more gaps than symbols.
+ *
+ * The table is streamed once past the sorted addresses and never held in memory: symbol tables of a few hundred MB are
+ * no rarity, and a profile asks for a few thousand addresses at most.
+ */
+#ifndef ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
+#define ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
+
+typedef struct onstack_elf_query {
+  uint64_t address; /* in: virtual, as in the file */
+  uint32_t number;  /* the caller's */
+  const char *name; /* out: in the caller's arena; NULL: no symbol covers it. Queries with a name are skipped */
+  /* The best symbol so far; of elf_symbols.c. */
+  uint64_t value;
+  uint32_t name_offset;
+  uint32_t rank; /* 0: none */
+} onstack_elf_query;
+
+/*
+ * Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM) for every query that has no name yet.
+ * `queries` are sorted by address. Errors: -ENOMEM; a broken table names less, or nothing.
+ */
+ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
+                                              size_t count, onstack_profile_arena *names);
+
+/* The first table of that type, which lies inside the file with its names; NULL: there is none. */
+ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
+
+/*
+ * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
+ * any further. Errors: -ENOMEM.
+ */
+ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
+                                              bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data);
+
+/* How good a name a symbol is for the code that it covers; 0: it is no function. */
+ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
+
+#endif
+
+/* ---- core/src/profile/elf/symbol_table.h ---- */
+/*
+ * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
+ * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
+
 /* ---- core/src/profile/hash_index.h ---- */
 /*
  * A hash index over items that somebody else keeps in an array: key -> position. It stores positions only, so the
@@ -16427,115 +16487,6 @@ ONSTACK_INTERNAL uint64_t onstack_profile_hash_bytes(uint64_t hash, const void *
 ONSTACK_INTERNAL uint32_t onstack_profile_hash_fold(uint64_t hash);
 
 #endif
-
-/* ---- core/src/profile/held.h ---- */
-/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
-#ifndef ONSTACK_PROFILE_HELD_H
-#define ONSTACK_PROFILE_HELD_H
-
-typedef struct onstack_profile_held_object {
-  uint64_t object; /* 0: the place is free */
-  uint64_t value;
-  uint64_t time_ns; /* when it was allocated */
-  uint32_t weight;
-  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
-} onstack_profile_held_object;
-
-/* All zero: empty, ready to use. */
-typedef struct onstack_profile_held {
-  onstack_profile_held_object *places;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} onstack_profile_held;
-
-/* Room for one more. Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
-/* After a reserve; the object is not there yet. */
-ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
-/* Takes it out; false: it is not there. */
-ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
-                                                  onstack_profile_held_object *out);
-ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
-
-#endif
-
-#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
-
-typedef struct onstack_profile_stack {
-  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
-  const uint64_t *frames;
-  uint32_t frame_count;
-  onstack_truncation truncation;
-  onstack_kind kind;
-  uint64_t period;
-  int32_t tid;                                   /* 0 where threads are not told apart */
-  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
-  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
-  uint32_t label_bytes;
-  uint64_t samples;
-  uint64_t weight;
-  uint64_t value;
-  uint64_t held_weight; /* of allocations, what is in use */
-  uint64_t held_value;
-} onstack_profile_stack;
-
-typedef struct onstack_profile_stacks {
-  size_t references;
-  onstack_profile_arena frames;
-  onstack_profile_hash_index index;
-  onstack_profile_stack *items;
-  size_t count;
-  size_t capacity;
-  /* All that came when `count` had reached its limit, by kind; without frames. */
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_held held;
-} onstack_profile_stacks;
-
-/* Returns an empty store with one reference, NULL when memory is out. */
-ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
-/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
-ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
-ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
-
-/*
- * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before
- * (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
- */
-ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
-                                                  const onstack_sample *sample, size_t limit, bool *added);
-
-/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
-ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
-
-#endif
-
-/* The state of a profile at one instant. Read without the lock. */
-typedef struct onstack_profile_view {
-  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
-  size_t count;
-  onstack_profile_stack overflow[ONSTACK_KINDS];
-  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
-  onstack_profile_maps *maps;     /* a reference */
-  bool thread_names;
-  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
-  int64_t start_unix_ns;
-  int64_t duration_ns; /* since then */
-} onstack_profile_view;
-
-/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
-ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
-                                               onstack_profile_view *view);
-ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
-
-#endif
-
-/* ---- core/src/profile/elf/symbol_table.h ---- */
-/*
- * The distinct look-up addresses of a report and what is known of each: its functions, innermost first. It is also the
- * table that a host's symbolizer fills (the public onstack_symbol_table). One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
-#define ONSTACK_PROFILE_ELF_SYMBOL_TABLE_H
 
 /* ---- core/src/profile/string_table.h ---- */
 /*
@@ -16631,6 +16582,183 @@ ONSTACK_INTERNAL int onstack_profile_symbols_name(onstack_symbol_table *table, u
 /* Adds a function of these strings (size does not count); nothing without a name. Errors: -ENOMEM. */
 ONSTACK_INTERNAL int onstack_profile_symbols_add_line(onstack_symbol_table *table, uint32_t number,
                                                       const onstack_symbol_line *line);
+
+#endif
+
+/* ---- core/src/profile/generated/generated.h ---- */
+/*
+ * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
+ * say of their code. One thread, one report; no lock.
+ */
+#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
+#define ONSTACK_PROFILE_GENERATED_GENERATED_H
+
+#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
+
+typedef struct onstack_generated_item {
+  uint64_t address; /* as the process has it */
+  uint32_t number;
+} onstack_generated_item;
+
+/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
+ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
+                                               onstack_generated_item **items, size_t *count);
+
+/* The index of the first address that is not below `start`, of items that begin with such an address each. */
+ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
+
+/* The compiler that gives its functions such names; NULL: not known by that. */
+ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
+
+/* Adds a function, of that engine unless its name says another (NULL: not known). Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
+                                            const char *engine);
+
+#endif
+
+typedef struct onstack_kept_name {
+  uint64_t address;   /* the mapping set's */
+  const char *name;   /* NULL: nobody said one */
+  const char *engine; /* whose code it is; of what has a name */
+} onstack_kept_name;
+
+/* All zero: empty. */
+typedef struct onstack_kept_names {
+  onstack_profile_hash_index index;
+  onstack_kept_name *items;
+  size_t count, capacity;
+  size_t asked;               /* the first of them */
+  onstack_profile_arena text; /* never moves: views have copies of the items */
+} onstack_kept_names;
+
+/* The addresses that are being asked for. */
+typedef struct onstack_kept_batch {
+  onstack_profile_maps *maps; /* a reference */
+  onstack_generated_item *items;
+  onstack_elf_query *queries; /* beside the items */
+  const char **engines;       /* the same */
+  size_t count;
+  onstack_profile_arena names;
+} onstack_kept_batch;
+
+/* Notes an address, once. Where there is no room it has no name. */
+ONSTACK_INTERNAL void onstack_kept_names_want(onstack_kept_names *kept, uint64_t address);
+ONSTACK_INTERNAL void onstack_kept_names_release(onstack_kept_names *kept);
+
+/* Takes all that was not asked for yet. False: there is nothing, or no memory. */
+ONSTACK_INTERNAL bool onstack_kept_batch_begin(onstack_kept_batch *batch, onstack_kept_names *kept,
+                                               onstack_profile_maps *maps);
+/* Reads the lists: without any lock. */
+ONSTACK_INTERNAL void onstack_kept_batch_ask(onstack_kept_batch *batch);
+ONSTACK_INTERNAL void onstack_kept_batch_store(const onstack_kept_batch *batch, onstack_kept_names *kept);
+ONSTACK_INTERNAL void onstack_kept_batch_end(onstack_kept_batch *batch);
+
+/* Names addresses without a name by a copy of the items. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstack_symbol_table *table);
+
+#endif
+
+/* ---- core/src/profile/held.h ---- */
+/* Sampled allocations that are in use: which stack they belong to, by the number of the object. Not locked. */
+#ifndef ONSTACK_PROFILE_HELD_H
+#define ONSTACK_PROFILE_HELD_H
+
+typedef struct onstack_profile_held_object {
+  uint64_t object; /* 0: the place is free */
+  uint64_t value;
+  uint64_t time_ns; /* when it was allocated */
+  uint32_t weight;
+  uint32_t stack; /* its position; ONSTACK_PROFILE_HASH_NONE: the one of what came when there was no room */
+} onstack_profile_held_object;
+
+/* All zero: empty, ready to use. */
+typedef struct onstack_profile_held {
+  onstack_profile_held_object *places;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} onstack_profile_held;
+
+/* Room for one more. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_held_reserve(onstack_profile_held *held);
+/* After a reserve; the object is not there yet. */
+ONSTACK_INTERNAL void onstack_profile_held_add(onstack_profile_held *held, const onstack_profile_held_object *object);
+/* Takes it out; false: it is not there. */
+ONSTACK_INTERNAL bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object,
+                                                  onstack_profile_held_object *out);
+ONSTACK_INTERNAL void onstack_profile_held_release(onstack_profile_held *held);
+
+#endif
+
+#define ONSTACK_PROFILE_THREAD_NAME 16 /* bytes, NUL included */
+
+typedef struct onstack_profile_stack {
+  /* Look-up addresses, leaf first: the interrupted PC, then return addresses minus 1. */
+  const uint64_t *frames;
+  uint32_t frame_count;
+  onstack_truncation truncation;
+  onstack_kind kind;
+  uint64_t period;
+  int32_t tid;                                   /* 0 where threads are not told apart */
+  char thread_name[ONSTACK_PROFILE_THREAD_NAME]; /* "": unknown, or not wanted */
+  const char *labels;                            /* pairs of strings, as in the sample; NULL: none */
+  uint32_t label_bytes;
+  uint64_t samples;
+  uint64_t weight;
+  uint64_t value;
+  uint64_t held_weight; /* of allocations, what is in use */
+  uint64_t held_value;
+} onstack_profile_stack;
+
+typedef struct onstack_profile_stacks {
+  size_t references;
+  onstack_profile_arena frames;
+  onstack_profile_hash_index index;
+  onstack_profile_stack *items;
+  size_t count;
+  size_t capacity;
+  /* All that came when `count` had reached its limit, by kind; without frames. */
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_held held;
+  onstack_kept_names names;
+} onstack_profile_stacks;
+
+/* Returns an empty store with one reference, NULL when memory is out. */
+ONSTACK_INTERNAL onstack_profile_stacks *onstack_profile_stacks_new(void);
+/* Drops a reference; true: it was the last, and the caller frees the store (outside the lock). */
+ONSTACK_INTERNAL bool onstack_profile_stacks_drop(onstack_profile_stacks *stacks);
+ONSTACK_INTERNAL void onstack_profile_stacks_free(onstack_profile_stacks *stacks);
+
+/*
+ * Counts a sample. `key` has everything but the counts; what it points to is copied. *added: the stack was not known before
+ * (then it is the last of `items`). Errors: -ENOMEM (nothing is counted).
+ */
+ONSTACK_INTERNAL int onstack_profile_stacks_count(onstack_profile_stacks *stacks, const onstack_profile_stack *key,
+                                                  const onstack_sample *sample, size_t limit, bool *added);
+
+/* An allocation is not in use any more. One that is not known, since its sample was taken or refused, changes nothing. */
+ONSTACK_INTERNAL void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object);
+
+#endif
+
+/* The state of a profile at one instant. Read without the lock. */
+typedef struct onstack_profile_view {
+  onstack_profile_stack *items; /* own copy; the frames belong to `stacks` */
+  size_t count;
+  onstack_profile_stack overflow[ONSTACK_KINDS];
+  onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
+  onstack_profile_maps *maps;     /* a reference */
+  onstack_kept_name *names;       /* own copy; the texts belong to `stacks` */
+  size_t name_count;
+  bool thread_names;
+  uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
+  int64_t start_unix_ns;
+  int64_t duration_ns; /* since then */
+} onstack_profile_view;
+
+/* Samples of one kind; `only` 0: all. Errors: -ENOMEM (nothing to release). */
+ONSTACK_INTERNAL int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint64_t age_ns,
+                                               onstack_profile_view *view);
+ONSTACK_INTERNAL void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view);
 
 #endif
 
@@ -16928,49 +17056,6 @@ bool onstack_elf_has_stamp(const onstack_elf_file *file, const onstack_elf_stamp
 /* Where the symbols of a mapped module are: the file itself, its separate debug file, or the image in memory. */
 #ifndef ONSTACK_PROFILE_ELF_ELF_MODULE_H
 #define ONSTACK_PROFILE_ELF_ELF_MODULE_H
-
-/* ---- core/src/profile/elf/elf_symbols.h ---- */
-/*
- * Function symbols for a batch of addresses. A symbol counts only for addresses inside [value, value + size): the
- * nearest symbol below is a lie where a table has gaps, and .dynsym has more gaps than symbols.
- *
- * The table is streamed once past the sorted addresses and never held in memory: symbol tables of a few hundred MB are
- * no rarity, and a profile asks for a few thousand addresses at most.
- */
-#ifndef ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
-#define ONSTACK_PROFILE_ELF_ELF_SYMBOLS_H
-
-typedef struct onstack_elf_query {
-  uint64_t address; /* in: virtual, as in the file */
-  uint32_t number;  /* the caller's */
-  const char *name; /* out: in the caller's arena; NULL: no symbol covers it. Queries with a name are skipped */
-  /* The best symbol so far; of elf_symbols.c. */
-  uint64_t value;
-  uint32_t name_offset;
-  uint32_t rank; /* 0: none */
-} onstack_elf_query;
-
-/*
- * Looks in the table of this type (ONSTACK_ELF_SECTION_SYMTAB or _DYNSYM) for every query that has no name yet.
- * `queries` are sorted by address. Errors: -ENOMEM; a broken table names less, or nothing.
- */
-ONSTACK_INTERNAL int onstack_elf_symbols_find(const onstack_elf_file *file, uint32_t table_type, onstack_elf_query *queries,
-                                              size_t count, onstack_profile_arena *names);
-
-/* The first table of that type, which lies inside the file with its names; NULL: there is none. */
-ONSTACK_INTERNAL const onstack_elf_section *onstack_elf_symbols_table(const onstack_elf_file *file, uint32_t table_type);
-
-/*
- * Hands the symbols of a table, which lies inside the file, to `visit` until it returns false or the file cannot be read
- * any further. Errors: -ENOMEM.
- */
-ONSTACK_INTERNAL int onstack_elf_symbols_each(const onstack_elf_file *file, const onstack_elf_section *table,
-                                              bool (*visit)(void *data, const onstack_elf_symbol *symbol), void *data);
-
-/* How good a name a symbol is for the code that it covers; 0: it is no function. */
-ONSTACK_INTERNAL uint32_t onstack_elf_symbol_rank(const onstack_elf_file *file, const onstack_elf_symbol *symbol);
-
-#endif
 
 /*
  * Names queries (sorted virtual addresses) from .symtab, then from the .symtab of the debug file of the build id, then
@@ -18274,10 +18359,15 @@ ONSTACK_API int onstack_profile_write_folded(onstack_profile *profile, const ons
 
 /*
  * Names addresses without a name that lie in no program or library, by what is registered now: code that is gone has no
- * name there any more. The compilers change the list while it is read, under a lock that is not ours. So it is copied, and an
- * image counts only if the list held it before and after it was read. Errors: -ENOMEM.
+ * name there any more (kept_names.h has it). The compilers change the list while it is read, under a lock that is not ours.
+ * So it is copied, and an image counts only if the list held it before and after it was read. Errors: -ENOMEM.
  */
 ONSTACK_INTERNAL int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps);
+
+/* The same for queries of addresses as the process has them, sorted and without names; `engines`, beside them, gets the names
+   of modules, which are those of `maps`. Returns how many images were skipped, or -ENOMEM. */
+ONSTACK_INTERNAL int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines,
+                                          size_t count, onstack_profile_arena *names);
 
 #endif
 
@@ -18290,37 +18380,6 @@ ONSTACK_INTERNAL int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *
    are read once in a process. */
 ONSTACK_INTERNAL uint64_t onstack_gdb_jit_descriptor(const onstack_profile_maps *maps,
                                                      const onstack_profile_mapping *mapping);
-
-#endif
-
-/* ---- core/src/profile/generated/generated.h ---- */
-/*
- * The addresses of a report that lie in generated code and have no name yet, for those who know what compilers at run time
- * say of their code. One thread, one report; no lock.
- */
-#ifndef ONSTACK_PROFILE_GENERATED_GENERATED_H
-#define ONSTACK_PROFILE_GENERATED_GENERATED_H
-
-#define ONSTACK_GENERATED_NAME 4096u /* names are cut to this, with their NUL */
-
-typedef struct onstack_generated_item {
-  uint64_t address; /* as the process has it */
-  uint32_t number;
-} onstack_generated_item;
-
-/* Sorted by address. Errors: -ENOMEM; else *items is the caller's to free. */
-ONSTACK_INTERNAL int onstack_generated_collect(const onstack_symbol_table *table, const onstack_profile_maps *maps,
-                                               onstack_generated_item **items, size_t *count);
-
-/* The index of the first address that is not below `start`, of items that begin with such an address each. */
-ONSTACK_INTERNAL size_t onstack_generated_first(const void *items, size_t item_bytes, size_t count, uint64_t start);
-
-/* The compiler that gives its functions such names; NULL: not known by that. */
-ONSTACK_INTERNAL const char *onstack_generated_engine(const char *name);
-
-/* Adds a function, of that engine unless its name says another (NULL: not known). Errors: -ENOMEM. */
-ONSTACK_INTERNAL int onstack_generated_name(onstack_symbol_table *table, uint32_t number, const onstack_symbol_line *line,
-                                            const char *engine);
 
 #endif
 
@@ -18351,7 +18410,7 @@ typedef struct gdb_jit {
   uint64_t descriptor;
   uint64_t budget;
   size_t skipped; /* images that make no sense or are too many, and lists that came to no rest */
-  onstack_profile_arena names;
+  onstack_profile_arena *names;
 } gdb_jit;
 
 static bool gdb_jit_read_entry(uint64_t at, gdb_jit_entry *entry) {
@@ -18390,8 +18449,8 @@ static bool gdb_jit_is_wanted(const gdb_jit *jit, const onstack_elf_file *image)
 }
 
 static int gdb_jit_find(gdb_jit *jit, const onstack_elf_file *image) {
-  int error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_SYMTAB, jit->queries, jit->count, &jit->names);
-  if (error == 0) error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_DYNSYM, jit->queries, jit->count, &jit->names);
+  int error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_SYMTAB, jit->queries, jit->count, jit->names);
+  if (error == 0) error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_DYNSYM, jit->queries, jit->count, jit->names);
   return error;
 }
 
@@ -18469,16 +18528,6 @@ static int gdb_jit_read_list(gdb_jit *jit, uint64_t descriptor, const char *engi
   return error;
 }
 
-static int gdb_jit_give(const gdb_jit *jit, const onstack_generated_item *items, onstack_symbol_table *table) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < jit->count; i++) {
-    const onstack_symbol_line line = {.name = jit->queries[i].name};
-    if (line.name) error = onstack_generated_name(table, items[i].number, &line, jit->engines[i]);
-  }
-  table->skipped_images += jit->skipped;
-  return error;
-}
-
 /* Of the lists of all modules that have one. */
 static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
   int error = 0;
@@ -18493,21 +18542,36 @@ static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
   return error;
 }
 
-int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  gdb_jit jit = {.skipped = 0};
-  onstack_generated_item *items;
-  int error = onstack_generated_collect(table, maps, &items, &jit.count);
-  if (error != 0) return error;
-  if (jit.count > 0) {
-    jit.queries = calloc(jit.count, sizeof(*jit.queries));
-    jit.engines = calloc(jit.count, sizeof(*jit.engines));
-    for (size_t i = 0; jit.queries && i < jit.count; i++) jit.queries[i].address = items[i].address;
-    error = !jit.queries || !jit.engines ? -ENOMEM : gdb_jit_read_lists(&jit, maps);
+int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines, size_t count,
+                         onstack_profile_arena *names) {
+  gdb_jit jit = {.queries = queries, .engines = engines, .count = count, .names = names};
+  int error = gdb_jit_read_lists(&jit, maps);
+  return error != 0 ? error : (int)jit.skipped;
+}
+
+static int gdb_jit_name(onstack_symbol_table *table, const onstack_profile_maps *maps, const onstack_generated_item *items,
+                        size_t count) {
+  onstack_elf_query *queries = calloc(count, sizeof(*queries));
+  const char **engines = calloc(count, sizeof(*engines));
+  onstack_profile_arena names = {0};
+  for (size_t i = 0; queries && i < count; i++) queries[i].address = items[i].address;
+  int result = !queries || !engines ? -ENOMEM : onstack_gdb_jit_find(maps, queries, engines, count, &names);
+  if (result > 0) table->skipped_images += (size_t)result;
+  for (size_t i = 0; result >= 0 && i < count; i++) {
+    const onstack_symbol_line line = {.name = queries[i].name};
+    if (line.name) result = onstack_generated_name(table, items[i].number, &line, engines[i]);
   }
-  if (error == 0) error = gdb_jit_give(&jit, items, table);
-  onstack_profile_arena_release(&jit.names);
-  free(jit.queries);
-  free(jit.engines);
+  onstack_profile_arena_release(&names);
+  free(queries);
+  free(engines);
+  return result < 0 ? result : 0;
+}
+
+int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  onstack_generated_item *items;
+  size_t count;
+  int error = onstack_generated_collect(table, maps, &items, &count);
+  if (error == 0 && count > 0) error = gdb_jit_name(table, maps, items, count);
   free(items);
   return error;
 }
@@ -18961,6 +19025,101 @@ int onstack_profile_symbolize_by_jitdump(onstack_symbol_table *table, const onst
     files++;
     error = jitdump_name(file, size, table, maps);
     close(file);
+  }
+  return error;
+}
+
+/* ---- core/src/profile/generated/kept_names.c ---- */
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_NAMES_MOST 65536u /* addresses of one profile; of later ones the list is asked when it is written */
+
+static bool kept_equal(const void *owner, uint32_t item, const void *key) {
+  return ((const onstack_kept_names *)owner)->items[item].address == *(const uint64_t *)key;
+}
+
+void onstack_kept_names_want(onstack_kept_names *kept, uint64_t address) {
+  const uint32_t hash = onstack_profile_hash_fold(onstack_profile_hash_word(0, address));
+  if (onstack_profile_hash_find(&kept->index, hash, kept_equal, kept, &address) != ONSTACK_PROFILE_HASH_NONE) return;
+  if (kept->count >= KEPT_NAMES_MOST || onstack_profile_hash_reserve(&kept->index) != 0) return;
+  void *items = onstack_profile_grow(kept->items, &kept->capacity, kept->count + 1, sizeof(*kept->items));
+  if (!items) return;
+  kept->items = items;
+  kept->items[kept->count] = (onstack_kept_name){.address = address};
+  onstack_profile_hash_insert(&kept->index, hash, (uint32_t)kept->count);
+  kept->count++;
+}
+
+void onstack_kept_names_release(onstack_kept_names *kept) {
+  onstack_profile_hash_release(&kept->index);
+  onstack_profile_arena_release(&kept->text);
+  free(kept->items);
+}
+
+static int kept_compare_items(const void *a, const void *b) {
+  const onstack_generated_item *left = a, *right = b;
+  return left->address < right->address ? -1 : left->address > right->address;
+}
+
+bool onstack_kept_batch_begin(onstack_kept_batch *batch, onstack_kept_names *kept, onstack_profile_maps *maps) {
+  const size_t count = kept->count - kept->asked;
+  *batch = (onstack_kept_batch){.maps = maps};
+  if (count == 0) return false;
+  batch->items = malloc(count * sizeof(*batch->items));
+  batch->queries = calloc(count, sizeof(*batch->queries));
+  batch->engines = calloc(count, sizeof(*batch->engines));
+  if (!batch->items || !batch->queries || !batch->engines) {
+    free(batch->items);
+    free(batch->queries);
+    free(batch->engines);
+    return false;
+  }
+  for (size_t i = kept->asked; i < kept->count; i++) {
+    uint64_t real;
+    if (onstack_profile_maps_is_now(maps, kept->items[i].address, &real))
+      batch->items[batch->count++] = (onstack_generated_item){.address = real, .number = (uint32_t)i};
+  }
+  kept->asked = kept->count;
+  onstack_retain(&maps->references);
+  return true;
+}
+
+void onstack_kept_batch_ask(onstack_kept_batch *batch) {
+  qsort(batch->items, batch->count, sizeof(*batch->items), kept_compare_items);
+  for (size_t i = 0; i < batch->count; i++) batch->queries[i].address = batch->items[i].address;
+  onstack_gdb_jit_find(batch->maps, batch->queries, batch->engines, batch->count, &batch->names);
+}
+
+void onstack_kept_batch_store(const onstack_kept_batch *batch, onstack_kept_names *kept) {
+  const char *engine = NULL, *copy = NULL;
+  for (size_t i = 0; i < batch->count; i++) {
+    const char *name = batch->queries[i].name;
+    if (!name) continue;
+    if (engine != batch->engines[i])
+      copy = onstack_profile_arena_text(&kept->text, batch->engines[i], strlen(batch->engines[i]));
+    engine = batch->engines[i];
+    kept->items[batch->items[i].number].engine = copy;
+    kept->items[batch->items[i].number].name = onstack_profile_arena_text(&kept->text, name, strlen(name));
+  }
+}
+
+void onstack_kept_batch_end(onstack_kept_batch *batch) {
+  if (onstack_profile_maps_drop(batch->maps)) onstack_profile_maps_free(batch->maps);
+  onstack_profile_arena_release(&batch->names);
+  free(batch->items);
+  free(batch->queries);
+  free(batch->engines);
+}
+
+int onstack_kept_names_give(const onstack_kept_name *items, size_t count, onstack_symbol_table *table) {
+  int error = 0;
+  for (size_t i = 0; error == 0 && i < count; i++) {
+    const onstack_symbol_line line = {.name = items[i].name};
+    const uint32_t number = line.name ? onstack_profile_symbols_number(table, items[i].address) : ONSTACK_PROFILE_HASH_NONE;
+    if (number == ONSTACK_PROFILE_HASH_NONE || table->lines_of[number].first != ONSTACK_PROFILE_NO_LINE) continue;
+    error = onstack_generated_name(table, number, &line, items[i].engine);
   }
   return error;
 }
@@ -21239,9 +21398,10 @@ struct onstack_profile {
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
-  bool maps_stale;       /* a sample lay outside all known mappings */
-  uint64_t maps_read_ns; /* monotonic */
-  uint64_t start_ns;     /* monotonic */
+  bool maps_stale;         /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns;   /* monotonic */
+  uint64_t names_asked_ns; /* the same */
+  uint64_t start_ns;       /* monotonic */
   int64_t start_unix_ns;
   profile_sums sums[ONSTACK_KINDS];
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
@@ -21357,6 +21517,40 @@ static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_pr
   return true;
 }
 
+/* With the lock held. Code that somebody generated, or mapped since the mappings were read. */
+static void profile_want_names(onstack_profile *profile, const onstack_profile_stack *stack) {
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    const uint64_t address = stack->frames[i];
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+    if (!library && address != ONSTACK_MAPS_UNKNOWN) onstack_kept_names_want(&profile->stacks->names, address);
+  }
+}
+
+/* With the lock held. The reference to the stacks that get the names; NULL: there is nothing to ask for now. */
+static onstack_profile_stacks *profile_begin_names(onstack_profile *profile, onstack_kept_batch *batch) {
+  const uint64_t now = onstack_monotonic_ns();
+  onstack_profile_stacks *stacks = profile->stacks;
+  if (!stacks || stacks->names.asked == stacks->names.count ||
+      now - profile->names_asked_ns < ONSTACK_PROFILE_MAPS_PAUSE_NS ||
+      !onstack_kept_batch_begin(batch, &stacks->names, profile->sight.maps))
+    return NULL;
+  profile->names_asked_ns = now;
+  onstack_retain(&stacks->references);
+  return stacks;
+}
+
+/* Without the lock. */
+static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *stacks, onstack_kept_batch *batch) {
+  onstack_kept_batch_ask(batch);
+  pthread_mutex_lock(&profile->lock);
+  onstack_kept_batch_store(batch, &stacks->names);
+  const bool last = onstack_profile_stacks_drop(stacks);
+  pthread_mutex_unlock(&profile->lock);
+  if (last) onstack_profile_stacks_free(stacks);
+  onstack_kept_batch_end(batch);
+}
+
 /* With the lock held. old[]: see profile_reread_maps. */
 static int profile_count(onstack_profile *profile, onstack_profile_stack *key, const onstack_sample *sample,
                          onstack_profile_maps *old[2]) {
@@ -21373,6 +21567,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   sums->samples++;
   sums->weight += sample->weight;
   sums->value += sample->value;
+  if (added) profile_want_names(profile, &profile->stacks->items[profile->stacks->count - 1]);
   if (added && !profile->maps_stale) {
     profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
@@ -21395,8 +21590,11 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
   int error = profile_count(profile, &key, sample, old);
+  onstack_kept_batch batch;
+  onstack_profile_stacks *named = profile_begin_names(profile, &batch);
   pthread_mutex_unlock(&profile->lock);
   for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
+  if (named) profile_ask_names(profile, named, &batch);
   return error;
 }
 
@@ -21512,6 +21710,13 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   if (!view->items) return -ENOMEM;
   memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
   view->count = stacks->count;
+  view->names = malloc((stacks->names.count + 1) * sizeof(*view->names));
+  if (!view->names) {
+    free(view->items);
+    return -ENOMEM;
+  }
+  for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
+  view->name_count = stacks->names.count;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
@@ -21543,6 +21748,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
 
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
+  free(view->names);
   pthread_mutex_lock(&profile->lock);
   bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
   bool last_maps = onstack_profile_maps_drop(view->maps);
@@ -21712,6 +21918,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
+    if (error == 0) error = onstack_kept_names_give(report->view.names, report->view.name_count, &report->symbols);
     if (error == 0) error = onstack_profile_symbolize_by_gdb_jit(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);
@@ -21770,6 +21977,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
+  onstack_kept_names_release(&stacks->names);
   free(stacks->items);
   free(stacks);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Names of generated code: from a jitdump file, and from images that are registered for GDB. */
+#include "support.h"
 #include "test_profile_support.h"
 
 #include <dlfcn.h>
@@ -378,9 +379,8 @@ Test(generated_names, images_that_make_no_sense_are_skipped_and_counted) {
   bad[4].symbols[1].st_name = 4000; /* these two are images, and have no name */
   bad[5].sections[2].sh_size = (uint64_t)1 << 40;
   for (int i = 0; i < 6; i++) list_add(&__jit_debug_descriptor, &bad[i].entry);
-  const told got = ask(code);
-  cr_assert_str_eq(got.name, "good", "%s", got.name);
-  cr_assert_str_eq(got.comment, "onstack.generated skipped=4");
+  check_name(code, "good");
+  cr_assert_str_eq(ask(code + 60).comment, "onstack.generated skipped=4");
 }
 
 Test(generated_names, lists_that_make_no_sense_end) {
@@ -405,6 +405,42 @@ Test(generated_names, lists_that_make_no_sense_end) {
   check_name(code + 64, "second");
   __jit_debug_descriptor.version = 2;
   check_no_name(code);
+}
+
+static char *folded_and_free(onstack_profile *profile) {
+  char *text = folded_text(profile, NULL);
+  onstack_profile_free(profile);
+  return text;
+}
+
+/* Functions that an engine takes out of its list before anybody writes the profile. */
+Test(generated_names, code_that_is_gone_keeps_the_name_that_it_had) {
+  const uint64_t code = code_new();
+  static image it[3];
+  uint64_t frames[3];
+  const onstack_profile_options options = {.size = sizeof(options), .thread_names = ONSTACK_OFF};
+  onstack_profile *profile = profile_of(&options);
+  for (int i = 0; i < 3; i++) {
+    frames[i] = code + 64 * (uint64_t)i + 4;
+    image_make(&it[i], code + 64 * (uint64_t)i, ABSOLUTE, i == 0 ? "first" : i == 1 ? "second" : "third", "g");
+  }
+  list_add(&__jit_debug_descriptor, &it[0].entry);
+  feed(profile, &frames[0], 1);
+  list_take_out(&__jit_debug_descriptor, &it[0].entry);
+  memset(&it[0], 0, sizeof(it[0]));
+  list_add(&__jit_debug_descriptor, &it[1].entry);
+  /* The next ones are asked for together, a while after the first. */
+  for (const double until = t_now() + 0.4; t_now() < until;) feed(profile, &frames[1], 1);
+  list_take_out(&__jit_debug_descriptor, &it[1].entry);
+  memset(&it[1], 0, sizeof(it[1]));
+  feed(profile, &frames[2], 1);
+  cr_assert_eq(munmap((void *)(uintptr_t)code, CODE_BYTES), 0);
+  list_add(&__jit_debug_descriptor, &it[2].entry);
+  char *text = folded_and_free(profile), name[64];
+  snprintf(name, sizeof(name), "first 1\nsecond ");
+  cr_assert_eq(strncmp(text, name, strlen(name)), 0, "%s", text);
+  cr_assert_not_null(strstr(text, "\nthird 1\n"), "%s", text);
+  free(text);
 }
 
 /* An engine at work: images come and go while names are asked for; in the place of one that went another one comes. */

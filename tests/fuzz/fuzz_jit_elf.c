@@ -29,6 +29,7 @@ static void check_names(const gdb_jit *jit, const char *memory) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static char *memory;
   onstack_elf_query queries[FUZZ_ADDRESSES];
+  onstack_profile_arena names = {0};
   const char *engines[FUZZ_ADDRESSES] = {NULL};
   uint64_t word;
   if (!memory) {
@@ -43,13 +44,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memset(memory + size, 0, ARENA_BYTES - size);
   memset(queries, 0, sizeof(queries));
   for (size_t i = 0; i < FUZZ_ADDRESSES; i++) queries[i].address = fuzz_addresses[i];
-  gdb_jit jit = {.queries = queries, .count = FUZZ_ADDRESSES, .engines = engines};
+  gdb_jit jit = {.queries = queries, .count = FUZZ_ADDRESSES, .engines = engines, .names = &names};
   fuzz_check(gdb_jit_read_list(&jit, ARENA, NULL) == 0);
   check_names(&jit, memory);
   const char *first = queries[3].name;
   fuzz_check(gdb_jit_read_list(&jit, ARENA, "again") == 0);
   fuzz_check(!first || (queries[3].name == first && !engines[3]));
   check_names(&jit, memory);
-  onstack_profile_arena_release(&jit.names);
+  onstack_profile_arena_release(&names);
   return 0;
 }

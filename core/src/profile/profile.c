@@ -27,9 +27,10 @@ struct onstack_profile {
   pthread_mutex_t lock;           /* covers what follows, and the reference counts of what it points to */
   onstack_profile_stacks *stacks; /* NULL: no samples yet */
   onstack_profile_sight sight;
-  bool maps_stale;       /* a sample lay outside all known mappings */
-  uint64_t maps_read_ns; /* monotonic */
-  uint64_t start_ns;     /* monotonic */
+  bool maps_stale;         /* a sample lay outside all known mappings */
+  uint64_t maps_read_ns;   /* monotonic */
+  uint64_t names_asked_ns; /* the same */
+  uint64_t start_ns;       /* monotonic */
   int64_t start_unix_ns;
   profile_sums sums[ONSTACK_KINDS];
   uint64_t frames[ONSTACK_MAX_DEPTH]; /* of the sample that is being counted, as the stacks have them */
@@ -145,6 +146,40 @@ static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_pr
   return true;
 }
 
+/* With the lock held. Code that somebody generated, or mapped since the mappings were read. */
+static void profile_want_names(onstack_profile *profile, const onstack_profile_stack *stack) {
+  for (uint32_t i = 0; i < stack->frame_count; i++) {
+    const uint64_t address = stack->frames[i];
+    const onstack_profile_mapping *mapping = onstack_profile_maps_find(profile->sight.maps, address);
+    const bool library = mapping && onstack_profile_mapping_is_file(mapping) && onstack_profile_mapping_is_image(mapping);
+    if (!library && address != ONSTACK_MAPS_UNKNOWN) onstack_kept_names_want(&profile->stacks->names, address);
+  }
+}
+
+/* With the lock held. The reference to the stacks that get the names; NULL: there is nothing to ask for now. */
+static onstack_profile_stacks *profile_begin_names(onstack_profile *profile, onstack_kept_batch *batch) {
+  const uint64_t now = onstack_monotonic_ns();
+  onstack_profile_stacks *stacks = profile->stacks;
+  if (!stacks || stacks->names.asked == stacks->names.count ||
+      now - profile->names_asked_ns < ONSTACK_PROFILE_MAPS_PAUSE_NS ||
+      !onstack_kept_batch_begin(batch, &stacks->names, profile->sight.maps))
+    return NULL;
+  profile->names_asked_ns = now;
+  onstack_retain(&stacks->references);
+  return stacks;
+}
+
+/* Without the lock. */
+static void profile_ask_names(onstack_profile *profile, onstack_profile_stacks *stacks, onstack_kept_batch *batch) {
+  onstack_kept_batch_ask(batch);
+  pthread_mutex_lock(&profile->lock);
+  onstack_kept_batch_store(batch, &stacks->names);
+  const bool last = onstack_profile_stacks_drop(stacks);
+  pthread_mutex_unlock(&profile->lock);
+  if (last) onstack_profile_stacks_free(stacks);
+  onstack_kept_batch_end(batch);
+}
+
 /* With the lock held. old[]: see profile_reread_maps. */
 static int profile_count(onstack_profile *profile, onstack_profile_stack *key, const onstack_sample *sample,
                          onstack_profile_maps *old[2]) {
@@ -161,6 +196,7 @@ static int profile_count(onstack_profile *profile, onstack_profile_stack *key, c
   sums->samples++;
   sums->weight += sample->weight;
   sums->value += sample->value;
+  if (added) profile_want_names(profile, &profile->stacks->items[profile->stacks->count - 1]);
   if (added && !profile->maps_stale) {
     profile->maps_stale = !profile_maps_know(profile->sight.maps, &profile->stacks->items[profile->stacks->count - 1]);
   }
@@ -183,8 +219,11 @@ ONSTACK_API int onstack_profile_sink(void *data, const onstack_sample *sample) {
   onstack_profile_maps *old[2] = {NULL, NULL};
   pthread_mutex_lock(&profile->lock);
   int error = profile_count(profile, &key, sample, old);
+  onstack_kept_batch batch;
+  onstack_profile_stacks *named = profile_begin_names(profile, &batch);
   pthread_mutex_unlock(&profile->lock);
   for (int i = 0; i < 2; i++) profile_free_maps(old[i]);
+  if (named) profile_ask_names(profile, named, &batch);
   return error;
 }
 
@@ -300,6 +339,13 @@ static int profile_copy_stacks(const onstack_profile *profile, onstack_kind only
   if (!view->items) return -ENOMEM;
   memcpy(view->items, stacks->items, stacks->count * sizeof(*view->items));
   view->count = stacks->count;
+  view->names = malloc((stacks->names.count + 1) * sizeof(*view->names));
+  if (!view->names) {
+    free(view->items);
+    return -ENOMEM;
+  }
+  for (size_t i = 0; i < stacks->names.count; i++) view->names[i] = stacks->names.items[i];
+  view->name_count = stacks->names.count;
   for (onstack_kind kind = 1; kind < ONSTACK_KINDS; kind++) {
     if (profile->sums[kind].samples == 0 || (only != 0 && kind != only)) continue;
     view->kinds |= 1u << kind;
@@ -331,6 +377,7 @@ int onstack_profile_view_take(onstack_profile *profile, onstack_kind only, uint6
 
 void onstack_profile_view_release(onstack_profile *profile, onstack_profile_view *view) {
   free(view->items);
+  free(view->names);
   pthread_mutex_lock(&profile->lock);
   bool last_stacks = view->stacks && onstack_profile_stacks_drop(view->stacks);
   bool last_maps = onstack_profile_maps_drop(view->maps);

@@ -21,6 +21,8 @@ typedef struct onstack_profile_view {
   onstack_profile_stack overflow[ONSTACK_KINDS];
   onstack_profile_stacks *stacks; /* a reference, or NULL when there are no samples */
   onstack_profile_maps *maps;     /* a reference */
+  onstack_kept_name *names;       /* own copy; the texts belong to `stacks` */
+  size_t name_count;
   bool thread_names;
   uint32_t kinds; /* that samples are held of: a bit each, 1 << ONSTACK_KIND_* */
   int64_t start_unix_ns;

@@ -53,6 +53,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_source(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_jitdump(&report->symbols, maps);
+    if (error == 0) error = onstack_kept_names_give(report->view.names, report->view.name_count, &report->symbols);
     if (error == 0) error = onstack_profile_symbolize_by_gdb_jit(&report->symbols, maps);
     if (error == 0) error = onstack_profile_symbolize_by_perf_map(&report->symbols, maps);
     if (error == 0) error = onstack_profile_demangle(&report->symbols, options->demangler, options->demangler_data);

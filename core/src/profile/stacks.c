@@ -19,6 +19,7 @@ void onstack_profile_stacks_free(onstack_profile_stacks *stacks) {
   onstack_profile_arena_release(&stacks->frames);
   onstack_profile_hash_release(&stacks->index);
   onstack_profile_held_release(&stacks->held);
+  onstack_kept_names_release(&stacks->names);
   free(stacks->items);
   free(stacks);
 }

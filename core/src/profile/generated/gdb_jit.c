@@ -34,7 +34,7 @@ typedef struct gdb_jit {
   uint64_t descriptor;
   uint64_t budget;
   size_t skipped; /* images that make no sense or are too many, and lists that came to no rest */
-  onstack_profile_arena names;
+  onstack_profile_arena *names;
 } gdb_jit;
 
 static bool gdb_jit_read_entry(uint64_t at, gdb_jit_entry *entry) {
@@ -73,8 +73,8 @@ static bool gdb_jit_is_wanted(const gdb_jit *jit, const onstack_elf_file *image)
 }
 
 static int gdb_jit_find(gdb_jit *jit, const onstack_elf_file *image) {
-  int error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_SYMTAB, jit->queries, jit->count, &jit->names);
-  if (error == 0) error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_DYNSYM, jit->queries, jit->count, &jit->names);
+  int error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_SYMTAB, jit->queries, jit->count, jit->names);
+  if (error == 0) error = onstack_elf_symbols_find(image, ONSTACK_ELF_SECTION_DYNSYM, jit->queries, jit->count, jit->names);
   return error;
 }
 
@@ -152,16 +152,6 @@ static int gdb_jit_read_list(gdb_jit *jit, uint64_t descriptor, const char *engi
   return error;
 }
 
-static int gdb_jit_give(const gdb_jit *jit, const onstack_generated_item *items, onstack_symbol_table *table) {
-  int error = 0;
-  for (size_t i = 0; error == 0 && i < jit->count; i++) {
-    const onstack_symbol_line line = {.name = jit->queries[i].name};
-    if (line.name) error = onstack_generated_name(table, items[i].number, &line, jit->engines[i]);
-  }
-  table->skipped_images += jit->skipped;
-  return error;
-}
-
 /* Of the lists of all modules that have one. */
 static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
   int error = 0;
@@ -176,21 +166,36 @@ static int gdb_jit_read_lists(gdb_jit *jit, const onstack_profile_maps *maps) {
   return error;
 }
 
-int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
-  gdb_jit jit = {.skipped = 0};
-  onstack_generated_item *items;
-  int error = onstack_generated_collect(table, maps, &items, &jit.count);
-  if (error != 0) return error;
-  if (jit.count > 0) {
-    jit.queries = calloc(jit.count, sizeof(*jit.queries));
-    jit.engines = calloc(jit.count, sizeof(*jit.engines));
-    for (size_t i = 0; jit.queries && i < jit.count; i++) jit.queries[i].address = items[i].address;
-    error = !jit.queries || !jit.engines ? -ENOMEM : gdb_jit_read_lists(&jit, maps);
+int onstack_gdb_jit_find(const onstack_profile_maps *maps, onstack_elf_query *queries, const char **engines, size_t count,
+                         onstack_profile_arena *names) {
+  gdb_jit jit = {.queries = queries, .engines = engines, .count = count, .names = names};
+  int error = gdb_jit_read_lists(&jit, maps);
+  return error != 0 ? error : (int)jit.skipped;
+}
+
+static int gdb_jit_name(onstack_symbol_table *table, const onstack_profile_maps *maps, const onstack_generated_item *items,
+                        size_t count) {
+  onstack_elf_query *queries = calloc(count, sizeof(*queries));
+  const char **engines = calloc(count, sizeof(*engines));
+  onstack_profile_arena names = {0};
+  for (size_t i = 0; queries && i < count; i++) queries[i].address = items[i].address;
+  int result = !queries || !engines ? -ENOMEM : onstack_gdb_jit_find(maps, queries, engines, count, &names);
+  if (result > 0) table->skipped_images += (size_t)result;
+  for (size_t i = 0; result >= 0 && i < count; i++) {
+    const onstack_symbol_line line = {.name = queries[i].name};
+    if (line.name) result = onstack_generated_name(table, items[i].number, &line, engines[i]);
   }
-  if (error == 0) error = gdb_jit_give(&jit, items, table);
-  onstack_profile_arena_release(&jit.names);
-  free(jit.queries);
-  free(jit.engines);
+  onstack_profile_arena_release(&names);
+  free(queries);
+  free(engines);
+  return result < 0 ? result : 0;
+}
+
+int onstack_profile_symbolize_by_gdb_jit(onstack_symbol_table *table, const onstack_profile_maps *maps) {
+  onstack_generated_item *items;
+  size_t count;
+  int error = onstack_generated_collect(table, maps, &items, &count);
+  if (error == 0 && count > 0) error = gdb_jit_name(table, maps, items, count);
   free(items);
   return error;
 }
