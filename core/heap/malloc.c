@@ -192,12 +192,15 @@ MALLOC_STATIC size_t first_usable_size(void *block) { return malloc_ready() ? NE
 
 /*
  * A thread's own countdown. In libcs whose calloc calls malloc, and whose posix_memalign calls aligned_alloc, by names (musl),
- * a call comes back to this file: it is counted where it began. A handler that allocates meanwhile is not sampled.
+ * a call comes back to this file: it is counted where it began. A handler that leaves a call by siglongjmp leaves the mark
+ * behind, so it holds for some blocks only: more than come back of one call. What a handler allocates meanwhile is sampled
+ * behind those.
  */
+#define MALLOC_BACK 4
 typedef struct malloc_thread {
   uint64_t left;   /* bytes before the one that is sampled next */
   uint32_t number; /* of the session that `left` belongs to */
-  uint32_t inside; /* functions of the next library that may come back */
+  uint32_t inside; /* due blocks that are still taken for those of a call that is under way; 0: there is none */
 } malloc_thread;
 static __thread __attribute__((tls_model("initial-exec"))) malloc_thread own;
 
@@ -225,7 +228,9 @@ MALLOC_STATIC __attribute__((noinline)) bool malloc_is_due(size_t size) {
     return false;
   }
   own.left = onstack_heap_distance();
-  return own.inside == 0;
+  if (own.inside == 0) return true;
+  own.inside--;
+  return false;
 }
 
 MALLOC_INLINE bool malloc_due(size_t size) { return malloc_may_be_due(size) && malloc_is_due(size); }
@@ -253,9 +258,10 @@ MALLOC_API void *calloc(size_t count, size_t size) {
   size_t bytes;
   if (malloc_session() == 0) return NEXT(calloc)(count, size);
   const bool due = !__builtin_mul_overflow(count, size, &bytes) && malloc_due(bytes);
-  own.inside++;
+  const uint32_t inside = own.inside;
+  own.inside = MALLOC_BACK;
   void *block = NEXT(calloc)(count, size);
-  own.inside--;
+  own.inside = inside;
   if (due) onstack_heap_take(block, bytes);
   return block;
 }
@@ -277,9 +283,10 @@ MALLOC_STATIC void *early_move(const void *from, size_t size) {
 MALLOC_API void *realloc(void *from, size_t size) {
   const bool due = malloc_due(size) && (size > 0 || !from);
   malloc_forget(from);
-  own.inside++;
+  const uint32_t inside = own.inside;
+  own.inside = MALLOC_BACK;
   void *block = early_has(from) ? early_move(from, size) : NEXT(realloc)(from, size);
-  own.inside--;
+  own.inside = inside;
   if (due) onstack_heap_take(block, size);
   return block;
 }
@@ -292,18 +299,20 @@ MALLOC_API void *reallocarray(void *from, size_t count, size_t size) {
 
 MALLOC_API int posix_memalign(void **out, size_t alignment, size_t size) {
   const bool due = malloc_due(size);
-  own.inside++;
+  const uint32_t inside = own.inside;
+  own.inside = MALLOC_BACK;
   const int error = NEXT(posix_memalign)(out, alignment, size);
-  own.inside--;
+  own.inside = inside;
   if (due && error == 0) onstack_heap_take(*out, size);
   return error;
 }
 
 MALLOC_STATIC void *malloc_aligned(void *(*allocate)(size_t, size_t), size_t alignment, size_t size) {
   const bool due = malloc_due(size);
-  own.inside++;
+  const uint32_t inside = own.inside;
+  own.inside = MALLOC_BACK;
   void *block = allocate(alignment, size);
-  own.inside--;
+  own.inside = inside;
   if (due) onstack_heap_take(block, size);
   return block;
 }

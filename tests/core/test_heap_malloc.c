@@ -6,7 +6,11 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 TestSuite(heap_malloc, .init = t_setup);
 
@@ -137,6 +141,48 @@ Test(heap_malloc, every_size_is_whole_with_an_interval_of_1) {
   same_books(profile, "large_realloc", (books){64, 65 * 32 * MIB, 1, 64 * MIB});
   same_books(profile, "large_shrinks", (books){2, 8 * MIB + 300000, 1, 300000});
   frees(0, 3);
+  onstack_profile_free(profile);
+}
+
+/* ---- a handler that leaves a call ---- */
+
+static sigjmp_buf leaving;
+static void leave(int signal) {
+  (void)signal;
+  siglongjmp(leaving, 1);
+}
+
+/* Zeroing meets a page that is not to be written. */
+static bool calloc_is_left(void) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 20 * page;
+  char *block = malloc(size), *volatile behind =
+                                  malloc(100); /* so that it is given again, and not grown from what is free */
+  char *middle = (char *)(((uintptr_t)block + 10 * page) & ~(page - 1));
+  free(block);
+  cr_assert_eq(mprotect(middle, page, PROT_NONE), 0);
+  const bool left = sigsetjmp(leaving, 1) != 0;
+  if (!left) blocks[99] = calloc(1, size);
+  cr_assert_eq(mprotect(middle, page, PROT_READ | PROT_WRITE), 0);
+  free(behind);
+  return left;
+}
+
+APART static void behind_the_jump(void) {
+  for (int i = 0; i < 90; i++) blocks[i] = i % 2 ? malloc(1000) : calloc(10, 100);
+}
+
+Test(heap_malloc, a_call_that_a_handler_leaves_does_not_hide_what_comes) {
+  onstack_profile *profile = profile_of(NULL);
+  struct sigaction action = {.sa_handler = leave}, before;
+  sigaction(SIGSEGV, &action, &before);
+  onstack_session *session = malloc_start(profile, 1);
+  for (int i = 0; i < 3; i++) cr_assert(calloc_is_left());
+  sigaction(SIGSEGV, &before, NULL);
+  behind_the_jump();
+  t_finish(session);
+  const books found = books_of(profile, "behind_the_jump");
+  cr_expect_geq(found.objects, 90 - 4, "%ld blocks of 90", (long)found.objects);
+  frees(0, 90);
   onstack_profile_free(profile);
 }
 
