@@ -106,6 +106,31 @@ Test(heap_malloc, blocks_outlive_sessions_and_sessions_meet_older_blocks) {
   onstack_profile_free(second);
 }
 
+/* C23's, not in the headers of this libc. */
+void free_sized(void *block, size_t size);
+void free_aligned_sized(void *block, size_t alignment, size_t size);
+
+APART static void ends_by_size(void) {
+  for (int i = 0; i < 100; i++) blocks[i] = i % 2 ? malloc(1000) : aligned_alloc(256, 1024);
+  for (int i = 0; i < 90; i++)
+    if (i % 2)
+      free_sized(blocks[i], 1000);
+    else
+      free_aligned_sized(blocks[i], 256, 1024);
+  free_sized(NULL, 0);
+  free_aligned_sized(NULL, 64, 0);
+}
+
+Test(heap_malloc, sized_frees_are_ends) {
+  onstack_profile *profile = profile_of(NULL);
+  onstack_session *session = malloc_start(profile, 1);
+  ends_by_size();
+  t_finish(session);
+  same_books(profile, "ends_by_size", (books){100, 50 * 2024, 10, 5 * 2024});
+  frees(90, 100);
+  onstack_profile_free(profile);
+}
+
 APART static void large_calloc(void) { blocks[0] = calloc(64, MIB); }
 APART static void large_realloc(void) {
   blocks[1] = malloc(MIB);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* A program whose counts of its own allocations are exact: prints what it has allocated and what it keeps, by function. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -38,6 +39,21 @@ APART static void leak_aligned(void) {
   free(least);
   void *volatile odd = memalign(48, 700); /* glibc rounds it up */
   free(odd);
+}
+/* C23's, which few libcs have: the preload brings them. */
+static void (*free_by_size)(void *, size_t);
+static void (*free_by_alignment)(void *, size_t, size_t);
+static void look_up_sized(void) {
+  *(void **)&free_by_size = dlsym(RTLD_DEFAULT, "free_sized");
+  *(void **)&free_by_alignment = dlsym(RTLD_DEFAULT, "free_aligned_sized");
+  if (!free_by_size || !free_by_alignment) abort();
+}
+APART static void ends_by_size(void) {
+  void *volatile block = malloc(1000), *volatile aligned = aligned_alloc(256, 1024);
+  free_by_size(block, 1000);
+  free_by_alignment(aligned, 256, 1024);
+  free_by_size(NULL, 0);
+  free_by_alignment(NULL, 64, 0);
 }
 APART static void churn(void) {
   char *block = calloc(1, 500);
@@ -85,6 +101,7 @@ int main(int count, char **arguments) {
   pthread_t threads[16];
   usleep(300000); /* the session has begun */
   free(of_a_constructor);
+  look_up_sized();
   pthread_key_create(&key, key_ends);
   for (int i = 0; i < others; i++) pthread_create(&threads[i], NULL, thread, NULL);
   for (int i = 0; i < rounds; i++) {
@@ -92,6 +109,7 @@ int main(int count, char **arguments) {
     leak_calloc();
     leak_realloc();
     leak_aligned();
+    ends_by_size();
     if (count <= 3) wrong(); /* not every allocator says ENOMEM */
   }
   for (int i = 0; i < others; i++) pthread_join(threads[i], NULL);

@@ -34,7 +34,7 @@ def heap_books_are_exact_where_each_allocation_is_counted():
         equal(run.status, 0, f"exit status ({run.errors})")
         profile = run.profile()
         equal(counter(profile, "onstack.stats", "dropped_ring_full"), 0, "samples that found no room")
-        for function, allocated, kept in (*LEAKS, ("leak_aligned", 1000 + 8192 + 700 + 700, 1000)):
+        for function, allocated, kept in (*LEAKS, ("leak_aligned", 1000 + 8192 + 700 + 700, 1000), ("ends_by_size", 1000 + 1024, 0)):
             books(profile, function, rounds, allocated, kept)
         rooted = sum(values[ALLOC_SPACE] for values, sample in zip(profile.values, profile.samples) if "main" in sample[2])
         check(rooted >= 0.99 * profile.sum(ALLOC_SPACE), f"{rooted} bytes of {profile.sum(ALLOC_SPACE)} lead to main")
