@@ -23233,6 +23233,21 @@ int onstack_memory_map_read(uint64_t object, uint64_t parts[ONSTACK_MEMORY_PARTS
 
 /* ---- core/src/session/memory_text.c ---- */
 /* The account of the process's memory (onstack_session_memory_text). */
+/* ---- core/src/session/memory_text.h ---- */
+/* The account of the process's memory (onstack_session_memory_text), as the preload writes it. */
+#ifndef ONSTACK_SESSION_MEMORY_TEXT_H
+#define ONSTACK_SESSION_MEMORY_TEXT_H
+
+/*
+ * `ask_malloc`: how much is in use and how much is free. mallinfo2 looks at each free block, 100 ns each (glibc 2.36), and
+ * holds its arena's lock meanwhile: with two million free blocks in one arena the host's threads stood still for 230 ms.
+ * It never returns where a thread has that lock and waits for us. Without its answer what only it knows is unexplained.
+ * Errors: as onstack_session_memory_text.
+ */
+ONSTACK_INTERNAL int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime,
+                                               bool ask_malloc, onstack_writer writer, void *data);
+
+#endif
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -23313,8 +23328,8 @@ static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest,
  * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
  * itself may in part never have been.
  */
-static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime) {
-  const memory_malloc malloc_says = memory_of_malloc();
+static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime,
+                              memory_malloc malloc_says) {
   const uint64_t in_use = malloc_says.in_use;
   /* By chance. What is more is another allocator's, of which malloc knows nothing. */
   if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
@@ -23326,7 +23341,7 @@ static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sample
 }
 
 static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
-                         const onstack_runtime_memory *runtime) {
+                         const onstack_runtime_memory *runtime, memory_malloc malloc_says) {
   static const struct {
     onstack_memory_part part;
     const char *name;
@@ -23340,14 +23355,15 @@ static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS]
   memory_line(text, all, "resident", "");
   if (runtime) memory_write_heap(text, &heap, &rest, runtime);
   memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
-  memory_write_rest(text, &rest, sampled, runtime);
+  memory_write_rest(text, &rest, sampled, runtime, malloc_says);
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
     memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
   memory_line(text, rest, "unexplained", "");
 }
 
-int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
-                                void *data) {
+int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime, bool ask_malloc,
+                              onstack_writer writer, void *data) {
+  const memory_malloc nothing = {0, 0};
   uint64_t parts[ONSTACK_MEMORY_PARTS];
   onstack_runtime_memory known;
   onstack_stats stats = {.size = sizeof(stats)};
@@ -23357,8 +23373,13 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   if (result == 0 && session) result = onstack_session_stats(session, &stats);
   if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
   if (result < 0) return result;
-  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL);
+  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_malloc() : nothing);
   return text.error;
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  return onstack_memory_text_write(session, runtime, true, writer, data);
 }
 
 /* ---- core/src/session/session.c ---- */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static _Noreturn void interpose_leave(onstack_next_name name, int status) {
-  onstack_keeper_end(ONSTACK_LIFECYCLE_ABRUPT_SECONDS);
+  onstack_keeper_end(ONSTACK_LIFECYCLE_ABRUPT_SECONDS, true);
   void (*next)(int) = (void (*)(int))onstack_next(name);
   if (next) next(status);
   for (;;) onstack_sys_call1(SYS_exit_group, status);

@@ -27,6 +27,8 @@
 #define KEEPER_SAVE_FIRST_NS 500000000u
 #define KEEPER_SAVE_MOST_NS 10000000000u
 #define KEEPER_SAVE_SHARE 100u
+#define KEEPER_END 1u
+#define KEEPER_END_AT_ONCE 2u
 
 /* Written by who asks and read by the keeper, and the other way round; reset in the child of a fork. */
 static struct {
@@ -73,7 +75,7 @@ static void keeper_begin(keeper_state *state, int number) {
 }
 
 static void keeper_finish(keeper_state *state) {
-  if (state->started) onstack_sampling_end(keeper.settings);
+  if (state->started) onstack_sampling_end(keeper.settings, onstack_observe(&keeper.end) != KEEPER_END_AT_ONCE);
   state->started = false;
 }
 
@@ -237,9 +239,9 @@ bool onstack_keeper_save(uint32_t seconds) {
   return onstack_observe(&keeper.written) != 0;
 }
 
-void onstack_keeper_end(uint32_t seconds) {
+void onstack_keeper_end(uint32_t seconds, bool at_once) {
   if (!onstack_keeper_is_here()) return;
-  onstack_publish(&keeper.end, 1u);
+  onstack_publish(&keeper.end, at_once ? KEEPER_END_AT_ONCE : KEEPER_END);
   /* Nothing sampled yet and no empty profile wanted: nobody has to be waited for. */
   const bool none_wanted = keeper.settings->profile[0] == 0 || onstack_new_file_has_pid(keeper.settings->profile);
   if (none_wanted && !onstack_sampling_is_on()) return;

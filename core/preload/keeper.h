@@ -27,8 +27,9 @@ ONSTACK_INTERNAL void onstack_keeper_dump(void);
    nothing in another process. */
 ONSTACK_INTERNAL bool onstack_keeper_save(uint32_t seconds);
 
-/* Ends for good. Waits at most `seconds`. Signal-safe; nothing in another process. */
-ONSTACK_INTERNAL void onstack_keeper_end(uint32_t seconds);
+/* Ends for good. Waits at most `seconds`. `at_once`: by a call that a handler may make, which may have interrupted malloc.
+   Signal-safe; nothing in another process. */
+ONSTACK_INTERNAL void onstack_keeper_end(uint32_t seconds, bool at_once);
 
 /* The first thread ends, and not the process with it. Signal-safe; nothing in another process. */
 ONSTACK_INTERNAL void onstack_keeper_left(void);

@@ -125,7 +125,7 @@ void onstack_lifecycle_failed_exec(char *const given[], char *const made[]) {
   errno = saved;
 }
 
-static void lifecycle_quick_exit(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS); }
+static void lifecycle_quick_exit(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS, false); }
 
 __attribute__((constructor)) static void lifecycle_begin(void) {
   onstack_settings_of_preload *settings = &lifecycle_settings;
@@ -144,4 +144,4 @@ __attribute__((constructor)) static void lifecycle_begin(void) {
   errno = saved;
 }
 
-__attribute__((destructor)) static void lifecycle_end(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS); }
+__attribute__((destructor)) static void lifecycle_end(void) { onstack_keeper_end(ONSTACK_LIFECYCLE_EXIT_SECONDS, false); }

@@ -110,7 +110,7 @@ static void sampling_complain_of_file(const char *what, const char *name, int co
 }
 
 /* `error` is the first thing that went wrong, as -errno or a code of the library's. */
-static int sampling_write(sampling_writer *writer, const onstack_settings_of_preload *settings) {
+static int sampling_write(sampling_writer *writer, const onstack_settings_of_preload *settings, bool ask_malloc) {
   int error = onstack_new_file_name(settings->profile, sampling.number, writer->name);
   if (error < 0) return error;
   error = onstack_new_file_begin(&writer->output, writer->name);
@@ -122,7 +122,7 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
   }
   /* Without memory for the comments the profile is worth as much. */
   char *comments = sampling.session ? onstack_status_text(sampling.session, sampling.before, !sampling.on,
-                                                          settings->kind == ONSTACK_KIND_ALLOCATION)
+                                                          settings->kind == ONSTACK_KIND_ALLOCATION, ask_malloc)
                                     : NULL;
   /* The kind says itself where there is a sample; a process that ended before the session began has none. */
   const onstack_write_options options = {.size = sizeof(options),
@@ -136,12 +136,13 @@ static int sampling_write(sampling_writer *writer, const onstack_settings_of_pre
   return error < 0 ? error : written;
 }
 
-static int sampling_write_file(const onstack_settings_of_preload *settings, bool loud) {
+/* `last`: what goes wrong is told. */
+static int sampling_write_file(const onstack_settings_of_preload *settings, bool last, bool ask_malloc) {
   sampling_writer *writer = malloc(sizeof(*writer));
   if (writer) writer->name[0] = 0;
-  int error = writer ? sampling_write(writer, settings) : -ENOMEM;
+  int error = writer ? sampling_write(writer, settings, ask_malloc) : -ENOMEM;
   const char *name = writer && writer->name[0] ? writer->name : settings->profile;
-  if (error < 0 && loud) sampling_complain_of_file("the profile is", name, error);
+  if (error < 0 && last) sampling_complain_of_file("the profile is", name, error);
   free(writer);
   return error;
 }
@@ -162,7 +163,7 @@ bool onstack_sampling_save(const onstack_settings_of_preload *settings) {
   uint64_t samples = sampling_count();
   /* A heap changes without samples: what was in use has been freed, or has grown old. */
   if (samples == sampling.written && settings->kind != ONSTACK_KIND_ALLOCATION) return samples > 0;
-  if (sampling_write_file(settings, false) == 0) sampling.written = samples;
+  if (sampling_write_file(settings, false, false) == 0) sampling.written = samples;
   return sampling.written > 0;
 }
 
@@ -190,13 +191,13 @@ static void sampling_complain_of_loss(void) {
     sampling_complain_of_nothing(&stats);
 }
 
-void onstack_sampling_end(const onstack_settings_of_preload *settings) {
+void onstack_sampling_end(const onstack_settings_of_preload *settings, bool ask_malloc) {
   bool empty_wanted = !onstack_new_file_has_pid(settings->profile) && !settings->successor;
   if (sampling.session) onstack_session_stop(sampling.session);
   onstack_store_relaxed(&sampling.on, 0u);
   sampling_complain_of_loss();
   if (!sampling.profile && (!empty_wanted || onstack_profile_new(NULL, &sampling.profile) < 0)) return;
-  int lost = empty_wanted || sampling_count() > 0 ? sampling_write_file(settings, true) : 0;
+  int lost = empty_wanted || sampling_count() > 0 ? sampling_write_file(settings, true, ask_malloc) : 0;
   int status_lost = onstack_sampling_tell(settings);
   /* What took the profile as well has had its line. */
   if (status_lost < 0 && lost == 0) sampling_complain_of_file("the counters are", settings->status, status_lost);

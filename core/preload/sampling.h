@@ -26,9 +26,9 @@ ONSTACK_INTERNAL int onstack_sampling_tell(const onstack_settings_of_preload *se
  * Stops, writes profile and status, frees. What cannot be written is reported on stderr, in one line, and so is why a
  * program that ran for a while has no samples. A profile without
  * samples is written too, but not among many (with "%p": a shell's children would leave hundreds of them).
- * Also where nothing was started: then there is an empty profile.
+ * Also where nothing was started: then there is an empty profile. `ask_malloc`: as onstack_memory_text_write; saves do not.
  */
-ONSTACK_INTERNAL void onstack_sampling_end(const onstack_settings_of_preload *settings);
+ONSTACK_INTERNAL void onstack_sampling_end(const onstack_settings_of_preload *settings, bool ask_malloc);
 
 /* In the child of a fork: the parent's session and profile are forgotten. They may be in any state, so they are given
    up rather than freed. Async-signal-safe. */

@@ -3,6 +3,7 @@
 
 #include "preload/allocator.h"
 #include "preload/new_file.h"
+#include "session/memory_text.h"
 #include "session/statistics_text.h"
 
 #include <errno.h>
@@ -48,11 +49,12 @@ static int status_append(void *data, const void *bytes, size_t length) {
   return 0;
 }
 
-char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap) {
+char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap, bool ask_malloc) {
   status_text into = {0};
   bool whole = onstack_statistics_write(session, before, modules, status_append, &into) == 0;
-  if (whole && heap) onstack_session_memory_text(session, NULL, status_append, &into); /* without /proc there is none */
-  if (whole && heap) onstack_allocator_unseen(status_append, &into);
+  if (whole && heap)
+    onstack_memory_text_write(session, NULL, ask_malloc, status_append, &into); /* without /proc there is none */
+  if (whole && heap && ask_malloc) onstack_allocator_unseen(status_append, &into);
   whole = whole && !into.failed;
   if (whole) return into.text;
   free(into.text);

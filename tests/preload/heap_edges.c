@@ -273,6 +273,27 @@ static void ends(void) {
   free(malloc(77));
 }
 
+/* glibc finds its heap broken, with the arena's lock taken, and the host's handler ends the process. */
+APART static void before_the_end(void) { large_kept = malloc(1000); }
+
+static void leave_at_once(int signal) { _exit(signal == SIGABRT ? 7 : 1); }
+
+static void is_killed(void) {
+  large_kept = calloc(1000, 1000);
+  memset(large_kept, 1, 1000 * 1000);
+  while (access("out", R_OK) != 0) usleep(10000); /* the profile so far */
+  raise(SIGKILL);
+}
+
+static void breaks(void) {
+  before_the_end();
+  char *volatile last = malloc(100000);
+  signal(SIGABRT, leave_at_once);
+  *(size_t *)(void *)(last + malloc_usable_size(last)) = SIZE_MAX; /* of what is free behind it */
+  for (int i = 0; i < 100; i++) last = malloc(100000);
+  fail("a heap that is broken gives blocks");
+}
+
 int main(int count, char **arguments) {
   const char *chosen = count > 1 ? arguments[1] : "";
   usleep(300000); /* the session has begun */
@@ -282,5 +303,7 @@ int main(int count, char **arguments) {
   if (strcmp(chosen, "odd") == 0) odd();
   if (strcmp(chosen, "forks") == 0) forks(arguments);
   if (strcmp(chosen, "ends") == 0) ends();
+  if (strcmp(chosen, "breaks") == 0) breaks();
+  if (strcmp(chosen, "killed") == 0) is_killed();
   return 0;
 }

@@ -7,13 +7,17 @@ import os
 import pathlib
 import shutil
 import subprocess
+import threading
+import time
 
 from harness import HEAP, LIBRARY, OUT, Run, Skip, case, check, equal, rarer
-from test_heap import ALLOC_SPACE, INUSE_SPACE, LEAKS, books, counter, heap
+from test_heap import ALLOC_SPACE, INUSE_SPACE, LEAKS, account, books, counter, heap
 from test_musl import musl_gcc
 
 HERE = pathlib.Path(__file__).resolve().parent
 FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
+
+building = threading.Lock()  # two cases run at a time
 
 
 def built(name, source, *flags, compiler="cc", standard="gnu11"):
@@ -22,8 +26,9 @@ def built(name, source, *flags, compiler="cc", standard="gnu11"):
     if not shutil.which(compiler):
         raise Skip(f"{compiler} is not installed")
     making = pathlib.Path(f"{program}.{os.getpid()}.{compiler}")
-    if not making.exists():
-        subprocess.run([compiler, f"-std={standard}", *FLAGS, *flags, HERE / source, "-o", making, "-lpthread", "-ldl"], check=True)
+    with building:
+        if not making.exists():
+            subprocess.run([compiler, f"-std={standard}", *FLAGS, *flags, HERE / source, "-o", making, "-lpthread", "-ldl"], check=True)
     return making
 
 
@@ -87,6 +92,28 @@ def heap_edges_forks_and_exec():
 @case
 def heap_edges_the_process_ends():
     as_without("ends")
+
+
+@case
+def heap_edges_the_process_ends_inside_malloc():
+    """Nobody waits for its lock: the profile is there, at once."""
+    begun = time.monotonic()
+    with heap_of(edges(), "breaks") as run:
+        equal(run.status, 7, f"exit status ({run.errors})")
+        equal(run.profile().sum(INUSE_SPACE, "before_the_end"), 1000, "bytes in use")
+    check(time.monotonic() - begun < 4, f"{time.monotonic() - begun:.1f} s: it was waited for malloc")
+
+
+@case
+def heap_edges_saves_of_a_process_that_goes_on_do_not_ask_malloc():
+    """Its answer takes the locks of all arenas."""
+    with heap_of(edges(), "killed") as run:
+        equal(run.status, -9, f"exit status ({run.errors})")
+        parts = account(run.profile())
+        equal(sum(parts.values()), 2 * parts["resident"], f"twice the resident size, in {parts}")
+        check("native, in use, in the profile" in parts and "native, free in the allocator" not in parts, f"parts: {parts}")
+    with heap_of(edges(), "ends") as run:
+        check("native, free in the allocator" in account(run.profile()), "at the end it is asked")
 
 
 @case

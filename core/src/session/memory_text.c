@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The account of the process's memory (onstack_session_memory_text). */
-#include "onstack/onstack.h"
+#include "session/memory_text.h"
 
 #include "base/exceptions.h"
 #include "base/own_memory.h"
@@ -86,8 +86,8 @@ static void memory_write_heap(memory_text *text, uint64_t *heap, uint64_t *rest,
  * Out of what no mapping tells apart. What is in use has been touched, and comes first; what an allocator or a runtime has for
  * itself may in part never have been.
  */
-static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime) {
-  const memory_malloc malloc_says = memory_of_malloc();
+static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sampled, const onstack_runtime_memory *runtime,
+                              memory_malloc malloc_says) {
   const uint64_t in_use = malloc_says.in_use;
   /* By chance. What is more is another allocator's, of which malloc knows nothing. */
   if (sampled > in_use && sampled / 2 < in_use) sampled = in_use;
@@ -99,7 +99,7 @@ static void memory_write_rest(memory_text *text, uint64_t *rest, uint64_t sample
 }
 
 static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS], uint64_t sampled,
-                         const onstack_runtime_memory *runtime) {
+                         const onstack_runtime_memory *runtime, memory_malloc malloc_says) {
   static const struct {
     onstack_memory_part part;
     const char *name;
@@ -113,14 +113,15 @@ static void memory_write(memory_text *text, uint64_t parts[ONSTACK_MEMORY_PARTS]
   memory_line(text, all, "resident", "");
   if (runtime) memory_write_heap(text, &heap, &rest, runtime);
   memory_part(text, &heap, UINT64_MAX, "Go, objects, stacks and free", "");
-  memory_write_rest(text, &rest, sampled, runtime);
+  memory_write_rest(text, &rest, sampled, runtime, malloc_says);
   for (uint32_t i = 0; i < ONSTACK_COUNT_OF(names); i++)
     memory_part(text, &parts[names[i].part], UINT64_MAX, names[i].name, "");
   memory_line(text, rest, "unexplained", "");
 }
 
-int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
-                                void *data) {
+int onstack_memory_text_write(onstack_session *session, const onstack_runtime_memory *runtime, bool ask_malloc,
+                              onstack_writer writer, void *data) {
+  const memory_malloc nothing = {0, 0};
   uint64_t parts[ONSTACK_MEMORY_PARTS];
   onstack_runtime_memory known;
   onstack_stats stats = {.size = sizeof(stats)};
@@ -130,6 +131,11 @@ int onstack_session_memory_text(onstack_session *session, const onstack_runtime_
   if (result == 0 && session) result = onstack_session_stats(session, &stats);
   if (result == 0) result = onstack_memory_map_read(runtime ? known.address : 0, parts);
   if (result < 0) return result;
-  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL);
+  memory_write(&text, parts, stats.heap_in_use, runtime ? &known : NULL, ask_malloc ? memory_of_malloc() : nothing);
   return text.error;
+}
+
+int onstack_session_memory_text(onstack_session *session, const onstack_runtime_memory *runtime, onstack_writer writer,
+                                void *data) {
+  return onstack_memory_text_write(session, runtime, true, writer, data);
 }
