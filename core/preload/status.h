@@ -15,9 +15,9 @@
  */
 ONSTACK_INTERNAL int onstack_status_write(const char *pattern, onstack_session *session, uint64_t before, bool modules);
 
-/* The same lines as text, for a heap session with the account of the process's memory and what it does not see. The caller
-   frees it; NULL: no memory, or no counters. `ask_malloc`: as onstack_memory_text_write;
-   the loader, which has a lock too, is asked for what is not seen. */
+/* The same lines as text, for a heap session with the account of the process's memory. `ask_malloc`: as
+   onstack_memory_text_write; the loader, which has a lock too, is then asked for what the session does not see. The caller
+   frees it; NULL: no memory, or no counters. */
 ONSTACK_INTERNAL char *onstack_status_text(onstack_session *session, uint64_t before, bool modules, bool heap,
                                            bool ask_malloc);
 

@@ -143,7 +143,7 @@ run_valgrind() {
 }
 
 # All C that is ours and not generated: bindings/go/onstack_core.c is the core again.
-checked_trees="core/src core/preload core/adapters"
+checked_trees="core/src core/preload core/heap core/adapters"
 checked_bridge=$(find bindings/go -maxdepth 1 -name '*.c' ! -name onstack_core.c | sort)
 
 run_cppcheck() {
