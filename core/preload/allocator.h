@@ -17,8 +17,8 @@ ONSTACK_INTERNAL const char *onstack_allocator_before(void);
 ONSTACK_INTERNAL bool onstack_allocator_is_libcs(void);
 
 /*
- * Hands a line to the writer for each function of the process's libraries that allocates past malloc, whose blocks heap profiles
- * do not have:
+ * Hands a line to the writer for each function of the process's libraries that allocates past malloc, whose blocks heap
+ * profiles do not have:
  *   onstack.unseen function=operator new path=/usr/lib/libtcmalloc.so.4
  */
 ONSTACK_INTERNAL void onstack_allocator_unseen(onstack_writer writer, void *data);
