@@ -208,6 +208,7 @@ run_coexist() {
 run_preload() {
   # shellcheck disable=SC2046
   timeout -k 5 500 tests/preload/run.py $(by_part --few --rest) || failed+=("preload")
+  [ $part = quick ] || timeout -k 5 120 tests/interpreters/run.sh || failed+=("preload: layouts of interpreters")
 }
 
 # The examples of C and C++ against an installed tree: gcc, clang, pkg-config, CMake.

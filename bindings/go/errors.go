@@ -74,6 +74,7 @@ var optionOf = map[string]string{
 	"unwinder":      "WithUnwinder",
 	"clock":         "WithClock",
 	"heap_interval": "WithHeapInterval",
+	"interpreters":  "WithInterpreters",
 }
 
 // optionError names the option that a start refused, if one is the reason.

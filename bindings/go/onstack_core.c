@@ -608,6 +608,7 @@ typedef struct onstack_loaded_symbols {
   const Elf64_Sym *symbols;
   const char *strings;
   uint64_t count;
+  const uint32_t *gnu_hash; /* NULL: there is no such table */
 } onstack_loaded_symbols;
 
 /* `bias`: what was added to its virtual addresses. False: it has none. As long as the object is there. */
@@ -642,23 +643,46 @@ static const void *loaded_target(uint64_t address, uint64_t bias) {
 }
 
 bool onstack_loaded_symbols_read(const Elf64_Dyn *dynamic, uint64_t bias, onstack_loaded_symbols *symbols) {
-  *symbols = (onstack_loaded_symbols){NULL, NULL, 0};
+  *symbols = (onstack_loaded_symbols){NULL, NULL, 0, NULL};
   for (; dynamic->d_tag != DT_NULL; dynamic++) {
     const void *target = loaded_target(dynamic->d_un.d_ptr, bias);
     if (dynamic->d_tag == DT_SYMTAB) symbols->symbols = target;
     if (dynamic->d_tag == DT_STRTAB) symbols->strings = target;
     if (dynamic->d_tag == DT_HASH) symbols->count = ((const uint32_t *)target)[1];
+    if (dynamic->d_tag == DT_GNU_HASH) symbols->gnu_hash = target;
     if (dynamic->d_tag == DT_GNU_HASH && symbols->count == 0) symbols->count = loaded_gnu_hash_count(target);
   }
   return symbols->symbols && symbols->strings;
 }
 
-const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type) {
-  for (uint64_t i = 0; i < symbols->count; i++) {
-    const Elf64_Sym *symbol = &symbols->symbols[i];
-    if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) continue;
-    if (strcmp(symbols->strings + symbol->st_name, name) == 0) return symbol;
+static bool loaded_is(const onstack_loaded_symbols *symbols, const Elf64_Sym *symbol, const char *name, uint8_t type) {
+  if (symbol->st_shndx == SHN_UNDEF || (type != STT_NOTYPE && ELF64_ST_TYPE(symbol->st_info) != type)) return false;
+  return strcmp(symbols->strings + symbol->st_name, name) == 0;
+}
+
+/* A filter of 64-bit words, buckets, and chains of hashes whose lowest bit marks the last one. */
+static const Elf64_Sym *loaded_find_hashed(const onstack_loaded_symbols *symbols, const char *name, uint8_t type) {
+  const uint32_t *table = symbols->gnu_hash;
+  const uint32_t bucket_count = table[0], offset = table[1], filter_count = table[2], shift = table[3];
+  const uint64_t *filter = (const uint64_t *)(const void *)(table + 4);
+  const uint32_t *buckets = table + 4 + (size_t)filter_count * 2, *chains = buckets + bucket_count;
+  uint32_t hash = 5381;
+  for (const char *at = name; *at; at++) hash = hash * 33 + (uint8_t)*at;
+  if (bucket_count == 0 || filter_count == 0) return NULL;
+  const uint64_t bits = (uint64_t)1 << hash % 64 | (uint64_t)1 << (hash >> shift) % 64;
+  if ((filter[hash / 64 % filter_count] & bits) != bits) return NULL;
+  for (uint32_t i = buckets[hash % bucket_count]; i >= offset; i++) {
+    const uint32_t other = chains[i - offset];
+    if ((other | 1) == (hash | 1) && loaded_is(symbols, &symbols->symbols[i], name, type)) return &symbols->symbols[i];
+    if (other & 1) break;
   }
+  return NULL;
+}
+
+const Elf64_Sym *onstack_loaded_symbols_find(const onstack_loaded_symbols *symbols, const char *name, uint8_t type) {
+  if (symbols->gnu_hash) return loaded_find_hashed(symbols, name, type);
+  for (uint64_t i = 0; i < symbols->count; i++)
+    if (loaded_is(symbols, &symbols->symbols[i], name, type)) return &symbols->symbols[i];
   return NULL;
 }
 #endif
@@ -1280,247 +1304,45 @@ int onstack_switch_read(uint8_t value, bool *on) {
   return 0;
 }
 
-/* ---- core/src/handler/labels/go_labels.c ---- */
-/* ---- core/src/handler/labels/go_labels.h ---- */
+/* ---- core/src/handler/interpreter/interpreter.c ---- */
+/* ---- core/src/handler/interpreter/interpreter.h ---- */
 /*
- * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
- *
- * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
- * that goroutine stands still in our handler. What it points to is never changed after it was made
- * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
- * on the same. A drain that came later could not: the collector may have run in between.
- *
- * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
- * its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
- * wrong layout, or a system without that copy, gives no labels rather than a fault.
+ * What a session knows of the interpreters in the process: the frames of an interpreted language are copied behind the walk
+ * of the native ones (handler/tick/record.c), and put into the place of the loop's frames when the sample is delivered
+ * (drain/interpreter/interleave.h): only then is it known which native frames there are.
  */
-#ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
-#define ONSTACK_HANDLER_LABELS_GO_LABELS_H
+#ifndef ONSTACK_HANDLER_INTERPRETER_INTERPRETER_H
+#define ONSTACK_HANDLER_INTERPRETER_INTERPRETER_H
 
-/* ---- core/src/handler/unwind/code_map.h ---- */
-/*
- * What the walkers know about the process's code, for the whole copy of the library:
- *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
- *   - the Go functions at which stacks are switched.
- * Written in ordinary threads (control/code_map_*.c), read in the handler without locks. Static memory, never freed.
- */
-#ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
-#define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
+#define ONSTACK_INTERPRETERS 3u /* providers of a session: those that ship, and the user's */
 
-/* ---- core/src/base/code_source.h ---- */
-/*
- * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
- * through it, what it is called, and hears when it comes and goes. Its functions run in three contexts, so those of a
- * variant lie in three files of one name; handler/unwind/code_source.c chooses the variant. Each function may be NULL but
- * the first.
- *
- * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
- */
-#ifndef ONSTACK_BASE_CODE_SOURCE_H
-#define ONSTACK_BASE_CODE_SOURCE_H
+typedef struct onstack_interpreter {
+  const onstack_frame_provider *provider;
+  uint32_t ready; /* it is there (publish / observe) */
+  bool refused;   /* it is there, and is not asked again; consumer only, as what follows */
+  uint32_t loop_count;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
+} onstack_interpreter;
 
-struct onstack_memory;
-
-typedef struct onstack_code_range {
-  uint64_t low;
-  uint64_t high;
-} onstack_code_range;
-
-/* A frame in such code; after a step, that of its caller. */
-typedef struct onstack_code_frame {
-  uint64_t pc, sp, fp;
-  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
-  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
-  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
-} onstack_code_frame;
-
-typedef struct onstack_code_source {
-  const char *name;
-  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
-     stack is cut here. `memory`: handler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
-  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
-  /* All executable ranges have changed to these, sorted, those of modules too (handler/unwind/rules/rules.h tells them
-     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
-  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
-  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
-  bool (*symbol)(uint64_t address, char *name, size_t size);
-  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
-  const char *mapping;
-} onstack_code_source;
-
-#endif
-
-/* ---- core/src/base/seqlock.h ---- */
-/*
- * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
- * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
- *
- * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
- *
- *   writer                                   reader
- *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
- *   W2  fence                release         R2  copy the data        relaxed
- *   W3  write the data       relaxed         R3  fence                acquire
- *   W4  sequence = next even release         R4  sequence == begun    relaxed
- *
- * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
- * that ended with it.
- *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
- *     happened before R2, and R2 reads W's values or later ones.
- *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
- *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
- *     one, not `begun`.
- * The number comes round after 2^31 changes; no reader is inside for so long.
- */
-#ifndef ONSTACK_BASE_SEQLOCK_H
-#define ONSTACK_BASE_SEQLOCK_H
-
-#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
-
-typedef struct onstack_seqlock {
-  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
-} onstack_seqlock;
-
-/* R1. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
-  return onstack_observe(&lock->sequence);
-}
-
-/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
-
-/* R3 and R4: whether the copy belongs together. Signal-safe. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
-  onstack_fence_observe();
-  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
-}
-
-/* W1 and W2. Returns the number that the change ends with. */
-ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
-  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
-  onstack_store_relaxed(&lock->sequence, odd);
-  onstack_fence_publish();
-  return odd + 1;
-}
-
-/* W4. */
-ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
-  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
-}
-
-/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
-   none. */
-ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
-  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
-  onstack_seqlock_write_end(lock);
-  return true;
-}
-
-#endif
-
-#define ONSTACK_CODE_RANGES 2048u
-
-/* How a walk goes on behind an address in a Go function that is not like the others. */
-#define ONSTACK_GO_PLAIN 0u      /* it is */
-#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
-#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
-#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
-#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
-#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
-#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
-#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (handler/unwind/go_stack.h) */
-#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
-#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
-#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
-
-#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
-#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
-
-/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
-typedef struct onstack_go_functions {
-  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
-  const uint8_t *functions; /* records (_func) */
-  const uint8_t *pctab;
-  const uint8_t *end; /* of all of it */
-  uint64_t text;
+/* The providers of a session. */
+typedef struct onstack_interpreter_list {
   uint32_t count;
-  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
-} onstack_go_functions;
+  const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
+} onstack_interpreter_list;
 
-typedef struct onstack_go_special {
-  onstack_code_range body;
-  uint32_t kind;      /* ONSTACK_GO_* */
-  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
-                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
-} onstack_go_special;
-
-/* Offsets in the runtime's structures (control/unwind/go/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
-typedef struct onstack_go_layout {
-  uint64_t tls_g; /* from the thread pointer: the current g */
-  uint32_t g_m;
-  uint32_t sched_sp; /* g.sched */
-  uint32_t sched_pc;
-  uint32_t sched_lr; /* arm64 only, else 0 */
-  uint32_t m_curg;
-  uint32_t g_labels; /* set by the host, see handler/labels/go_labels.h; 0: not known */
-  bool known;
-} onstack_go_layout;
-
-typedef struct onstack_go_runtime {
-  onstack_code_range text; /* high 0: the entry describes nothing (control/unwind/go/go_runtime.c) */
-  onstack_go_functions functions;
-  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
-  uint32_t special_count;
+/* In a ring entry, behind the labels. */
+typedef struct onstack_interpreted {
+  uint16_t count;
+  uint8_t interpreter; /* whose frames they are */
+  uint8_t cut;         /* there are more */
   uint32_t reserved;
-  onstack_go_layout layout;
-  onstack_go_special specials[ONSTACK_GO_SPECIALS];
-} onstack_go_runtime;
+  onstack_interpreted_frame frames[];
+} onstack_interpreted;
 
-typedef struct onstack_code_map {
-  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
-  uint32_t count;
-  uint32_t stale;    /* a walk met a return address that no range holds: look again */
-  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
-  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
-  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
-  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
-} onstack_code_map;
-
-ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
-
-/*
- * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
- * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted: a walk
- * in that moment keeps its frames. Signal-safe.
- */
-ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
-
-/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
-
-/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
-ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
-
-/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
-
-#endif
-
-#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
-
-/*
- * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
- * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
- * Signal-safe.
- */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
-
-/* The same with the offset of g.labels given. Signal-safe. */
-ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
-                                                    uint32_t bytes);
-
-/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
-ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
+/* Copies the frames of the calling thread, by the first interpreter that has any, `capacity` at most. The room behind them
+   is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
+ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
+                                               uint32_t capacity, onstack_interpreted *out);
 
 #endif
 
@@ -1707,6 +1529,383 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 #endif
 
+#include <errno.h>
+
+/* The kernel copies: memory of an interpreter may be given back by another thread at any instant. */
+static ONSTACK_HANDLER uint32_t interpreter_read(uint64_t address, void *to, uint32_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+/* As the reader `probe` (handler/unwind/memory_probe.c): the kernel says whether the page is there, and nobody takes it away
+   from a thread that stands still in our handler. Where a filter answers instead it is copied. */
+static ONSTACK_HANDLER uint32_t interpreter_read_own(uint64_t address, uint64_t *word) {
+  if (address & 7 || !onstack_address_plausible(address)) return false;
+  const long result = onstack_sys_sigprocmask(~0, (const onstack_kernel_sigset *)(uintptr_t)address, NULL);
+  if (result == -EFAULT) return false;
+  if (result != -EINVAL) return interpreter_read(address, word, sizeof(*word));
+  *word = *(const volatile uint64_t *)(uintptr_t)address;
+  return true;
+}
+
+ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
+                                                    uint32_t capacity, onstack_interpreted *out) {
+  const onstack_frame_memory memory = {.read = interpreter_read,
+                                       .read_own = interpreter_read_own,
+                                       .scratch = out->frames + capacity,
+                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                       .tid = tid};
+  out->count = 0;
+  for (uint32_t i = 0; i < count && out->count == 0; i++) {
+    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in control/interpreter/look.c */
+    const onstack_frame_provider *provider = interpreters[i].provider;
+    const uint32_t result = provider->copy(provider->data, &memory, out->frames, capacity);
+    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
+    out->count = (uint16_t)(frames < capacity ? frames : capacity);
+    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
+    out->interpreter = (uint8_t)i;
+  }
+}
+
+/* ---- core/src/handler/interpreter/php.c ---- */
+/* ---- core/src/handler/interpreter/php.h ---- */
+/*
+ * PHP 8.2 and 8.4 without thread safety: what of it is known, and its frames, copied in the signal handler. Found by
+ * control/interpreter/php.c, named by drain/interpreter/php.c.
+ *
+ * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_PHP_H
+#define ONSTACK_HANDLER_INTERPRETER_PHP_H
+
+/* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
+typedef struct onstack_php_layout {
+  uint32_t version;          /* ZEND_MODULE_API_NO */
+  uint16_t globals_page;     /* zend_executor_globals: vm_stack, */
+  uint16_t globals_frame;    /* and current_execute_data, behind it */
+  uint16_t function_last;    /* zend_op_array: how many opcodes, */
+  uint16_t function_opcodes; /* and where they are */
+  uint16_t function_file, function_line;
+} onstack_php_layout;
+
+typedef struct onstack_php {
+  uint32_t ready; /* what follows is good, and stays (publish / observe) */
+  const onstack_php_layout *layout;
+  uint64_t globals; /* executor_globals */
+} onstack_php;
+
+ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                           uint32_t capacity);
+
+#endif
+
+/* ---- core/src/handler/interpreter/window.h ---- */
+/*
+ * Frames of an interpreter lie in pieces of memory that grow upwards, callers below the called. One copy by the kernel takes
+ * many neighbours at once: it costs hardly more than a copy of one.
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_WINDOW_H
+#define ONSTACK_HANDLER_INTERPRETER_WINDOW_H
+
+#define ONSTACK_WINDOW_FRAME 112u  /* bytes of a frame at most */
+#define ONSTACK_WINDOW_BYTES 7168u /* of Python some 50 frames */
+
+typedef struct onstack_window {
+  const onstack_frame_memory *memory;
+  uint64_t piece;     /* where the newest piece begins; 0: not known */
+  uint64_t low, high; /* what of it is in `bytes` */
+  uint8_t *frame;     /* room for a frame that lies elsewhere: ONSTACK_WINDOW_FRAME */
+  uint8_t *bytes;     /* ONSTACK_WINDOW_BYTES */
+} onstack_window;
+
+/* A word in bytes that were copied; `offset` is a multiple of its size. Signal-safe. */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_window_word(const uint8_t *bytes,
+                                                                                                  uint32_t offset) {
+  return *(const volatile uint64_t *)(const void *)(bytes + offset);
+}
+
+/* Memory at an aligned, plausible address. Signal-safe. */
+ONSTACK_INTERNAL bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes);
+
+/* `size` bytes of a frame, valid until the next call; NULL: they cannot be read. Signal-safe. */
+ONSTACK_INTERNAL const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_php onstack_php_found;
+
+#define PHP_STEPS 1024u /* frames that are looked at, those of generators without a function too */
+
+/* zend_execute_data, the same in all these versions. */
+#define PHP_FRAME_BYTES 56u
+#define PHP_FRAME_OPCODE 0u
+#define PHP_FRAME_FUNCTION 24u
+#define PHP_FRAME_INFO 40u /* This.u1.type_info, and the number of arguments */
+#define PHP_FRAME_PREVIOUS 48u
+#define PHP_INFO_TOP 0x20000u /* ZEND_CALL_TOP: a call of the loop of its own */
+
+#define PHP_GLOBALS_BYTES 24u /* from vm_stack to current_execute_data */
+
+typedef struct php_scratch {
+  uint8_t globals[PHP_GLOBALS_BYTES];
+  uint8_t frame[ONSTACK_WINDOW_FRAME];
+  uint8_t window[ONSTACK_WINDOW_BYTES];
+} php_scratch;
+_Static_assert(sizeof(php_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
+
+static ONSTACK_HANDLER uint32_t php_follow(onstack_window *window, uint64_t address, onstack_interpreted_frame *frames,
+                                           uint32_t capacity) {
+  uint32_t count = 0;
+  for (uint32_t step = 0; address != 0; step++) {
+    const uint8_t *bytes = step < PHP_STEPS ? onstack_window_frame(window, address, PHP_FRAME_BYTES) : NULL;
+    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
+    const uint64_t function = onstack_window_word(bytes, PHP_FRAME_FUNCTION);
+    address = onstack_window_word(bytes, PHP_FRAME_PREVIOUS);
+    if (function == 0) continue; /* between a generator and who resumes it */
+    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
+    /* The lower half of the opcode's address: the other one is that of the function's opcodes. */
+    frames[count].function = function;
+    frames[count].position = (uint32_t)onstack_window_word(bytes, PHP_FRAME_OPCODE);
+    frames[count].flags = onstack_window_word(bytes, PHP_FRAME_INFO) & PHP_INFO_TOP ? ONSTACK_INTERPRETED_ENTRY : 0;
+    count++;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                          uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_php_found.ready)) return 0; /* pairs with the publish in control/interpreter/php.c */
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  php_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint32_t offset = (uint32_t)(layout->globals_frame - layout->globals_page);
+  if (!onstack_window_read(memory, onstack_php_found.globals + layout->globals_page, scratch->globals, PHP_GLOBALS_BYTES))
+    return 0;
+  window.piece = onstack_window_word(scratch->globals, 0);
+  return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
+}
+
+/* ---- core/src/handler/interpreter/python.c ---- */
+/* ---- core/src/handler/interpreter/python.h ---- */
+/*
+ * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
+ * control/interpreter/python.c, named by drain/interpreter/python.c.
+ *
+ * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
+ * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
+ * 3.11 on a _PyInterpreterFrame in a chunk of memory of the thread, where several belong to one call of the loop
+ * (Include/internal/pycore_frame.h).
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_PYTHON_H
+#define ONSTACK_HANDLER_INTERPRETER_PYTHON_H
+
+/* Where a frame says that native code called it. */
+typedef enum onstack_python_entry {
+  ONSTACK_PYTHON_EACH,     /* every frame is one: up to 3.10 */
+  ONSTACK_PYTHON_FLAG,     /* is_entry: 3.11 */
+  ONSTACK_PYTHON_SENTINEL, /* its caller is a frame on the native stack, which is none of the language: from 3.12 on */
+} onstack_python_entry;
+
+/* Offsets in bytes, of one version (tests/interpreters/python_layouts.c compares them with its headers). */
+typedef struct onstack_python_layout {
+  uint16_t version; /* 0x030b */
+  onstack_python_entry entry;
+  uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
+  uint16_t runtime_interpreter; /* interpreters.head */
+  uint16_t thread_interpreter;  /* PyThreadState */
+  uint16_t thread_id;
+  uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
+  uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
+  uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
+  uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
+  uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
+  uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
+  uint16_t code_name, code_file, code_line, code_table;
+  uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
+  uint16_t string_wide;
+} onstack_python_layout;
+
+#define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
+#define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
+
+typedef struct onstack_python {
+  uint32_t ready; /* what follows is good, and stays (publish / observe) */
+  const onstack_python_layout *layout;
+  uint64_t runtime, code_type, string_type; /* of _PyRuntime, PyCode_Type, PyUnicode_Type */
+  uint64_t interpreter;
+  /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
+     there points to, at `key_index`. */
+  int64_t key_offset;
+  uint64_t key_index;
+  bool key_indirect;
+} onstack_python;
+
+ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
+
+#endif
+
+/* ---- core/src/handler/arch.h ---- */
+/*
+ * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
+ * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
+ * Each file defines
+ *
+ *   onstack_registers_from(out, context)    ucontext -> neutral registers
+ *   onstack_registers_pc(context)           the interrupted PC alone
+ *   onstack_registers_free_below(context)   the interrupted stack is free below this address
+ *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
+ *                                           begin again by itself (signal(7))
+ *   onstack_registers_first_context(context)
+ *                                           of code that is at the first instruction of a signal handler: the context that
+ *                                           it was given, if it lies where the kernel puts it; NULL: it does not
+ *   onstack_arch_thread_pointer()
+ *   ONSTACK_ARCH_SELF_IS_POINTER            1: the thread pointer is pthread_self()
+ *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
+ *                                           onstack_handler_entry. In .irp, with \number
+ *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
+ *                                           on the stack that ends at sp
+ *
+ * No other file knows the ucontext's layout.
+ */
+#ifndef ONSTACK_HANDLER_ARCH_H
+#define ONSTACK_HANDLER_ARCH_H
+
+#if defined(__x86_64__)
+/* ---- core/src/handler/arch_x86_64.h ---- */
+/* handler/arch.h for x86_64. */
+#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
+#define ONSTACK_HANDLER_ARCH_X86_64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
+  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
+  out->lr = 0;
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+}
+
+/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
+}
+
+/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
+  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* pthread_self() of both libcs: their struct begins there. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 1
+
+/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value = 0;
+  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
+#define ONSTACK_ARCH_DTV_GLIBC 8
+#define ONSTACK_ARCH_DTV_MUSL 8
+
+#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
+  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
+  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
+  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
+
+#endif
+
+#elif defined(__aarch64__)
+/* ---- core/src/handler/arch_aarch64.h ---- */
+/* handler/arch.h for aarch64. */
+#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
+#define ONSTACK_HANDLER_ARCH_AARCH64_H
+
+#include <errno.h>
+#include <ucontext.h>
+
+static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
+                                                                                 const ucontext_t *context) {
+  out->pc = context->uc_mcontext.pc;
+  out->sp = context->uc_mcontext.sp;
+  out->fp = context->uc_mcontext.regs[29];
+  out->lr = context->uc_mcontext.regs[30];
+  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
+  return context->uc_mcontext.pc;
+}
+
+static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
+  return context->uc_mcontext.sp;
+}
+
+static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
+  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
+}
+
+/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
+static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
+  const uint64_t third = context->uc_mcontext.regs[2];
+  const uint64_t place = context->uc_mcontext.sp + 128;
+  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
+}
+
+/* pthread_self() lies below it by the size of libc's own struct. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 0
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
+  uint64_t value;
+  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
+  return value;
+}
+
+/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
+#define ONSTACK_ARCH_DTV_GLIBC 0
+#define ONSTACK_ARCH_DTV_MUSL (-8)
+
+/* bti c first */
+#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
+
+#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
+  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
+  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
+  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
+  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
+
+#endif
+
+#endif
+
+#endif
+
 /* ---- core/src/handler/tick/thread_table.h ---- */
 /*
  * Thread records: what a session knows of each thread that it samples.
@@ -1725,6 +1924,74 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
  */
 #ifndef ONSTACK_HANDLER_TICK_THREAD_TABLE_H
 #define ONSTACK_HANDLER_TICK_THREAD_TABLE_H
+
+/* ---- core/src/base/seqlock.h ---- */
+/*
+ * A sequence lock: one writer at a time (by a lock of its own), readers that never wait, in the signal handler too. A
+ * reader copies what the lock guards and then asks whether the copy belongs together; if not it goes without.
+ *
+ * What is guarded is read and written by relaxed atomics only: both sides do it at the same time.
+ *
+ *   writer                                   reader
+ *   W1  sequence = odd       relaxed         R1  begun = sequence     acquire
+ *   W2  fence                release         R2  copy the data        relaxed
+ *   W3  write the data       relaxed         R3  fence                acquire
+ *   W4  sequence = next even release         R4  sequence == begun    relaxed
+ *
+ * Why a copy that is found good is whole (C11, 5.1.2.4 and 7.17.4). Let `begun` be even, and let W be the last change
+ * that ended with it.
+ *   - Nothing is older than W: R1 read what W4 of W wrote, or a later sequence, which it did not; so all of W's W3
+ *     happened before R2, and R2 reads W's values or later ones.
+ *   - Nothing is newer than W: had R2 read a word from the W3 of a later change, that change's W2 would synchronize with R3
+ *     (fence to fence, by that word). Its W1 would then happen before R4, and R4 would read its odd number or a later
+ *     one, not `begun`.
+ * The number comes round after 2^31 changes; no reader is inside for so long.
+ */
+#ifndef ONSTACK_BASE_SEQLOCK_H
+#define ONSTACK_BASE_SEQLOCK_H
+
+#define ONSTACK_SEQLOCK_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+typedef struct onstack_seqlock {
+  uint32_t sequence; /* odd while the data are written; 0 is a lock that nobody has written under */
+} onstack_seqlock;
+
+/* R1. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_begin(const onstack_seqlock *lock) {
+  return onstack_observe(&lock->sequence);
+}
+
+/* Whether the data were being written when the reader began: it may spare itself the copy. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_is_written(uint32_t begun) { return begun & 1; }
+
+/* R3 and R4: whether the copy belongs together. Signal-safe. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_held(const onstack_seqlock *lock, uint32_t begun) {
+  onstack_fence_observe();
+  return !onstack_seqlock_is_written(begun) && onstack_load_relaxed(&lock->sequence) == begun;
+}
+
+/* W1 and W2. Returns the number that the change ends with. */
+ONSTACK_SEQLOCK_INLINE uint32_t onstack_seqlock_write_begin(onstack_seqlock *lock) {
+  const uint32_t odd = onstack_load_relaxed(&lock->sequence) + 1;
+  onstack_store_relaxed(&lock->sequence, odd);
+  onstack_fence_publish();
+  return odd + 1;
+}
+
+/* W4. */
+ONSTACK_SEQLOCK_INLINE void onstack_seqlock_write_end(onstack_seqlock *lock) {
+  onstack_publish(&lock->sequence, onstack_load_relaxed(&lock->sequence) + 1);
+}
+
+/* In the child of a fork whose parent's writer is not there: ends its change, whose data are half written. False: there was
+   none. */
+ONSTACK_SEQLOCK_INLINE bool onstack_seqlock_after_fork(onstack_seqlock *lock) {
+  if (!onstack_seqlock_is_written(onstack_load_relaxed(&lock->sequence))) return false;
+  onstack_seqlock_write_end(lock);
+  return true;
+}
+
+#endif
 
 /* ---- core/src/handler/tick/timer.h ---- */
 /*
@@ -1949,6 +2216,300 @@ ONSTACK_INTERNAL uint64_t onstack_thread_pointer(void);
 
 /* Asks housekeeping for the bounds of the mapping that holds `address`; true if this is a new request. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_thread_request_bounds(onstack_thread *record, uint64_t address);
+
+#endif
+
+ONSTACK_INTERNAL_DEFINE onstack_python onstack_python_found;
+
+#define PYTHON_STEPS 1024u       /* frames that are looked at, those that are none of the language too */
+#define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
+#define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
+#define PYTHON_POSITION_MAX (1u << 28)
+
+/* In the scratch memory. */
+typedef struct python_scratch {
+  uint8_t thread[PYTHON_THREAD_BYTES];
+  uint8_t frame[ONSTACK_WINDOW_FRAME];
+  uint8_t window[ONSTACK_WINDOW_BYTES];
+} python_scratch;
+_Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
+
+/* The value of the interpreter's pthread key; 0: this is no thread of Python's. */
+static ONSTACK_HANDLER uint64_t python_thread(const onstack_frame_memory *memory, uint64_t *self) {
+  const onstack_python *python = &onstack_python_found;
+  uint64_t place, value;
+  *self = onstack_thread_pointer(); /* 0 on a thread of a raw clone: no address then */
+  place = *self + (uint64_t)python->key_offset;
+  if (python->key_indirect) {
+    if (!memory->read_own(place, &place)) return 0;
+    place += 8 * python->key_index;
+  }
+  return memory->read_own(place, &value) ? value : 0;
+}
+
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. That the state is this thread's is proven
+   where that can be had. */
+static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint8_t *state, uint64_t *chunk) {
+  uint64_t self, frame;
+  const uint64_t thread = python_thread(memory, &self);
+  if (thread == 0 || !onstack_window_read(memory, thread, state, layout->thread_bytes)) return 0;
+  if (onstack_window_word(state, layout->thread_interpreter) == 0) return 0;
+  if (ONSTACK_ARCH_SELF_IS_POINTER && onstack_window_word(state, layout->thread_id) != self) return 0;
+  *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
+  frame = onstack_window_word(state, layout->thread_frame);
+  if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
+  if (frame - thread < PYTHON_STATE_MOST) return 0;                          /* the one in the state itself: no loop runs */
+  return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
+}
+
+static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
+                                                             uint64_t code) {
+  onstack_interpreted_frame frame = {.function = code};
+  if (layout->code_instructions == 0) {
+    frame.position = (uint32_t)onstack_window_word(bytes, layout->frame_instruction); /* f_lasti, an int */
+  } else {
+    const uint64_t offset = onstack_window_word(bytes, layout->frame_instruction) - (code + layout->code_instructions);
+    frame.position = offset < PYTHON_POSITION_MAX ? (uint32_t)offset : 0;
+  }
+  return frame;
+}
+
+static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
+                                              onstack_interpreted_frame *frames, uint32_t capacity) {
+  uint32_t count = 0;
+  for (uint32_t step = 0; address != 0; step++) {
+    const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
+    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
+    const uint64_t code = onstack_window_word(bytes, layout->frame_code);
+    const uint8_t entry = *(const volatile uint8_t *)(bytes + layout->frame_entry);
+    const bool sentinel = layout->entry == ONSTACK_PYTHON_SENTINEL && entry == ONSTACK_PYTHON_ON_C_STACK;
+    address = onstack_window_word(bytes, layout->frame_previous);
+    if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
+      frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
+      continue;
+    }
+    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
+    frames[count] = python_make(layout, bytes, code);
+    if (sentinel) /* a call of the loop that has just begun or is about to return */
+      frames[count].flags = ONSTACK_INTERPRETED_ENTRY | ONSTACK_INTERPRETED_EMPTY;
+    else if (layout->entry == ONSTACK_PYTHON_EACH || (layout->entry == ONSTACK_PYTHON_FLAG && entry))
+      frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
+    count++;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_python_found.ready)) return 0; /* pairs with the publish in control/interpreter/python.c */
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  python_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint64_t innermost = python_innermost(layout, memory, scratch->thread, &window.piece);
+  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+}
+
+/* ---- core/src/handler/interpreter/window.c ---- */
+
+#define WINDOW_PIECE_MOST ((uint64_t)1 << 24) /* bytes from a piece's beginning that are taken for its own */
+
+ONSTACK_HANDLER bool onstack_window_read(const onstack_frame_memory *memory, uint64_t address, void *to, uint32_t bytes) {
+  return !(address & 7) && onstack_address_plausible(address) && memory->read(address, to, bytes);
+}
+
+/* What ends with the frame, and begins with the piece at the earliest. */
+static ONSTACK_HANDLER bool window_move(onstack_window *window, uint64_t end) {
+  const uint64_t low = end - window->piece < ONSTACK_WINDOW_BYTES ? window->piece : end - ONSTACK_WINDOW_BYTES;
+  if (!window->memory->read(low, window->bytes, (uint32_t)(end - low))) return false;
+  window->low = low;
+  window->high = end;
+  return true;
+}
+
+ONSTACK_HANDLER const uint8_t *onstack_window_frame(onstack_window *window, uint64_t address, uint32_t size) {
+  const uint64_t end = address + size;
+  if (address & 7 || !onstack_address_plausible(address)) return NULL;
+  const bool inside = address >= window->low && end <= window->high;
+  const bool near = window->piece != 0 && address > window->piece && address - window->piece < WINDOW_PIECE_MOST;
+  if (inside || (near && window_move(window, end))) return window->bytes + (address - window->low);
+  return window->memory->read(address, window->frame, size) ? window->frame : NULL;
+}
+
+/* ---- core/src/handler/labels/go_labels.c ---- */
+/* ---- core/src/handler/labels/go_labels.h ---- */
+/*
+ * The labels of the interrupted goroutine (runtime/pprof.Do), copied in the handler.
+ *
+ * Why that is safe: g.labels is written by its own goroutine only (and by the one that starts it, before it runs), and
+ * that goroutine stands still in our handler. What it points to is never changed after it was made
+ * (runtime/pprof/label.go), does not move, and cannot be freed while g.labels holds it. The runtime's own handler relies
+ * on the same. A drain that came later could not: the collector may have run in between.
+ *
+ * Where things lie is not promised by Go: the host finds the offset of g.labels and checks what is read with it, by a label of
+ * its own (core/src/session/goroutine_labels.c). Without that nothing is read. And all is read by the kernel's copy, so that a
+ * wrong layout, or a system without that copy, gives no labels rather than a fault.
+ */
+#ifndef ONSTACK_HANDLER_LABELS_GO_LABELS_H
+#define ONSTACK_HANDLER_LABELS_GO_LABELS_H
+
+/* ---- core/src/handler/unwind/code_map.h ---- */
+/*
+ * What the walkers know about the process's code, for the whole copy of the library:
+ *   - ranges of executable memory: a return address outside them is refused, so that no frame is invented;
+ *   - the Go functions at which stacks are switched.
+ * Written in ordinary threads (control/code_map_*.c), read in the handler without locks. Static memory, never freed.
+ */
+#ifndef ONSTACK_HANDLER_UNWIND_CODE_MAP_H
+#define ONSTACK_HANDLER_UNWIND_CODE_MAP_H
+
+/* ---- core/src/base/code_source.h ---- */
+/*
+ * The seam for code that no module describes: what a just-in-time compiler wrote, mostly. A source knows how to step
+ * through it, what it is called, and hears when it comes and goes. Its functions run in three contexts, so those of a
+ * variant lie in three files of one name; handler/unwind/code_source.c chooses the variant. Each function may be NULL but
+ * the first.
+ *
+ * A variant that knows some of the code leaves the rest to handler/unwind/code_source_frame_pointers.c.
+ */
+#ifndef ONSTACK_BASE_CODE_SOURCE_H
+#define ONSTACK_BASE_CODE_SOURCE_H
+
+struct onstack_memory;
+
+typedef struct onstack_code_range {
+  uint64_t low;
+  uint64_t high;
+} onstack_code_range;
+
+/* A frame in such code; after a step, that of its caller. */
+typedef struct onstack_code_frame {
+  uint64_t pc, sp, fp;
+  uint64_t low;  /* the interrupted stack pointer: what lies below it on its stack is nobody's */
+  bool exact;    /* pc was interrupted there; else it is a return address. After a step it is one */
+  bool switched; /* set by a step: the caller is on another stack, which the memory reader was told of */
+} onstack_code_frame;
+
+typedef struct onstack_code_source {
+  const char *name;
+  /* Steps to the caller; pc 0: there is none, the stack is whole. Another result than ONSTACK_TRUNCATED_NOT says why the
+     stack is cut here. `memory`: handler/unwind/memory.h. In the signal handler, and wherever a stack is walked again. */
+  onstack_truncation (*step)(onstack_code_frame *frame, struct onstack_memory *memory);
+  /* All executable ranges have changed to these, sorted, those of modules too (handler/unwind/rules/rules.h tells them
+     apart). Ordinary threads, under the map lock: calls nothing that asks for mappings. */
+  void (*ranges_changed)(const onstack_code_range *ranges, uint32_t count);
+  /* Writes the name of the function at an address, NUL-terminated; false: not known. Ordinary threads, without a lock. */
+  bool (*symbol)(uint64_t address, char *name, size_t size);
+  /* What its memory is called among the mappings of a profile; NULL: "//anon". */
+  const char *mapping;
+} onstack_code_source;
+
+#endif
+
+#define ONSTACK_CODE_RANGES 2048u
+
+/* How a walk goes on behind an address in a Go function that is not like the others. */
+#define ONSTACK_GO_PLAIN 0u      /* it is */
+#define ONSTACK_GO_BY_G 1u       /* asmcgocall: goroutine -> C on g0; continue by g and depth */
+#define ONSTACK_GO_BY_FP 2u      /* systemstack, cgocallback, ...: the saved frame pointer leads to the other stack */
+#define ONSTACK_GO_CROSSCALL2 3u /* C -> Go: it has two records on top of each other */
+#define ONSTACK_GO_EXACT 4u      /* asyncPreempt, sigpanic: not called; the address above it is an interrupted PC */
+#define ONSTACK_GO_ROOT 5u       /* goexit, mstart: nothing above */
+#define ONSTACK_GO_LOST 6u       /* the stack is changed inside, without a trace */
+#define ONSTACK_GO_GROWS 7u      /* morestack: the goroutine waits at its g.sched (handler/unwind/go_stack.h) */
+#define ONSTACK_GO_SCHEDULES 8u  /* schedule: whoever called it has given up its goroutine */
+#define ONSTACK_GO_LEAVES 9u     /* mcall: goroutine -> g0 for good; nothing above */
+#define ONSTACK_GO_RESUMES 10u   /* gogo: g0 -> goroutine for good */
+
+#define ONSTACK_GO_SPECIALS 48u /* names with their ABI0 bodies and wrappers */
+#define ONSTACK_GO_RUNTIMES 4u  /* Go runtimes in one process (several c-shared libraries) */
+
+/* Go's function table (runtime/symtab.go): the program's own, or of a library a copy that lives as long as its entry. */
+typedef struct onstack_go_functions {
+  const uint8_t *functab;   /* `count` pairs of 32-bit offsets {entry from text, record from functions}, one entry more */
+  const uint8_t *functions; /* records (_func) */
+  const uint8_t *pctab;
+  const uint8_t *end; /* of all of it */
+  uint64_t text;
+  uint32_t count;
+  uint32_t quantum; /* of PC deltas: 1 on amd64, 4 on arm64 */
+} onstack_go_functions;
+
+typedef struct onstack_go_special {
+  onstack_code_range body;
+  uint32_t kind;      /* ONSTACK_GO_* */
+  uint32_t switch_at; /* GROWS, LEAVES, RESUMES: the offset from which on SP is the other stack's;
+                         BY_G: that of the call of C, up to which RBP (amd64) or x2 (arm64) is good. 0: not known */
+} onstack_go_special;
+
+/* Offsets in the runtime's structures (control/unwind/go/go_layout.h); m.g0 is m's first word, g.stack g's first two. */
+typedef struct onstack_go_layout {
+  uint64_t tls_g; /* from the thread pointer: the current g */
+  uint32_t g_m;
+  uint32_t sched_sp; /* g.sched */
+  uint32_t sched_pc;
+  uint32_t sched_lr; /* arm64 only, else 0 */
+  uint32_t m_curg;
+  uint32_t g_labels; /* set by the host, see handler/labels/go_labels.h; 0: not known */
+  bool known;
+} onstack_go_layout;
+
+typedef struct onstack_go_runtime {
+  onstack_code_range text; /* high 0: the entry describes nothing (control/unwind/go/go_runtime.c) */
+  onstack_go_functions functions;
+  onstack_code_range span; /* from the first special to the last: most Go code lies outside */
+  uint32_t special_count;
+  uint32_t reserved;
+  onstack_go_layout layout;
+  onstack_go_special specials[ONSTACK_GO_SPECIALS];
+} onstack_go_runtime;
+
+typedef struct onstack_code_map {
+  onstack_seqlock lock; /* of `ranges` and `count`; its writer holds the map lock */
+  uint32_t count;
+  uint32_t stale;    /* a walk met a return address that no range holds: look again */
+  uint32_t missed;   /* code ran that no range holds: look before its samples are delivered */
+  uint32_t go_count; /* entries of `go` that may be read; it only ever grows (publish / observe) */
+  onstack_code_range ranges[ONSTACK_CODE_RANGES]; /* sorted, disjoint */
+  onstack_go_runtime go[ONSTACK_GO_RUNTIMES];
+} onstack_code_map;
+
+ONSTACK_INTERNAL_DATA onstack_code_map onstack_code;
+
+/*
+ * True if `address` is executable as far as known. *last keeps the range of the last hit between calls (start it as
+ * zeros): neighbouring frames mostly share it. While the ranges are being rewritten every address is accepted: a walk
+ * in that moment keeps its frames. Signal-safe.
+ */
+ONSTACK_INTERNAL bool onstack_code_is_executable(uint64_t address, onstack_code_range *last);
+
+/* The Go runtime whose text holds `address` (inside the instruction: a return address minus 1); NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_runtime *onstack_code_find_go(uint64_t address);
+
+/* The special function that holds an address of this runtime's text; NULL: an ordinary one. Signal-safe. */
+ONSTACK_INTERNAL const onstack_go_special *onstack_code_go_special(const onstack_go_runtime *go, uint64_t address);
+
+/* The kind of Go function (ONSTACK_GO_*) of an address in this runtime's text. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_code_go_kind(const onstack_go_runtime *go, uint64_t address);
+
+#endif
+
+#define ONSTACK_GO_LABELS_CUT ((uint32_t)1 << 31) /* in the result: some had no room, or no place in the format */
+
+/*
+ * Writes "key\0value\0" for each label of the calling thread's goroutine, whole pairs only, at most `bytes` bytes.
+ * Returns the bytes written, perhaps with ONSTACK_GO_LABELS_CUT; 0 where there is no goroutine or no known layout.
+ * Signal-safe.
+ */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy(const onstack_go_runtime *go, uint8_t *out, uint32_t bytes);
+
+/* The same with the offset of g.labels given. Signal-safe. */
+ONSTACK_INTERNAL uint32_t onstack_go_labels_copy_at(const onstack_go_runtime *go, uint32_t g_labels, uint8_t *out,
+                                                    uint32_t bytes);
+
+/* The calling thread's goroutine; 0: it runs none. Signal-safe. */
+ONSTACK_INTERNAL uint64_t onstack_go_current(const onstack_go_runtime *go);
 
 #endif
 
@@ -2214,153 +2775,6 @@ ONSTACK_INTERNAL uint32_t onstack_span_copy(char *out);
 
 /* The address of the calling thread's pointer by a place; 0: it has none. Signal-safe. */
 ONSTACK_INTERNAL uint64_t onstack_span_pointer(onstack_span_place place);
-
-#endif
-
-/* ---- core/src/handler/arch.h ---- */
-/*
- * The processor that the handler runs on, from the file that is named after it: the registers in a ucontext, and the
- * instructions of which the handler's own entry is made. (What is known of code that is walked: handler/unwind/arch.h.)
- * Each file defines
- *
- *   onstack_registers_from(out, context)    ucontext -> neutral registers
- *   onstack_registers_pc(context)           the interrupted PC alone
- *   onstack_registers_free_below(context)   the interrupted stack is free below this address
- *   onstack_registers_ended_call(context)   the signal has ended a system call of the interrupted code, which does not
- *                                           begin again by itself (signal(7))
- *   onstack_registers_first_context(context)
- *                                           of code that is at the first instruction of a signal handler: the context that
- *                                           it was given, if it lies where the kernel puts it; NULL: it does not
- *   onstack_arch_thread_pointer()
- *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
- *                                           onstack_handler_entry. In .irp, with \number
- *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)
- *                                           on the stack that ends at sp
- *
- * No other file knows the ucontext's layout.
- */
-#ifndef ONSTACK_HANDLER_ARCH_H
-#define ONSTACK_HANDLER_ARCH_H
-
-#if defined(__x86_64__)
-/* ---- core/src/handler/arch_x86_64.h ---- */
-/* handler/arch.h for x86_64. */
-#ifndef ONSTACK_HANDLER_ARCH_X86_64_H
-#define ONSTACK_HANDLER_ARCH_X86_64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-  out->sp = (uint64_t)context->uc_mcontext.gregs[REG_RSP];
-  out->fp = (uint64_t)context->uc_mcontext.gregs[REG_RBP];
-  out->lr = 0;
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-  out->reserved[ONSTACK_REGISTER_RBX] = (uint64_t)context->uc_mcontext.gregs[REG_RBX];
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RIP];
-}
-
-/* The red zone (System V ABI, AMD64 supplement, 3.2.2) is in use. */
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return (uint64_t)context->uc_mcontext.gregs[REG_RSP] - 128;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return context->uc_mcontext.gregs[REG_RAX] == -EINTR;
-}
-
-/* Behind the return address (arch/x86/include/asm/sigframe.h, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = (uint64_t)context->uc_mcontext.gregs[REG_RDX];
-  const uint64_t place = (uint64_t)context->uc_mcontext.gregs[REG_RSP] + 8;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-/* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value = 0;
-  onstack_sys_call2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS, asm/prctl.h */, (long)&value);
-  return value;
-}
-
-/* From the thread pointer to the address of the DTV (sysdeps/x86_64/nptl/tls.h; musl's struct pthread). */
-#define ONSTACK_ARCH_DTV_GLIBC 8
-#define ONSTACK_ARCH_DTV_MUSL 8
-
-#define ONSTACK_ARCH_ENTRY_JUMP "endbr64\nmovl $\\number, %ecx\njmp onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "endbr64\npush %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset %rbp, -16\n"                                                     \
-  "mov %rsp, %rbp\n.cfi_def_cfa_register %rbp\n"                                                                            \
-  "mov %rsi, %rsp\nmov %rbp, %rsi\ncall " function "\n"                                                                     \
-  "mov %rbp, %rsp\npop %rbp\n.cfi_def_cfa %rsp, 8\nret\n"
-
-#endif
-
-#elif defined(__aarch64__)
-/* ---- core/src/handler/arch_aarch64.h ---- */
-/* handler/arch.h for aarch64. */
-#ifndef ONSTACK_HANDLER_ARCH_AARCH64_H
-#define ONSTACK_HANDLER_ARCH_AARCH64_H
-
-#include <errno.h>
-#include <ucontext.h>
-
-static inline __attribute__((always_inline, unused)) void onstack_registers_from(onstack_registers *out,
-                                                                                 const ucontext_t *context) {
-  out->pc = context->uc_mcontext.pc;
-  out->sp = context->uc_mcontext.sp;
-  out->fp = context->uc_mcontext.regs[29];
-  out->lr = context->uc_mcontext.regs[30];
-  for (uint32_t i = 0; i < ONSTACK_COUNT_OF(out->reserved); i++) out->reserved[i] = 0;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_pc(const ucontext_t *context) {
-  return context->uc_mcontext.pc;
-}
-
-static inline __attribute__((always_inline, unused)) uint64_t onstack_registers_free_below(const ucontext_t *context) {
-  return context->uc_mcontext.sp;
-}
-
-static inline __attribute__((always_inline, unused)) bool onstack_registers_ended_call(const ucontext_t *context) {
-  return (int64_t)context->uc_mcontext.regs[0] == -EINTR;
-}
-
-/* Behind the siginfo of 128 bytes (arch/arm64/kernel/signal.c, rt_sigframe). */
-static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registers_first_context(const ucontext_t *context) {
-  const uint64_t third = context->uc_mcontext.regs[2];
-  const uint64_t place = context->uc_mcontext.sp + 128;
-  return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
-}
-
-static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
-  uint64_t value;
-  __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));
-  return value;
-}
-
-/* From the thread pointer to the address of the DTV (sysdeps/aarch64/nptl/tls.h; musl's struct pthread ends there). */
-#define ONSTACK_ARCH_DTV_GLIBC 0
-#define ONSTACK_ARCH_DTV_MUSL (-8)
-
-/* bti c first */
-#define ONSTACK_ARCH_ENTRY_JUMP "hint #34\nmov w3, #\\number\nb onstack_handler_entry\n"
-
-#define ONSTACK_ARCH_CALL_ON_STACK(function)                                                                                \
-  "hint #34\nstp x29, x30, [sp, #-16]!\n.cfi_def_cfa_offset 16\n.cfi_offset x29, -16\n.cfi_offset x30, -8\n"                \
-  "mov x29, sp\n.cfi_def_cfa_register x29\n"                                                                                \
-  "mov sp, x1\nmov x1, x29\nbl " function "\n"                                                                              \
-  "mov sp, x29\nldp x29, x30, [sp], #16\n.cfi_def_cfa sp, 0\nret\n"
-
-#endif
-
-#endif
 
 #endif
 
@@ -3141,7 +3555,8 @@ typedef struct onstack_ring {
   uint32_t most;  /* granules of the largest entry */
   uint32_t depth; /* frames that a claimed entry has room for */
   uint32_t label_room;
-  uint8_t pad0[ONSTACK_CACHE_LINE - 32];
+  uint32_t more; /* bytes behind the labels, that an entry has besides (onstack_ring_more); 0: none has */
+  uint8_t pad0[ONSTACK_CACHE_LINE - 36];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
   uint64_t head; /* next position to consume; the consumer publishes, producers observe */
@@ -3155,6 +3570,10 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
    Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
+/* Entries have room for `bytes` more behind their labels, and say by their first word how much of it they use. Start only,
+   after onstack_ring_init. */
+ONSTACK_INTERNAL void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes);
+
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
                                                                                       onstack_ring_entry *entry) {
   (void)ring;
@@ -3166,6 +3585,13 @@ static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(c
   return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
 }
 
+/* What lies behind the labels that an entry has now, aligned. */
+static inline __attribute__((always_inline, unused)) void *onstack_ring_more(const onstack_ring *ring,
+                                                                             onstack_ring_entry *entry) {
+  uint8_t *end = (uint8_t *)onstack_ring_labels(ring, entry) + entry->label_bytes;
+  return end + (-(uintptr_t)end & 7);
+}
+
 /* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
    Signal-safe. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
@@ -3173,8 +3599,14 @@ ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint
 /* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
 
-/* Hands a filled entry to the consumer. Signal-safe. */
-ONSTACK_INTERNAL void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position);
+/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels; 0 in a ring without. Signal-safe. */
+ONSTACK_INTERNAL void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
+                                                uint32_t more);
+
+static inline __attribute__((always_inline, unused)) void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry,
+                                                                               uint64_t position) {
+  onstack_ring_publish_with(ring, entry, position, 0);
+}
 
 /* True when more than half of the ring waits: time to wake the consumer. Signal-safe; a hint. */
 ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);
@@ -3282,9 +3714,11 @@ typedef struct onstack_slot {
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool own_threads;     /* sample our drain threads as well */
-  bool says_states;     /* samples say the thread's state in labels of their own */
-  uint32_t label_bytes; /* room for the others */
+  bool own_threads;           /* sample our drain threads as well */
+  bool says_states;           /* samples say the thread's state in labels of their own */
+  uint32_t label_bytes;       /* room for the others */
+  uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
+  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   uint64_t
       *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
   const onstack_reader *reader;
@@ -4594,6 +5028,13 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   return entry;
 }
 
+/* Of a ring with room for it: the language's frames of this thread, or their number 0. Returns the bytes that are used. */
+static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry) {
+  onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
+  onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, slot->ring.depth, out);
+  return (uint32_t)(sizeof(*out) + out->count * sizeof(out->frames[0]));
+}
+
 static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
                                        uint64_t position) {
   const onstack_walk_result result = record_walk(slot, event, entry);
@@ -4607,7 +5048,7 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  onstack_ring_publish(&slot->ring, entry, position);
+  onstack_ring_publish_with(&slot->ring, entry, position, slot->ring.more > 0 ? record_copy_interpreted(slot, entry) : 0);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
   return result.frame_count > 0;
 }
@@ -4651,7 +5092,9 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_ring_publish(&slot->ring, entry, position);
+  onstack_interpreted *none = slot->ring.more > 0 ? onstack_ring_more(&slot->ring, entry) : NULL;
+  if (none) none->count = 0;
+  onstack_ring_publish_with(&slot->ring, entry, position, none ? sizeof(*none) : 0);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 
@@ -4702,7 +5145,11 @@ ONSTACK_HANDLER void onstack_source_leave(const onstack_source_visit *visit) {
 #include <time.h>
 
 _Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
-_Static_assert((ONSTACK_MAX_DEPTH * 9 + ONSTACK_MAX_LABEL_BYTES) / ONSTACK_RING_GRANULE + 2 < ONSTACK_RING_GAP,
+_Static_assert((ONSTACK_MAX_DEPTH * (9 + sizeof(onstack_interpreted_frame)) + 2 * ONSTACK_MAX_LABEL_BYTES +
+                ONSTACK_FRAME_SCRATCH) /
+                           ONSTACK_RING_GRANULE +
+                       2 <
+                   ONSTACK_RING_GAP,
                "the largest entry, and so a gap, is no more granules than an entry can say");
 
 static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
@@ -4738,8 +5185,14 @@ void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t 
   ring->most = ring_granules(depth, label_room);
   ring->depth = depth;
   ring->label_room = label_room;
+  ring->more = 0;
   ring->tail = 0;
   ring->head = 0;
+}
+
+void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes) {
+  ring->more = bytes;
+  ring->most = ring_granules(ring->depth, ring->label_room + 7 + bytes);
 }
 
 /* Granules that would lie between `tail` and an entry in one piece. */
@@ -4784,8 +5237,9 @@ ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *e
   for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
 }
 
-ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
+ONSTACK_HANDLER void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
+                                               uint32_t more) {
+  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes + (more > 0 ? 7 + more : 0));
   uint64_t end = position + ring->most;
   /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
   entry->granules = (uint16_t)(onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most);
@@ -8239,6 +8693,7 @@ typedef struct onstack_settings {
   const struct onstack_clock_ops *clock; /* control/tick/clock.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data;
+  onstack_interpreter_list interpreters;
   uint32_t depth;
   uint32_t label_bytes;
   size_t buffer_bytes;
@@ -8516,6 +8971,9 @@ ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
  */
 ONSTACK_INTERNAL void onstack_fork_repair(void);
 
+/* As for labels: for what names frames of interpreted languages. */
+ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
+
 #endif
 
 /* ---- core/src/control/signal/action.h ---- */
@@ -8734,6 +9192,7 @@ typedef struct fork_entry {
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
 static void (*fork_labels)(void); /* NULL: no thread had labels */
+static void (*fork_interpreters)(void);
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
@@ -8799,6 +9258,7 @@ static void fork_clean(void) {
   onstack_slots_after_fork();
   onstack_traceback_after_fork();
   if (fork_labels) fork_labels();
+  if (fork_interpreters) fork_interpreters();
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
 }
@@ -8827,6 +9287,8 @@ void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follo
 
 void onstack_fork_set_labels(void (*after_fork)(void)) { onstack_publish(&fork_labels, after_fork); }
 
+void onstack_fork_set_interpreters(void (*after_fork)(void)) { onstack_publish(&fork_interpreters, after_fork); }
+
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */
   if (registered) return 0;
@@ -8834,6 +9296,446 @@ int onstack_fork_prepare(void) {
   int result = pthread_atfork(fork_before, fork_parent, fork_child);
   if (result == 0) registered = true;
   return -result;
+}
+
+/* ---- core/src/control/interpreter/php.c ---- */
+/* Finds PHP by its exported symbols. */
+/* ---- core/src/control/interpreter/php.h ---- */
+#ifndef ONSTACK_CONTROL_INTERPRETER_PHP_H
+#define ONSTACK_CONTROL_INTERPRETER_PHP_H
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+#endif
+
+/* ---- core/src/control/interpreter/symbols.h ---- */
+/* Exported symbols of the object that an interpreter lies in. */
+#ifndef ONSTACK_CONTROL_INTERPRETER_SYMBOLS_H
+#define ONSTACK_CONTROL_INTERPRETER_SYMBOLS_H
+
+#define ONSTACK_SYMBOLS_MOST 8u
+
+typedef struct onstack_symbols_wanted {
+  uint32_t count, needed; /* the first `needed` of them tell the object */
+  const char *names[ONSTACK_SYMBOLS_MOST];
+} onstack_symbols_wanted;
+
+typedef struct onstack_symbols_found {
+  uint64_t address[ONSTACK_SYMBOLS_MOST]; /* 0: it does not export that */
+  uint64_t size[ONSTACK_SYMBOLS_MOST];
+} onstack_symbols_found;
+
+/* The first object with all that are needed; false: there is none. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found);
+
+#endif
+
+/* ---- core/src/control/unwind/memory_fetch.h ---- */
+/* Copies of loaded objects' memory, which another thread may unmap at any instant. Ordinary threads only. */
+#ifndef ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
+#define ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
+
+/*
+ * The bytes from `address` on, as far as they can be read; returns how many those are. The kernel copies, so nothing
+ * faults. Where it refuses the call altogether (seccomp, qemu-user) they are loaded: then an unmapping in this very moment
+ * can hurt.
+ */
+ONSTACK_INTERNAL size_t onstack_memory_fetch(uint64_t address, void *out, size_t size);
+
+#endif
+
+#include <errno.h>
+
+/* From the headers of each version (Zend/zend_globals.h, zend_compile.h); tests/interpreters compares. */
+static const onstack_php_layout php_layouts[] = {
+    {.version = 20220829,
+     .globals_page = 472,
+     .globals_frame = 488,
+     .function_last = 80,
+     .function_opcodes = 88,
+     .function_file = 152,
+     .function_line = 160}, /* 8.2 */
+    {.version = 20240924,
+     .globals_page = 472,
+     .globals_frame = 488,
+     .function_last = 96,
+     .function_opcodes = 104,
+     .function_file = 168,
+     .function_line = 176}, /* 8.4 */
+};
+
+enum { PHP_LOOP, PHP_MODULES, PHP_GLOBALS };
+static const onstack_symbols_wanted php_wanted = {3, 2, {"execute_ex", "module_registry", "executor_globals"}};
+
+/* The beginning of a zend_module_entry (Zend/zend_modules.h): any module of PHP's own tells what it was built for. */
+typedef struct php_module {
+  uint16_t size;
+  uint32_t version;
+  uint8_t debug, thread_safe;
+} php_module;
+
+/* The beginning of a zend_array (Zend/zend_types.h), whose buckets begin with a pointer to a module here. */
+typedef struct php_table {
+  uint64_t references, flags, buckets;
+  uint32_t used;
+} php_table;
+
+static bool php_fetch(uint64_t address, void *to, size_t bytes) { return onstack_memory_fetch(address, to, bytes) == bytes; }
+
+/* The first module of the registry; false: there is none yet. */
+static bool php_first_module(uint64_t registry, php_module *module) {
+  php_table table;
+  uint64_t address;
+  return php_fetch(registry, &table, sizeof(table)) && table.used > 0 &&
+         php_fetch(table.buckets, &address, sizeof(address)) && php_fetch(address, module, sizeof(*module)) &&
+         module->size > sizeof(*module);
+}
+
+static const onstack_php_layout *php_layout(const php_module *module) {
+  if (module->debug || module->thread_safe) return NULL;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(php_layouts); i++)
+    if (php_layouts[i].version == module->version) return &php_layouts[i];
+  return NULL;
+}
+
+int onstack_php_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data;
+  onstack_php *php = &onstack_php_found;
+  onstack_symbols_found found;
+  if (!onstack_symbols_look(&php_wanted, &found)) return 0;
+  loops[0].low = found.address[PHP_LOOP];
+  loops[0].high = loops[0].low + found.size[PHP_LOOP];
+  if (onstack_observe(&php->ready)) return php->globals == found.address[PHP_GLOBALS] ? 1 : ONSTACK_E_UNSUPPORTED;
+  if (found.address[PHP_GLOBALS] == 0) return ONSTACK_E_UNSUPPORTED; /* with thread safety there are none of the process */
+  php_module module;
+  if (!php_first_module(found.address[PHP_MODULES], &module)) return -EAGAIN;
+  const onstack_php_layout *layout = php_layout(&module);
+  if (!layout) return ONSTACK_E_UNSUPPORTED;
+  php->layout = layout;
+  php->globals = found.address[PHP_GLOBALS];
+  onstack_publish(&php->ready, 1u); /* pairs with the observe in handler/interpreter/php.c */
+  return 1;
+}
+
+/* ---- core/src/control/interpreter/python.c ---- */
+/* Finds CPython by its exported symbols, and where a thread has its state. */
+/* ---- core/src/control/interpreter/python.h ---- */
+#ifndef ONSTACK_CONTROL_INTERPRETER_PYTHON_H
+#define ONSTACK_CONTROL_INTERPRETER_PYTHON_H
+
+/* onstack_frame_provider.prepare; `data` is not used. Errors: ONSTACK_E_UNSUPPORTED, a version or a build that is not known. */
+ONSTACK_INTERNAL int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+
+#endif
+
+/* ---- core/src/control/interpreter/thread_key.h ---- */
+/* Where libc keeps a thread's value of a pthread key: found by trying, for a handler that reads it by the kernel's copy. */
+#ifndef ONSTACK_CONTROL_INTERPRETER_THREAD_KEY_H
+#define ONSTACK_CONTROL_INTERPRETER_THREAD_KEY_H
+
+typedef struct onstack_thread_key {
+  int64_t offset; /* from the thread pointer: to the value, or to the address of an array of values */
+  uint64_t index; /* in that array */
+  bool indirect;
+} onstack_thread_key;
+
+/* False: libc keeps that key elsewhere (glibc beyond the 32nd). Ordinary threads; uses some keys for a moment. */
+ONSTACK_INTERNAL bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place);
+
+#endif
+
+#include <errno.h>
+#include <string.h>
+
+/* From the headers of each version (Include/cpython, Include/internal); tests/interpreters compares. */
+static const onstack_python_layout python_layouts[] = {
+    {.version = 0x0309,
+     .entry = ONSTACK_PYTHON_EACH,
+     .runtime_key = 584,
+     .runtime_interpreter = 32,
+     .thread_interpreter = 16,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
+     .thread_bytes = 184,
+     .frame_bytes = 112,
+     .frame_code = 32,
+     .frame_previous = 24,
+     .frame_instruction = 104,
+     .code_name = 112,
+     .code_file = 104,
+     .code_line = 40,
+     .code_table = 120,
+     .string_data = 48,
+     .string_wide = 72},
+    {.version = 0x030a,
+     .entry = ONSTACK_PYTHON_EACH,
+     .runtime_key = 584,
+     .runtime_interpreter = 32,
+     .thread_interpreter = 16,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
+     .thread_bytes = 184,
+     .frame_bytes = 104,
+     .frame_code = 32,
+     .frame_previous = 24,
+     .frame_instruction = 96,
+     .code_name = 112,
+     .code_file = 104,
+     .code_line = 40,
+     .code_table = 120,
+     .string_data = 48,
+     .string_wide = 72},
+    {.version = 0x030b,
+     .entry = ONSTACK_PYTHON_FLAG,
+     .runtime_key = 592,
+     .runtime_interpreter = 40,
+     .thread_interpreter = 16,
+     .thread_id = 152,
+     .thread_frame = 56,
+     .cframe_frame = 8,
+     .thread_chunk = 296,
+     .thread_bytes = 304,
+     .frame_bytes = 72,
+     .frame_code = 32,
+     .frame_previous = 48,
+     .frame_instruction = 56,
+     .frame_entry = 68,
+     .code_instructions = 184,
+     .code_name = 128,
+     .code_file = 112,
+     .code_line = 72,
+     .code_table = 136,
+     .string_data = 48,
+     .string_wide = 72},
+    {.version = 0x030c,
+     .entry = ONSTACK_PYTHON_SENTINEL,
+     .runtime_key = 1544,
+     .runtime_interpreter = 40,
+     .thread_interpreter = 16,
+     .thread_id = 136,
+     .thread_frame = 56,
+     .cframe_frame = 0,
+     .thread_chunk = 232,
+     .thread_bytes = 240,
+     .frame_bytes = 72,
+     .frame_code = 0,
+     .frame_previous = 8,
+     .frame_instruction = 56,
+     .frame_entry = 70,
+     .code_instructions = 192,
+     .code_name = 128,
+     .code_file = 112,
+     .code_line = 68,
+     .code_table = 136,
+     .string_data = 40,
+     .string_wide = 56},
+    {.version = 0x030d,
+     .entry = ONSTACK_PYTHON_SENTINEL,
+     .runtime_key = 2160,
+     .runtime_interpreter = 632,
+     .thread_interpreter = 16,
+     .thread_id = 152,
+     .thread_frame = 72,
+     .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
+     .thread_chunk = 232,
+     .thread_bytes = 240,
+     .frame_bytes = 72,
+     .frame_code = 0,
+     .frame_previous = 8,
+     .frame_instruction = 56,
+     .frame_entry = 70,
+     .code_instructions = 200,
+     .code_name = 128,
+     .code_file = 112,
+     .code_line = 68,
+     .code_table = 136,
+     .string_data = 40,
+     .string_wide = 56},
+};
+
+/* From 3.13 on _PyRuntime begins with what debuggers need (Include/internal/pycore_runtime.h, _Py_DebugOffsets). */
+typedef struct python_debug_offsets {
+  char cookie[8];
+  uint64_t version, free_threaded;
+  uint64_t runtime[3], interpreter[13];
+  struct {
+    uint64_t size, previous, next, interpreter, current_frame, id, native_id, chunk, status;
+  } thread;
+  struct {
+    uint64_t size, previous, executable, instruction, locals, owner;
+  } frame;
+  struct {
+    uint64_t size, file, name, qualified_name, table, first_line, arguments, local_names, local_kinds, instructions;
+  } code;
+} python_debug_offsets;
+
+enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
+static const onstack_symbols_wanted python_wanted = {7,
+                                                     4,
+                                                     {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",
+                                                      "PyUnicode_Type", "Py_Version", "PyModule_AddObjectRef",
+                                                      "PyThreadState_GetFrame"}};
+
+static uint16_t python_version(const onstack_symbols_found *symbols) {
+  uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
+  if (symbols->address[PYTHON_VERSION] == 0)
+    return symbols->address[PYTHON_SINCE_3_10] ? 0x030a : symbols->address[PYTHON_SINCE_3_9] ? 0x0309 : 0;
+  onstack_memory_fetch(symbols->address[PYTHON_VERSION], &version, sizeof(version));
+  return (uint16_t)(version >> 16);
+}
+
+static const onstack_python_layout *python_layout(uint16_t version) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(python_layouts); i++)
+    if (python_layouts[i].version == version) return &python_layouts[i];
+  return NULL;
+}
+
+/* What the interpreter says of itself counts: a build may differ. */
+static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime) {
+  python_debug_offsets said;
+  if (layout->version < 0x030d) return true;
+  if (onstack_memory_fetch(runtime, &said, sizeof(said)) != sizeof(said)) return false;
+  return memcmp(said.cookie, "xdebugpy", sizeof(said.cookie)) == 0 && said.free_threaded == 0 &&
+         said.thread.interpreter == layout->thread_interpreter && said.thread.current_frame == layout->thread_frame &&
+         said.thread.id == layout->thread_id && said.thread.chunk == layout->thread_chunk &&
+         said.frame.previous == layout->frame_previous && said.frame.executable == layout->frame_code &&
+         said.frame.instruction == layout->frame_instruction && said.frame.owner == layout->frame_entry &&
+         said.code.file == layout->code_file && said.code.qualified_name == layout->code_name &&
+         said.code.table == layout->code_table && said.code.first_line == layout->code_line &&
+         said.code.instructions == layout->code_instructions;
+}
+
+/* Py_tss_t: whether there is a key, and the key. False: the interpreter has not begun. */
+static bool python_key(const onstack_python_layout *layout, uint64_t runtime, uint32_t *key) {
+  uint32_t words[2] = {0, 0};
+  uint64_t interpreter = 0;
+  onstack_memory_fetch(runtime + layout->runtime_key, words, sizeof(words));
+  onstack_memory_fetch(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
+  *key = words[1];
+  return words[0] == 1 && interpreter != 0;
+}
+
+int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data;
+  onstack_python *python = &onstack_python_found;
+  onstack_symbols_found symbols;
+  onstack_thread_key place;
+  uint32_t key;
+  if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
+  loops[0].low = symbols.address[PYTHON_LOOP];
+  loops[0].high = loops[0].low + symbols.size[PYTHON_LOOP];
+  if (onstack_observe(&python->ready)) return python->runtime == symbols.address[PYTHON_RUNTIME] ? 1 : ONSTACK_E_UNSUPPORTED;
+  const onstack_python_layout *layout = python_layout(python_version(&symbols));
+  const uint64_t runtime = symbols.address[PYTHON_RUNTIME];
+  if (!layout || !python_agrees(layout, runtime)) return ONSTACK_E_UNSUPPORTED;
+  if (!python_key(layout, runtime, &key)) return -EAGAIN;
+  if (!onstack_thread_key_find(key, &place)) return ONSTACK_E_UNSUPPORTED;
+  python->layout = layout;
+  python->runtime = runtime;
+  python->code_type = symbols.address[PYTHON_CODE];
+  python->string_type = symbols.address[PYTHON_STRING];
+  python->key_offset = place.offset;
+  python->key_index = place.index;
+  python->key_indirect = place.indirect;
+  onstack_publish(&python->ready, 1u); /* pairs with the observe in handler/interpreter/python.c */
+  return 1;
+}
+
+/* ---- core/src/control/interpreter/symbols.c ---- */
+
+typedef struct symbols_visit_data {
+  const onstack_symbols_wanted *wanted;
+  onstack_symbols_found *found;
+  bool complete;
+} symbols_visit_data;
+
+static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  symbols_visit_data *visit = data;
+  onstack_loaded_symbols loaded;
+  const Elf64_Dyn *dynamic = NULL;
+  for (uint16_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
+  for (uint32_t i = 0; i < visit->wanted->count; i++) {
+    const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
+    if (!symbol && i < visit->wanted->needed) return 0;
+    visit->found->address[i] = symbol ? info->dlpi_addr + symbol->st_value : 0;
+    visit->found->size[i] = symbol ? symbol->st_size : 0;
+  }
+  visit->complete = true;
+  return 1;
+}
+
+bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found) {
+  symbols_visit_data visit = {wanted, found, false};
+  return onstack_loader_each(symbols_visit, &visit) && visit.complete;
+}
+
+/* ---- core/src/control/interpreter/thread_key.c ---- */
+
+#include <pthread.h>
+
+#define KEY_REACH 4096      /* bytes around the thread pointer that are searched */
+#define KEY_FIRST_BLOCK 32u /* glibc (nptl/descr.h, PTHREAD_KEY_2NDLEVEL_SIZE): keys that lie in struct pthread itself */
+#define KEY_MOST 1024u      /* PTHREAD_KEYS_MAX */
+
+typedef struct key_test {
+  pthread_key_t keys[2];
+  uint64_t marks[2];
+  uint64_t pointer;
+} key_test;
+
+static bool key_read(uint64_t address, uint64_t *word) {
+  return onstack_memory_fetch(address, word, sizeof(*word)) == sizeof(*word);
+}
+
+/* glibc: pairs of a sequence number and a value in struct pthread. */
+static bool key_find_direct(const key_test *test, uint32_t key, onstack_thread_key *place) {
+  if (key >= KEY_FIRST_BLOCK || test->keys[0] >= KEY_FIRST_BLOCK || test->keys[1] >= KEY_FIRST_BLOCK) return false;
+  const int64_t apart = ((int64_t)test->keys[1] - (int64_t)test->keys[0]) * 16;
+  for (int64_t at = -KEY_REACH; at < KEY_REACH; at += 8) {
+    uint64_t words[2];
+    if (!key_read(test->pointer + (uint64_t)at, &words[0]) || words[0] != test->marks[0]) continue;
+    if (!key_read(test->pointer + (uint64_t)(at + apart), &words[1]) || words[1] != test->marks[1]) continue;
+    *place = (onstack_thread_key){.offset = at + ((int64_t)key - (int64_t)test->keys[0]) * 16};
+    return true;
+  }
+  return false;
+}
+
+/* musl: an array of values, whose address is in struct pthread (src/internal/pthread_impl.h, tsd). */
+static bool key_find_indirect(const key_test *test, uint32_t key, onstack_thread_key *place) {
+  if (key >= KEY_MOST) return false;
+  for (int64_t at = -KEY_REACH / 8; at < KEY_REACH / 8; at += 8) {
+    uint64_t array, word;
+    bool is = key_read(test->pointer + (uint64_t)at, &array) && array != 0 && !(array & 7);
+    for (int i = 0; is && i < 2; i++) is = key_read(array + 8 * (uint64_t)test->keys[i], &word) && word == test->marks[i];
+    if (!is) continue;
+    *place = (onstack_thread_key){.offset = at, .index = key, .indirect = true};
+    return true;
+  }
+  return false;
+}
+
+bool onstack_thread_key_find(uint32_t key, onstack_thread_key *place) {
+  key_test test = {.pointer = onstack_thread_pointer()};
+  if (test.pointer == 0 || pthread_key_create(&test.keys[0], NULL) != 0) return false;
+  bool found = pthread_key_create(&test.keys[1], NULL) == 0;
+  if (found) {
+    for (int i = 0; i < 2; i++) {
+      test.marks[i] = (uint64_t)(uintptr_t)&test.marks[i]; /* no other word near the thread pointer has these */
+      pthread_setspecific(test.keys[i], &test.marks[i]);
+    }
+    found = key_find_direct(&test, key, place) || key_find_indirect(&test, key, place);
+    pthread_key_delete(test.keys[1]);
+  }
+  pthread_key_delete(test.keys[0]);
+  return found;
 }
 
 /* ---- core/src/control/moment.c ---- */
@@ -8864,6 +9766,9 @@ ONSTACK_INTERNAL int onstack_settings_make(const onstack_options *options, onsta
 
 /* What only a look at the process can tell: with a Go runtime there is no choice of signal and stack. Results as above. */
 ONSTACK_INTERNAL int onstack_settings_check_host(const onstack_settings *settings, const char **fault);
+
+/* The providers behind options.interpreters. Before the first session; `shipped` lives for ever. */
+ONSTACK_INTERNAL void onstack_options_ship(const onstack_interpreter_list *shipped);
 
 #endif
 
@@ -8909,12 +9814,15 @@ ONSTACK_INTERNAL bool onstack_go_runtime_is_program(void);
 
 /* The first structure, and so far the shortest: up to sink_data. */
 #define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
+_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 112,
                "options grow at the end, and the old sizes stay known");
 
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
+#define OPTIONS_STACK_MAX (1u << 30)
+#define OPTIONS_ENTRY 1024u /* of an entry, besides frames and labels: those of a clock, too */
+#define OPTIONS_ENTRIES 4u
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
@@ -8945,6 +9853,9 @@ static int options_copy(const onstack_options *from, onstack_options *to, const 
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0)
       return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved0: must be zero: call onstack_options_init first");
+  for (size_t i = 0; i < sizeof(to->reserved1); i++)
+    if (to->reserved1[i] != 0)
+      return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved1: must be zero: call onstack_options_init first");
   return 0;
 }
 
@@ -8956,6 +9867,7 @@ static int options_check_choices(const onstack_options *options, const char **fa
       {options->on_stack <= ONSTACK_OFF, "on_stack: give on, off, or nothing"},
       {options->threads <= ONSTACK_OFF, "threads: give on, off, or nothing"},
       {options->own_threads <= ONSTACK_OFF, "own_threads: give on, off, or nothing"},
+      {options->interpreters <= ONSTACK_OFF, "interpreters: give on, off, or nothing"},
       {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
       {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
       {onstack_clock_find(options->clock), "clock: there is no such clock"},
@@ -9021,7 +9933,7 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
       "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
-  if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  if (custom->stack_bytes > OPTIONS_STACK_MAX) return ONSTACK_E_UNWINDER;
   *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
@@ -9039,11 +9951,44 @@ static int options_check_outside(const onstack_settings *settings, const char **
                         "unwinder: give rules or pc_only: no other can walk a thread from outside");
 }
 
+static const onstack_interpreter_list *options_shipped; /* set before the first session */
+
+void onstack_options_ship(const onstack_interpreter_list *shipped) { options_shipped = shipped; }
+
+static int options_set_interpreters(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  onstack_interpreter_list *list = &settings->interpreters;
+  const onstack_frame_provider *own = options->frame_provider;
+  memset(list, 0, sizeof(*list));
+  if (options->interpreters == ONSTACK_ON && options_shipped) *list = *options_shipped;
+  if (own) {
+    if (own->size < sizeof(*own) || !own->name || strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) ||
+        !own->prepare || !own->copy || !own->describe || own->stack_bytes > OPTIONS_STACK_MAX)
+      return options_refuse(
+          fault, ONSTACK_E_OPTIONS,
+          "frame_provider: its size, a name of at most 15 bytes and its functions are needed, and stack_bytes of 1 GiB "
+          "at most");
+    list->providers[list->count++] = own;
+  }
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->providers[i]->stack_bytes > most) most = list->providers[i]->stack_bytes;
+  /* Behind the walk, whose stack is free again by then. */
+  if (list->count > 0 && most + OPTIONS_HANDLER_STACK > settings->stack_bytes)
+    settings->stack_bytes = most + OPTIONS_HANDLER_STACK;
+  return 0;
+}
+
 static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
+  /* Frames of interpreters need room in each entry while it is filled, if only then. */
+  const size_t more = settings->interpreters.count > 0
+                          ? settings->depth * sizeof(onstack_interpreted_frame) + ONSTACK_FRAME_SCRATCH + OPTIONS_ENTRY
+                          : 0;
+  const size_t least = OPTIONS_ENTRIES * (more + settings->depth * (sizeof(uint64_t) + 1) + settings->label_bytes);
+  if (more > 0 && bytes < least) bytes = least;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
 }
 
@@ -9058,6 +10003,7 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
   if ((result = options_check_outside(settings, fault)) < 0) return result;
+  if ((result = options_set_interpreters(&options, settings, fault)) < 0) return result;
   options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;
@@ -11618,6 +12564,17 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   return 0;
 }
 
+/* Without the kernel's copy nothing of an interpreter can be read safely. */
+static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter_list *list) {
+  memset(slot->interpreters, 0, sizeof(slot->interpreters));
+  slot->interpreter_count = slot->copy_works ? list->count : 0;
+  if (slot->interpreter_count == 0) return;
+  for (uint32_t i = 0; i < list->count; i++) slot->interpreters[i].provider = list->providers[i];
+  onstack_ring_make_room(&slot->ring,
+                         (uint32_t)(sizeof(onstack_interpreted) + slot->ring.depth * sizeof(onstack_interpreted_frame) +
+                                    ONSTACK_FRAME_SCRATCH));
+}
+
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
@@ -11653,6 +12610,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
+  slot_fill_interpreters(slot, &settings->interpreters);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {
@@ -13972,20 +14930,6 @@ ONSTACK_INTERNAL void onstack_go_layout_read(onstack_go_runtime *go);
 
 #endif
 
-/* ---- core/src/control/unwind/memory_fetch.h ---- */
-/* Copies of loaded objects' memory, which another thread may unmap at any instant. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
-#define ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
-
-/*
- * The bytes from `address` on, as far as they can be read; returns how many those are. The kernel copies, so nothing
- * faults. Where it refuses the call altogether (seccomp, qemu-user) they are loaded: then an unmapping in this very moment
- * can hurt.
- */
-ONSTACK_INTERNAL size_t onstack_memory_fetch(uint64_t address, void *out, size_t size);
-
-#endif
-
 #include <string.h>
 
 #if defined(__aarch64__)
@@ -15838,6 +16782,29 @@ void onstack_again_release(onstack_kept *kept) {
 #ifndef ONSTACK_DRAIN_DELIVER_H
 #define ONSTACK_DRAIN_DELIVER_H
 
+/* ---- core/src/drain/interpreter/interleave.h ---- */
+/* Puts the frames of an interpreted language into the places of the loop's frames in a native stack. */
+#ifndef ONSTACK_DRAIN_INTERPRETER_INTERLEAVE_H
+#define ONSTACK_DRAIN_INTERPRETER_INTERLEAVE_H
+
+typedef struct onstack_interleave_counters {
+  uint64_t interpreted, cut, unmatched, unnamed;
+} onstack_interleave_counters;
+
+/*
+ * Each native frame of the loop is a call of it, and runs the frames up to the next ENTRY; both are in order from the leaf on.
+ * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
+ * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known.
+ *
+ * The frames are named first, in their places in *interpreted. `frames`: room for `capacity`; *stack is made to point there if
+ * frames come into it. Consumer only.
+ */
+ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
+                                         onstack_walked *stack, uint64_t *frames, uint32_t capacity,
+                                         onstack_interleave_counters *counters);
+
+#endif
+
 /* Of the samples of one kind. */
 typedef struct onstack_deliver_counters {
   onstack_sum recorded;
@@ -15854,6 +16821,8 @@ typedef struct onstack_delivery {
   uint64_t end;          /* none from this position of the ring on: the caller has looked at the loaded objects after
                             those before it were taken */
   onstack_derive derive; /* for stacks that were kept */
+  uint64_t *frames;      /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
+  onstack_interleave_counters *interleaved;
 } onstack_delivery;
 
 /* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.
@@ -15952,9 +16921,15 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);
+  onstack_interpreted *interpreted = to->frames ? onstack_ring_more(&slot->ring, entry) : NULL;
+  onstack_walked native = stack;
+  if (interpreted && interpreted->count > 0)
+    onstack_interleave(&slot->interpreters[interpreted->interpreter], interpreted, &stack, to->frames, slot->ring.depth,
+                       to->interleaved);
+  native.truncation = stack.truncation;
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);
-  onstack_module_statistics_add(statistics, &stack);
+  onstack_module_statistics_add(statistics, &native);
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;
@@ -15979,6 +16954,664 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return handed;
+}
+
+/* ---- core/src/drain/interpreter/interleave.c ---- */
+
+/* ---- core/src/base/interpreted.h ---- */
+/* The addresses of frames of interpreted languages (drain/interpreter/names.h): no process has code there. */
+#ifndef ONSTACK_BASE_INTERPRETED_H
+#define ONSTACK_BASE_INTERPRETED_H
+
+#define ONSTACK_INTERPRETED_LINE_BITS 24
+#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
+#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
+  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
+   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
+#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
+#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
+
+static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
+  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
+}
+
+#endif
+
+/* ---- core/src/drain/interpreter/names.h ---- */
+/*
+ * The functions of interpreted languages that samples were in, and their numbers: an address of such a frame is
+ * ONSTACK_INTERPRETED_BYTE, a function's number (32 bits), a line (24 bits). They stay until the process ends, for profiles
+ * that are written later; there is room for 65,536 functions and 16 MiB of text, of which only what is used is memory.
+ */
+#ifndef ONSTACK_DRAIN_INTERPRETER_NAMES_H
+#define ONSTACK_DRAIN_INTERPRETER_NAMES_H
+
+/* The address for a function at a line, new or known. Of a function that finds no room, or `text` NULL: that of a frame that
+   cannot be named. Any ordinary thread; takes a lock of its own. */
+ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
+ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
+
+#endif
+
+static bool interleave_is_loop(const onstack_interpreter *interpreter, const onstack_walked *stack, uint32_t frame) {
+  const uint64_t address = frame == 0 ? stack->frames[0] : stack->frames[frame] - 1;
+  for (uint32_t i = 0; i < interpreter->loop_count; i++)
+    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
+  return false;
+}
+
+static uint32_t interleave_count_loops(const onstack_interpreter *interpreter, const onstack_walked *stack) {
+  uint32_t loops = 0;
+  for (uint32_t i = 0; i < stack->count; i++) loops += interleave_is_loop(interpreter, stack, i);
+  return loops;
+}
+
+/* Calls of the loop by the language's frames; the last one may have no end. */
+static uint32_t interleave_count_calls(const onstack_interpreted *interpreted) {
+  uint32_t calls = 0;
+  bool ended = true;
+  for (uint32_t i = 0; i < interpreted->count; i++) {
+    ended = (interpreted->frames[i].flags & ONSTACK_INTERPRETED_ENTRY) != 0;
+    calls += ended;
+  }
+  return calls + !ended;
+}
+
+/* The first native frame of the loop that runs frames of the language: 1 where the leaf is one that has not begun with its
+   own, or has left them already. False: they do not fit. */
+static bool interleave_fits(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
+                            const onstack_walked *stack, uint32_t *first) {
+  const uint32_t calls = interleave_count_calls(interpreted);
+  uint32_t loops = interleave_count_loops(interpreter, stack);
+  const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
+  const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
+  *first = leaf && loops == calls + 1;
+  loops -= *first;
+  if (loops == 0) return false;
+  return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
+}
+
+/* The frame's address comes into the place of its function. */
+static void interleave_name(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_frame_text text = {.size = sizeof(text)};
+  const bool named = provider->describe(provider->data, frame, &text) == 0;
+  text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
+  frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
+  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
+}
+
+static void interleave_name_all(const onstack_frame_provider *provider, onstack_interpreted *interpreted) {
+  for (uint32_t i = 0; i < interpreted->count; i++)
+    if (!(interpreted->frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) interleave_name(provider, &interpreted->frames[i]);
+}
+
+typedef struct interleave_output {
+  uint64_t *frames;
+  uint32_t count, capacity;
+  bool full, unnamed;
+} interleave_output;
+
+static void interleave_put(interleave_output *output, uint64_t address) {
+  output->full = output->count == output->capacity;
+  if (!output->full) output->frames[output->count++] = address;
+}
+
+/* The frames of one call of the loop, which begins with `next`; returns where the next one begins. */
+static uint32_t interleave_put_call(const onstack_interpreted *interpreted, uint32_t next, uint64_t native,
+                                    interleave_output *output) {
+  bool ended = false;
+  while (next < interpreted->count && !ended && !output->full) {
+    const onstack_interpreted_frame *frame = &interpreted->frames[next++];
+    ended = (frame->flags & ONSTACK_INTERPRETED_ENTRY) != 0;
+    if (frame->flags & ONSTACK_INTERPRETED_EMPTY) {
+      interleave_put(output, native);
+      continue;
+    }
+    output->unnamed |= onstack_interpreted_is_unnamed(frame->function);
+    interleave_put(output, frame->function);
+  }
+  return next;
+}
+
+void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted, onstack_walked *stack,
+                        uint64_t *frames, uint32_t capacity, onstack_interleave_counters *counters) {
+  interleave_output output = {.frames = frames, .capacity = capacity};
+  uint32_t first, next = 0;
+  /* Another thread of the process, or one that has called native code alone. */
+  if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
+  interleave_name_all(interpreter->provider, interpreted);
+  if (!interleave_fits(interpreter, interpreted, stack, &first)) {
+    onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
+    return;
+  }
+  for (uint32_t i = 0; i < stack->count && !output.full; i++) {
+    if (i < first || next == interpreted->count || !interleave_is_loop(interpreter, stack, i))
+      interleave_put(&output, stack->frames[i]);
+    else
+      next = interleave_put_call(interpreted, next, stack->frames[i], &output);
+  }
+  stack->frames = frames;
+  stack->count = output.count;
+  if (output.full) stack->truncation = ONSTACK_TRUNCATED_DEPTH;
+  onstack_add_relaxed(&counters->interpreted, (uint64_t)1);
+  if (interpreted->cut || output.full) onstack_add_relaxed(&counters->cut, (uint64_t)1);
+  if (output.unnamed) onstack_add_relaxed(&counters->unnamed, (uint64_t)1);
+}
+
+/* ---- core/src/drain/interpreter/known.c ---- */
+/* ---- core/src/drain/interpreter/known.h ---- */
+/*
+ * What frames of an interpreter were called, with the words by which their functions are known again. Where those have
+ * changed another function lies there, and the frame may have been of either: it has no name. Where no function lies there
+ * any more it was the one that is remembered. Under the provider's lock.
+ */
+#ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
+#define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
+
+#define ONSTACK_KNOWN_FRAMES 1024u /* a power of two; a newer one takes the place of an older one */
+
+typedef struct onstack_known_frame {
+  uint64_t function; /* 0: nothing is known here */
+  uint64_t identity[4];
+  uint32_t position;
+  onstack_frame_text text;
+} onstack_known_frame;
+
+typedef struct onstack_known_reader {
+  /* The words that tell a function from another at its address. False: there is no function. */
+  bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[4]);
+  /* Names the frame of an identified function. False: it cannot be read. */
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text);
+} onstack_known_reader;
+
+/* 0, or -ESRCH: it cannot be told what the frame was. */
+ONSTACK_INTERNAL int onstack_known_describe(onstack_known_frame known[ONSTACK_KNOWN_FRAMES],
+                                            const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+                                            onstack_frame_text *text);
+
+/* Memory of the process by the kernel's copy; how much of it could be read. Ordinary threads. */
+ONSTACK_INTERNAL size_t onstack_known_fetch(uint64_t address, void *to, size_t bytes);
+
+static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
+  uint64_t word = 0;
+  for (uint32_t i = 8; i-- > 0;) word = word << 8 | bytes[offset + i]; /* both architectures are little-endian */
+  return word;
+}
+
+#endif
+
+#include <errno.h>
+#include <string.h>
+
+size_t onstack_known_fetch(uint64_t address, void *to, size_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
+  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  return got > 0 ? (size_t)got : 0;
+}
+
+static onstack_known_frame *known_place(onstack_known_frame *known, const onstack_interpreted_frame *frame) {
+  const uint64_t mixed = (frame->function >> 4) * 0x9e3779b97f4a7c15u + frame->position * 0x85ebca6bu;
+  return &known[mixed >> 40 & (ONSTACK_KNOWN_FRAMES - 1)];
+}
+
+int onstack_known_describe(onstack_known_frame known[ONSTACK_KNOWN_FRAMES], const onstack_known_reader *reader,
+                           const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  onstack_known_frame *place = known_place(known, frame);
+  uint64_t identity[4] = {0, 0, 0, 0};
+  const bool mine = frame->function != 0 && place->function == frame->function && place->position == frame->position;
+  const bool there = reader->identify(frame, identity);
+  if (mine && (!there || memcmp(place->identity, identity, sizeof(identity)) == 0)) {
+    *text = place->text;
+    return 0;
+  }
+  place->function = 0;
+  if (!there || !reader->read(frame, identity, text)) return -ESRCH;
+  place->function = frame->function;
+  place->position = frame->position;
+  memcpy(place->identity, identity, sizeof(identity));
+  place->text = *text;
+  return mine ? -ESRCH : 0;
+}
+
+/* ---- core/src/drain/interpreter/names.c ---- */
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define NAMES_FUNCTIONS 65536u /* a power of two; the first one is the frame without a name */
+#define NAMES_TEXT ((size_t)1 << 24)
+#define NAMES_PLACES (2u * NAMES_FUNCTIONS)
+#define NAMES_UNNAMED "[function gone]"
+
+typedef struct names_function {
+  uint32_t text; /* where its name begins, behind that its file, and its language */
+  uint32_t start_line;
+} names_function;
+
+typedef struct names_table {
+  names_function functions[NAMES_FUNCTIONS];
+  uint32_t places[NAMES_PLACES]; /* by hash: a function's number; 0: nobody's */
+  char text[NAMES_TEXT];
+} names_table;
+
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; what was published never changes */
+static names_table *names;                                     /* publish / observe */
+static uint32_t names_count;                                   /* publish / observe */
+static size_t names_used;
+
+/* Mapped rather than allocated: a child of fork inherits no lock of malloc's from the consumer's thread. */
+static bool names_open(void) {
+  if (names) return true;
+  void *memory = mmap(NULL, sizeof(*names), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  onstack_own_memory_keeps(memory, sizeof(*names));
+  names_table *table = memory;
+  memcpy(table->text, NAMES_UNNAMED, sizeof(NAMES_UNNAMED)); /* the others are the NULs behind it */
+  names_used = sizeof(NAMES_UNNAMED) + 2;
+  onstack_publish(&names, table);
+  onstack_publish(&names_count, 1u);
+  return true;
+}
+
+static uint32_t names_hash(uint32_t hash, const char *text) {
+  for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 16777619u; /* FNV-1a */
+  return (hash ^ 0xff) * 16777619u;
+}
+
+static const char *names_next(const char *text) { return text + strlen(text) + 1; }
+
+static bool names_same(const names_function *function, const char *language, const onstack_frame_text *text) {
+  const char *name = names->text + function->text, *file = names_next(name);
+  return function->start_line == text->start_line && strcmp(name, text->function) == 0 && strcmp(file, text->file) == 0 &&
+         strcmp(names_next(file), language) == 0;
+}
+
+/* With the lock held. 0: there is no room. */
+static uint32_t names_add(const char *language, const onstack_frame_text *text, uint32_t *place) {
+  const char *const parts[] = {text->function, text->file, language};
+  const uint32_t number = names_count;
+  size_t used = names_used;
+  if (number == NAMES_FUNCTIONS || NAMES_TEXT - used < sizeof(*text)) return 0;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(parts); i++) {
+    const size_t bytes = strlen(parts[i]) + 1;
+    memcpy(names->text + used, parts[i], bytes);
+    used += bytes;
+  }
+  names->functions[number] = (names_function){(uint32_t)names_used, text->start_line};
+  names_used = used;
+  *place = number;
+  onstack_publish(&names_count, number + 1);
+  return number;
+}
+
+static uint32_t names_find_or_add(const char *language, const onstack_frame_text *text) {
+  uint32_t at = names_hash(names_hash(2166136261u ^ text->start_line, text->function), text->file) % NAMES_PLACES;
+  for (; names->places[at] != 0; at = (at + 1) % NAMES_PLACES)
+    if (names_same(&names->functions[names->places[at]], language, text)) return names->places[at];
+  return names_add(language, text, &names->places[at]);
+}
+
+uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text) {
+  uint32_t number = 0;
+  if (!text) return ONSTACK_INTERPRETED_ADDRESS(0, 0);
+  pthread_mutex_lock(&names_lock);
+  if (names_open()) number = names_find_or_add(language, text);
+  pthread_mutex_unlock(&names_lock);
+  return ONSTACK_INTERPRETED_ADDRESS(number, number == 0 ? 0 : text->line);
+}
+
+bool onstack_interpreted_is_unnamed(uint64_t address) { return ONSTACK_INTERPRETED_FUNCTION(address) == 0; }
+
+void onstack_interpreted_after_fork(void) { names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+static void names_copy(char *to, size_t size, const char *from) {
+  const size_t length = strlen(from) < size ? strlen(from) : size - 1;
+  memcpy(to, from, length);
+  to[length] = 0;
+}
+
+ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text *text) {
+  onstack_frame_text described = {.size = sizeof(described)};
+  const uint32_t number = ONSTACK_INTERPRETED_FUNCTION(frame);
+  if (!text || !onstack_is_interpreted(frame)) return ONSTACK_E_OPTIONS;
+  if (number != 0 && number >= onstack_observe(&names_count)) return ONSTACK_E_OPTIONS;
+  const names_table *table = onstack_observe(&names);
+  const char *name = number == 0 || !table ? NAMES_UNNAMED "\0\0" : table->text + table->functions[number].text;
+  const char *file = names_next(name);
+  names_copy(described.function, sizeof(described.function), name);
+  names_copy(described.file, sizeof(described.file), file);
+  names_copy(described.language, sizeof(described.language), names_next(file));
+  described.line = ONSTACK_INTERPRETED_LINE(frame);
+  described.start_line = number == 0 ? 0 : table->functions[number].start_line;
+  return onstack_sized_fill(text, sizeof(described), &described, sizeof(described));
+}
+
+/* ---- core/src/drain/interpreter/php.c ---- */
+/* Names of PHP's frames, out of their functions: read some milliseconds after the sample, and doubted. */
+/* ---- core/src/drain/interpreter/php.h ---- */
+#ifndef ONSTACK_DRAIN_INTERPRETER_PHP_H
+#define ONSTACK_DRAIN_INTERPRETER_PHP_H
+
+/* onstack_frame_provider.describe; `data` is not used. Takes a lock of its own. */
+ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_php_after_fork(void);
+
+#endif
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* zend_function (Zend/zend_compile.h), where the versions agree. */
+#define PHP_FUNCTION_BYTES 184u
+#define PHP_FUNCTION_TYPE 0u
+#define PHP_FUNCTION_NAME 8u
+#define PHP_FUNCTION_SCOPE 16u
+#define PHP_INTERNAL 1u
+#define PHP_USER 2u
+#define PHP_EVAL 4u
+#define PHP_CLASS_NAME 8u /* zend_class_entry.name */
+#define PHP_STRING_LENGTH 16u
+#define PHP_STRING_DATA 24u
+#define PHP_OPCODE_BYTES 32u /* zend_op */
+#define PHP_OPCODE_LINE 24u
+
+enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES }; /* a function's identity; PHP_OPCODES: with its type in the top byte */
+
+static pthread_mutex_t php_lock = PTHREAD_MUTEX_INITIALIZER;
+static onstack_known_frame *php_known; /* under the lock; mapped, as the names are (drain/interpreter/names.c) */
+
+static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
+  const onstack_php_layout *layout = onstack_php_found.layout;
+  uint8_t bytes[PHP_FUNCTION_BYTES] = {0};
+  const size_t got = onstack_known_fetch(frame->function, bytes, sizeof(bytes));
+  const uint8_t type = bytes[PHP_FUNCTION_TYPE];
+  if (got < PHP_FUNCTION_SCOPE + 8 || (type != PHP_INTERNAL && got < sizeof(bytes))) return false;
+  if (type != PHP_INTERNAL && type != PHP_USER && type != PHP_EVAL) return false;
+  identity[PHP_NAME] = onstack_known_word(bytes, PHP_FUNCTION_NAME);
+  identity[PHP_SCOPE] = onstack_known_word(bytes, PHP_FUNCTION_SCOPE);
+  identity[PHP_FILE] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_file);
+  identity[PHP_OPCODES] = type == PHP_INTERNAL ? 0 : onstack_known_word(bytes, layout->function_opcodes);
+  identity[PHP_OPCODES] |= (uint64_t)type << 56;
+  return true;
+}
+
+/* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
+static bool php_string(uint64_t address, char *out, size_t capacity) {
+  uint8_t head[PHP_STRING_DATA];
+  if (onstack_known_fetch(address, head, sizeof(head)) != sizeof(head)) return false;
+  const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
+  const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
+  if (bytes == 0 || onstack_known_fetch(address + PHP_STRING_DATA, out, bytes) != bytes) return false;
+  out[bytes] = 0;
+  for (size_t i = 0; i < bytes; i++)
+    if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
+  return true;
+}
+
+static uint32_t php_number(uint64_t address) {
+  uint32_t number = 0;
+  return onstack_known_fetch(address, &number, sizeof(number)) == sizeof(number) ? number : 0;
+}
+
+/* Of the opcode whose address has this lower half. */
+static uint32_t php_line(const onstack_interpreted_frame *frame, uint64_t opcodes) {
+  const uint32_t offset = frame->position - (uint32_t)opcodes;
+  const uint32_t last = php_number(frame->function + onstack_php_found.layout->function_last);
+  if (offset % PHP_OPCODE_BYTES != 0 || offset / PHP_OPCODE_BYTES >= last) return 0;
+  return php_number(opcodes + offset + PHP_OPCODE_LINE);
+}
+
+static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t capacity) {
+  char name[sizeof(((onstack_frame_text *)0)->function)], scope[sizeof(name)];
+  if (identity[PHP_NAME] == 0) { /* of a file, whose functions lie in it */
+    snprintf(out, capacity, type == PHP_EVAL ? "<eval>" : "<main>");
+    return true;
+  }
+  if (!php_string(identity[PHP_NAME], name, sizeof(name))) return false;
+  uint64_t text = 0;
+  const bool method = identity[PHP_SCOPE] != 0 &&
+                      onstack_known_fetch(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) == sizeof(text) &&
+                      php_string(text, scope, sizeof(scope));
+  snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
+  return true;
+}
+
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text) {
+  const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
+  if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
+  text->flags = type == PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
+  if (type == PHP_INTERNAL) return true;
+  if (!php_string(identity[PHP_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = php_number(frame->function + onstack_php_found.layout->function_line);
+  text->line = php_line(frame, identity[PHP_OPCODES] << 8 >> 8);
+  return true;
+}
+
+static const onstack_known_reader php_reader = {php_identify, php_read};
+
+int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data;
+  if (!onstack_observe(&onstack_php_found.ready)) return -ESRCH;
+  pthread_mutex_lock(&php_lock);
+  if (!php_known) {
+    void *memory =
+        mmap(NULL, ONSTACK_KNOWN_FRAMES * sizeof(*php_known), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    php_known = memory == MAP_FAILED ? NULL : memory;
+  }
+  const int result = php_known ? onstack_known_describe(php_known, &php_reader, frame, text) : -ENOMEM;
+  pthread_mutex_unlock(&php_lock);
+  return result;
+}
+
+void onstack_php_after_fork(void) { php_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+/* ---- core/src/drain/interpreter/python.c ---- */
+/* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
+/* ---- core/src/drain/interpreter/python.h ---- */
+#ifndef ONSTACK_DRAIN_INTERPRETER_PYTHON_H
+#define ONSTACK_DRAIN_INTERPRETER_PYTHON_H
+
+/* onstack_frame_provider.describe; `data` is not used. Takes a lock of its own. */
+ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_python_after_fork(void);
+
+#endif
+
+/* ---- core/src/drain/interpreter/python_lines.h ---- */
+/* Tables of line numbers in CPython's code objects. Bytes of anybody's: nothing in them is believed. */
+#ifndef ONSTACK_DRAIN_INTERPRETER_PYTHON_LINES_H
+#define ONSTACK_DRAIN_INTERPRETER_PYTHON_LINES_H
+
+/* The line of a position (bytes of code), by the table of a version (0x030b); 0: the table does not say. */
+ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line,
+                                              uint32_t position);
+
+#endif
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PYTHON_CODE_BYTES 208u       /* of a PyCodeObject, as far as it is looked at */
+#define PYTHON_BYTES_DATA 32u        /* PyBytesObject.ob_sval */
+#define PYTHON_TABLE ((size_t)65536) /* bytes of a table of lines that are read */
+
+enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE }; /* a code object's identity */
+
+typedef struct python_names {
+  onstack_known_frame known[ONSTACK_KNOWN_FRAMES];
+  uint8_t table[PYTHON_TABLE];
+} python_names;
+
+static pthread_mutex_t python_lock = PTHREAD_MUTEX_INITIALIZER;
+static python_names *python_memory; /* under the lock; mapped, as the names are (drain/interpreter/names.c) */
+
+static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  uint8_t bytes[PYTHON_CODE_BYTES] = {0};
+  if (onstack_known_fetch(frame->function, bytes, sizeof(bytes)) < layout->code_table + sizeof(uint64_t)) return false;
+  if (onstack_known_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
+  identity[PYTHON_NAME] = onstack_known_word(bytes, layout->code_name);
+  identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
+  identity[PYTHON_LINES] = onstack_known_word(bytes, layout->code_table);
+  identity[PYTHON_FIRST_LINE] = (uint32_t)onstack_known_word(bytes, layout->code_line);
+  return true;
+}
+
+static size_t python_put(char *out, uint32_t character) {
+  if (character < 0x80) {
+    out[0] = character == 0 ? ' ' : (char)character;
+    return 1;
+  }
+  if (character < 0x800) {
+    out[0] = (char)(0xc0 | character >> 6);
+    out[1] = (char)(0x80 | (character & 63));
+    return 2;
+  }
+  if (character < 0x10000) {
+    out[0] = (char)(0xe0 | character >> 12);
+    out[1] = (char)(0x80 | (character >> 6 & 63));
+    out[2] = (char)(0x80 | (character & 63));
+    return 3;
+  }
+  out[0] = (char)(0xf0 | (character >> 18 & 7));
+  out[1] = (char)(0x80 | (character >> 12 & 63));
+  out[2] = (char)(0x80 | (character >> 6 & 63));
+  out[3] = (char)(0x80 | (character & 63));
+  return 4;
+}
+
+/* Lone surrogates, in names of files that are not UTF-8 (PEP 383), and what is no character at all. */
+static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) {
+  uint32_t character = 0;
+  memcpy(&character, bytes + i * kind, kind);
+  return (character >= 0xd800 && character < 0xe000) || character > 0x10ffff ? '?' : character;
+}
+
+/* A compact str (Include/cpython/unicodeobject.h) as UTF-8, cut where it is longer. Of 3.9 to 3.13, without free threads. */
+static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
+  uint8_t head[40], data[512];
+  size_t used = 0;
+  if (onstack_known_fetch(address, head, sizeof(head)) != sizeof(head)) return false;
+  const uint64_t length = onstack_known_word(head, 16);
+  const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
+  const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+  if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
+  const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
+  const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
+  if (onstack_known_fetch(from, data, count * kind) != count * kind) return false;
+  for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
+  out[used] = 0;
+  return used > 0;
+}
+
+static uint32_t python_line_of(const uint64_t identity[4], uint32_t position) {
+  uint8_t head[PYTHON_BYTES_DATA];
+  if (onstack_known_fetch(identity[PYTHON_LINES], head, sizeof(head)) != sizeof(head)) return 0;
+  const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
+  const size_t bytes = size < PYTHON_TABLE ? (size_t)size : PYTHON_TABLE;
+  if (onstack_known_fetch(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, python_memory->table, bytes) != bytes) return 0;
+  return onstack_python_line(onstack_python_found.layout->version, python_memory->table, bytes,
+                             (uint32_t)identity[PYTHON_FIRST_LINE], position);
+}
+
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text) {
+  const onstack_python *python = &onstack_python_found;
+  if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
+  if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
+  text->start_line = (uint32_t)identity[PYTHON_FIRST_LINE];
+  text->line = python_line_of(identity, frame->position);
+  return true;
+}
+
+static const onstack_known_reader python_reader = {python_identify, python_read};
+
+int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  (void)data;
+  if (!onstack_observe(&onstack_python_found.ready)) return -ESRCH;
+  pthread_mutex_lock(&python_lock);
+  if (!python_memory) {
+    void *memory = mmap(NULL, sizeof(*python_memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    python_memory = memory == MAP_FAILED ? NULL : memory;
+  }
+  const int result = python_memory ? onstack_known_describe(python_memory->known, &python_reader, frame, text) : -ENOMEM;
+  pthread_mutex_unlock(&python_lock);
+  return result;
+}
+
+void onstack_python_after_fork(void) { python_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+/* ---- core/src/drain/interpreter/python_lines.c ---- */
+
+#define LINES_UNIT 2u /* bytes of a code unit */
+#define LINES_MOST 100000000u
+
+/* Objects/lnotab_notes.txt (3.9): pairs of a distance in bytes and one in lines. */
+static int64_t lines_of_3_9(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t at = 0;
+  for (size_t i = 0; i + 2 <= size; i += 2) {
+    at += table[i];
+    if (at > position) break;
+    line += (int8_t)table[i + 1];
+  }
+  return line;
+}
+
+/* Objects/lnotab_notes.txt (3.10): pairs of a length in bytes and a distance in lines, -128: no line. */
+static int64_t lines_of_3_10(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t end = 0;
+  for (size_t i = 0; i + 2 <= size; i += 2) {
+    const int8_t delta = (int8_t)table[i + 1];
+    end += table[i];
+    if (delta != -128) line += delta;
+    if (position < end) return delta == -128 ? 0 : line;
+  }
+  return 0;
+}
+
+/* Objects/locations.md (3.11): a zig-zag number of six bits a byte. */
+static int64_t lines_signed(const uint8_t *table, size_t size, size_t at) {
+  uint64_t value = 0;
+  for (uint32_t shift = 0; at < size && shift < 60; at++, shift += 6) {
+    value |= (uint64_t)(table[at] & 63) << shift;
+    if (!(table[at] & 64)) break;
+  }
+  value = value >> 1 < LINES_MOST ? value : 0; /* no table of CPython's has more; and sums do not overflow */
+  return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* Objects/locations.md (3.11): entries whose first byte has its top bit set; a form, and a length in code units. */
+static int64_t lines_of_3_11(const uint8_t *table, size_t size, int64_t line, uint32_t position) {
+  uint64_t end = 0;
+  for (size_t i = 0; i < size;) {
+    const uint32_t form = table[i] >> 3 & 15;
+    end += ((table[i] & 7u) + 1) * LINES_UNIT;
+    if (form == 13 || form == 14) line += lines_signed(table, size, i + 1);
+    if (form >= 10 && form <= 12) line += form - 10;
+    if (position < end) return form == 15 ? 0 : line;
+    for (i++; i < size && !(table[i] & 128); i++) continue;
+  }
+  return 0;
+}
+
+uint32_t onstack_python_line(uint16_t version, const uint8_t *table, size_t size, uint32_t first_line, uint32_t position) {
+  int64_t line = version >= 0x030b   ? lines_of_3_11(table, size, first_line, position)
+                 : version == 0x030a ? lines_of_3_10(table, size, first_line, position * LINES_UNIT)
+                                     : lines_of_3_9(table, size, first_line, position);
+  return line > 0 && line < (int64_t)LINES_MOST ? (uint32_t)line : 0;
 }
 
 /* ---- core/src/drain/module_statistics.c ---- */
@@ -17960,6 +19593,7 @@ static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_m
   if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
+    if (onstack_is_interpreted(table->addresses[i])) continue;
     if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
     (*addresses)[table->asked_count] = real;
     table->asked[table->asked_count++] = (uint32_t)i;
@@ -19375,6 +21009,49 @@ bool onstack_profile_held_remove(onstack_profile_held *held, uint64_t object, on
 void onstack_profile_held_release(onstack_profile_held *held) {
   free(held->places);
   *held = (onstack_profile_held){0};
+}
+
+/* ---- core/src/profile/interpreted.c ---- */
+/* ---- core/src/profile/interpreted.h ---- */
+/* Frames of interpreted languages in a profile: their names are asked for when it is written, symbolized or not. */
+#ifndef ONSTACK_PROFILE_INTERPRETED_H
+#define ONSTACK_PROFILE_INTERPRETED_H
+
+/* onstack_interpreted_describe, set by the first session; NULL: there has been none (publish / observe). */
+ONSTACK_INTERNAL_DATA int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
+
+/* Names the addresses of such frames. Errors: -ENOMEM. */
+ONSTACK_INTERNAL int onstack_profile_name_interpreted(onstack_symbol_table *table);
+
+#endif
+
+#include <stdio.h>
+
+ONSTACK_INTERNAL_DEFINE int (*onstack_profile_interpreted)(uint64_t frame, onstack_frame_text *text);
+
+/* The system name has the language before it, "python:<module>": readers take a name for one of C++, and its brackets for
+   parameters to be left out, if the two are the same. */
+static int interpreted_name(onstack_symbol_table *table, uint32_t number, const onstack_frame_text *text) {
+  char system_name[sizeof(text->language) + sizeof(text->function) + 1];
+  snprintf(system_name, sizeof(system_name), "%s:%s", text->language, text->function);
+  const onstack_symbol_line line = {.size = sizeof(line),
+                                    .name = text->function,
+                                    .system_name = text->language[0] ? system_name : NULL,
+                                    .file = text->file,
+                                    .line = text->line,
+                                    .start_line = text->start_line};
+  return onstack_profile_symbols_add_line(table, number, &line);
+}
+
+int onstack_profile_name_interpreted(onstack_symbol_table *table) {
+  int (*const describe)(uint64_t, onstack_frame_text *) = onstack_observe(&onstack_profile_interpreted);
+  int error = 0;
+  for (size_t i = 0; describe && error == 0 && i < table->count; i++) {
+    onstack_frame_text text = {.size = sizeof(text)};
+    if (onstack_is_interpreted(table->addresses[i]) && describe(table->addresses[i], &text) == 0)
+      error = interpreted_name(table, (uint32_t)i, &text);
+  }
+  return error;
 }
 
 /* ---- core/src/profile/maps/mapping.c ---- */
@@ -21490,6 +23167,10 @@ static bool profile_sample_is_sound(const onstack_sample *sample) {
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     uint64_t address = sample->frames[i];
+    if (onstack_is_interpreted(address)) {
+      profile->frames[i] = address;
+      continue;
+    }
     if (i > 0 && address != 0) address--;
     profile->frames[i] = onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
   }
@@ -21511,7 +23192,9 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
 
 static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && !onstack_profile_maps_find(maps, stack->frames[i]);
+    const uint64_t frame = stack->frames[i];
+    bool unknown = frame != ONSTACK_MAPS_UNKNOWN && !onstack_is_interpreted(frame) &&
+                   !onstack_profile_maps_find(maps, stack->frames[i]);
     if (unknown) return false;
   }
   return true;
@@ -21913,6 +23596,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   const onstack_profile_maps *maps = report->view.maps;
   int error = report_collect_addresses(report);
   if (error == 0) error = report_name_unknown(&report->symbols);
+  if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);
@@ -22250,7 +23934,7 @@ onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_prof
 
 uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address) {
   if (place) address = onstack_profile_mapping_real(place, address);
-  return address == ONSTACK_MAPS_UNKNOWN ? 0 : address;
+  return address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address) ? 0 : address;
 }
 
 /* Numbers the mappings that are written: the program first (readers take the first for it), used or not. */
@@ -22590,6 +24274,33 @@ ONSTACK_API const char *onstack_advice(const char *key) {
 #ifndef ONSTACK_SESSION_SESSION_H
 #define ONSTACK_SESSION_SESSION_H
 
+/* ---- core/src/session/interpreters.h ---- */
+/* The interpreters that a session asks for frames of their languages: the providers that ship, and when they are asked. */
+#ifndef ONSTACK_SESSION_INTERPRETERS_H
+#define ONSTACK_SESSION_INTERPRETERS_H
+
+/* A session's part. Consumer only, but for the counters. */
+typedef struct onstack_interpreters {
+  uint64_t *frames; /* where stacks are put together; NULL: no interpreter is asked */
+  uint64_t looked_ns;
+  onstack_loader_counts loaded; /* at the last look */
+  bool begins;                  /* one is there, and has not begun */
+  onstack_interleave_counters counters;
+} onstack_interpreters;
+
+/* Makes the providers that come with the library known to options. Before the first settings are made; any thread. */
+ONSTACK_INTERNAL void onstack_interpreters_ship(void);
+
+/* Makes room for stacks of `depth` frames, and looks a first time (not `resumed`: in the child of a fork). The slot is taken,
+   and does not run. 0 or -ENOMEM; the caller frees `frames`. */
+ONSTACK_INTERNAL int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *slot, uint32_t depth,
+                                               bool resumed);
+
+/* Looks again, where objects were loaded or unloaded meanwhile, or one is there that has not begun. The consumer. */
+ONSTACK_INTERNAL void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot);
+
+#endif
+
 #include <pthread.h>
 
 #define SESSION_TEND_NS 1000000000u     /* reaping, names, stack bounds again */
@@ -22617,7 +24328,8 @@ struct onstack_session {
   uint32_t finished;   /* `last` is valid (publish / observe) */
   onstack_stats last;  /* what stop saw */
   uint64_t freed_told; /* ends of allocations that the sink has had; consumer only */
-  bool child_is_new;   /* of a fork that is followed: nobody has asked for its sink_data yet */
+  onstack_interpreters interpreters;
+  bool child_is_new; /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */
@@ -22782,7 +24494,9 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
-  const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
+  const onstack_delivery to = {
+      sink ? session_sink : NULL,     session, max, end, onstack_modules_derive, session->interpreters.frames,
+      &session->interpreters.counters};
   const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
   if (session_is_here(session) && onstack_load_relaxed(&session->slot->object_base) != 0)
     onstack_heap_ends_deliver(session, to.sink, to.data);
@@ -22792,6 +24506,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   const uint64_t end = onstack_ring_filled(&session->slot->ring);
   session_look(session);
+  onstack_interpreters_look(&session->interpreters, session->slot);
   session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */
@@ -23087,6 +24802,94 @@ bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void
   }
   onstack_store_relaxed(&slot->sink_tid, 0);
   return true;
+}
+
+/* ---- core/src/session/interpreters.c ---- */
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Between two looks for an interpreter that is loaded and has not begun. */
+#define INTERPRETERS_PAUSE_NS 20000000u
+
+static const onstack_frame_provider interpreters_python = {.size = sizeof(onstack_frame_provider),
+                                                           .stack_bytes = 512, /* tests/core/test_stack_use.c */
+                                                           .name = "python",
+                                                           .prepare = onstack_python_prepare,
+                                                           .copy = onstack_python_copy,
+                                                           .describe = onstack_python_describe};
+
+static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_frame_provider),
+                                                        .stack_bytes = 512,
+                                                        .name = "php",
+                                                        .prepare = onstack_php_prepare,
+                                                        .copy = onstack_php_copy,
+                                                        .describe = onstack_php_describe};
+
+static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_python, &interpreters_php}};
+
+static void interpreters_after_fork(void) {
+  onstack_interpreted_after_fork();
+  onstack_python_after_fork();
+  onstack_php_after_fork();
+}
+
+void onstack_interpreters_ship(void) {
+  onstack_options_ship(&interpreters_shipped);
+  onstack_publish(&onstack_profile_interpreted, &onstack_interpreted_describe);
+  onstack_fork_set_interpreters(interpreters_after_fork);
+}
+
+/* False: it is to be asked again soon. */
+static bool interpreters_ask(onstack_interpreter *interpreter) {
+  ONSTACK_STOP_EXCEPTIONS;
+  const onstack_frame_provider *provider = interpreter->provider;
+  onstack_loop_code loops[ONSTACK_LOOP_CODES];
+  const int found = provider->prepare(provider->data, loops);
+  if (found == 0 || found == -EAGAIN) return found == 0;
+  interpreter->refused = found < 0 || found > ONSTACK_LOOP_CODES;
+  if (interpreter->refused) return true;
+  for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
+  interpreter->loop_count = (uint32_t)found;
+  onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
+  return true;
+}
+
+static bool interpreters_is_missing(const onstack_interpreter *interpreter) {
+  return !interpreter->refused && !onstack_load_relaxed(&interpreter->ready);
+}
+
+static void interpreters_ask_all(onstack_interpreters *interpreters, onstack_slot *slot) {
+  onstack_loader_count(&interpreters->loaded);
+  interpreters->begins = false;
+  for (uint32_t i = 0; i < slot->interpreter_count; i++)
+    if (interpreters_is_missing(&slot->interpreters[i])) interpreters->begins |= !interpreters_ask(&slot->interpreters[i]);
+}
+
+static bool interpreters_are_missing(const onstack_slot *slot) {
+  for (uint32_t i = 0; i < slot->interpreter_count; i++)
+    if (interpreters_is_missing(&slot->interpreters[i])) return true;
+  return false;
+}
+
+int onstack_interpreters_open(onstack_interpreters *interpreters, onstack_slot *slot, uint32_t depth, bool resumed) {
+  if (slot->interpreter_count == 0) return 0;
+  if (!interpreters->frames) interpreters->frames = malloc(depth * sizeof(*interpreters->frames));
+  if (!interpreters->frames) return -ENOMEM;
+  interpreters->counters = (onstack_interleave_counters){0};
+  interpreters->begins = resumed;
+  if (!resumed) interpreters_ask_all(interpreters, slot);
+  return 0;
+}
+
+void onstack_interpreters_look(onstack_interpreters *interpreters, onstack_slot *slot) {
+  onstack_loader_counts loaded = {0, 0};
+  if (!interpreters->frames || !interpreters_are_missing(slot)) return;
+  const uint64_t now = onstack_monotonic_ns();
+  if (now - interpreters->looked_ns < INTERPRETERS_PAUSE_NS) return;
+  interpreters->looked_ns = now;
+  if (interpreters->begins || !onstack_loader_count(&loaded) || !onstack_loader_same(&loaded, &interpreters->loaded))
+    interpreters_ask_all(interpreters, slot);
 }
 
 /* ---- core/src/session/memory_map.c ---- */
@@ -23492,7 +25295,12 @@ static int session_begin(onstack_session *session) {
   if (result < 0) return result;
   session->generation = session->slot->generation;
   session_look_around(session);
-  result = session_tick(session);
+  result =
+      onstack_interpreters_open(&session->interpreters, session->slot, session->settings.depth, session->settings.resumed);
+  if (result == 0)
+    result = session_tick(session);
+  else
+    onstack_slot_give_back(session->slot);
   if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
     onstack_publish(&session_followers[session->slot->index], session);
   return result;
@@ -23538,6 +25346,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  onstack_interpreters_ship();
   int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
@@ -23555,6 +25364,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   }
   if (result < 0) {
     pthread_mutex_destroy(&session->consumer_lock);
+    free(session->interpreters.frames);
     free(session);
     return result;
   }
@@ -23614,6 +25424,7 @@ int onstack_session_free(onstack_session *session) {
   /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
   if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
   onstack_module_statistics_release(&session->module_statistics);
+  free(session->interpreters.frames);
   free(session);
   return 0;
 }
@@ -23723,6 +25534,10 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
   if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
+  stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
+  stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
+  stats->interpreted_unmatched = onstack_load_relaxed(&session->interpreters.counters.unmatched);
+  stats->interpreted_unnamed = onstack_load_relaxed(&session->interpreters.counters.unnamed);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;
@@ -23849,6 +25664,16 @@ static void text_write_counters(statistics_text *text, const onstack_clock_ops *
   if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
 }
 
+/* A line for all interpreters, where one was met. */
+static void text_write_interpreted(statistics_text *text, const onstack_stats *stats) {
+  if (stats->interpreted + stats->interpreted_unmatched == 0) return;
+  text_send(text,
+            snprintf(text->line, sizeof(text->line),
+                     "onstack.interpreted samples=%" PRIu64 " interpreted_cut=%" PRIu64 " interpreted_unmatched=%" PRIu64
+                     " interpreted_unnamed=%" PRIu64 "\n",
+                     stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
+}
+
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
    line, no backslash. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
@@ -23909,6 +25734,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   stats.unattributed += before;
   if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
   text_write_counters(text, session->settings.clock, &stats);
+  text_write_interpreted(text, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;

@@ -19,6 +19,7 @@
 #define onstack_heap_moved onstack_cgo_heap_moved
 #define onstack_heap_state_get onstack_cgo_heap_state_get
 #define onstack_heap_take onstack_cgo_heap_take
+#define onstack_interpreted_describe onstack_cgo_interpreted_describe
 #define onstack_labels_merge onstack_cgo_labels_merge
 #define onstack_labels_new onstack_cgo_labels_new
 #define onstack_labels_release onstack_cgo_labels_release

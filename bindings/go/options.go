@@ -29,6 +29,7 @@ type config struct {
 	threadIDs   uint8
 
 	goroutineLabels uint8
+	interpreters    uint8
 }
 
 func newConfig(opts []Option) (*config, error) {
@@ -162,6 +163,15 @@ func WithThreadIDs(on bool) Option {
 func WithGoroutineLabels(on bool) Option {
 	return func(c *config) error {
 		c.goroutineLabels = onOff(on)
+		return nil
+	}
+}
+
+// WithInterpreters says whether samples have frames of interpreted languages in the process, of CPython and PHP (versions: the
+// documentation's UNWINDING.md), in the place of the interpreter's own; default false.
+func WithInterpreters(on bool) Option {
+	return func(c *config) error {
+		c.interpreters = onOff(on)
 		return nil
 	}
 }

@@ -74,6 +74,7 @@ func startSession(c *config, table *C.onstack_profile) (*session, error) {
 	options.signal = C.int32_t(c.signal)
 	options.clock = C.onstack_clock(c.clock)
 	options.heap_interval = C.uint32_t(c.interval)
+	options.interpreters = C.onstack_switch(c.interpreters)
 	if inLibrary() {
 		options.threads = C.ONSTACK_ON
 	}
@@ -221,16 +222,22 @@ func (s *session) coreStats() Stats {
 		return Stats{}
 	}
 	stats := Stats{
-		Running:         c.running != 0,
-		Period:          time.Duration(c.period_ns),
-		CPU:             time.Duration(c.cpu_ns),
-		HeapUntracked:   uint64(c.heap_untracked),
-		HeapReused:      uint64(c.heap_reused),
-		HeapInUse:       uint64(c.heap_in_use),
-		WallRounds:      uint64(c.wall_rounds),
-		WallLooks:       uint64(c.wall_looks),
-		WallMoved:       uint64(c.wall_moved),
-		WallRefused:     uint64(c.wall_refused),
+		Running:       c.running != 0,
+		Period:        time.Duration(c.period_ns),
+		CPU:           time.Duration(c.cpu_ns),
+		HeapUntracked: uint64(c.heap_untracked),
+		HeapReused:    uint64(c.heap_reused),
+		HeapInUse:     uint64(c.heap_in_use),
+		WallRounds:    uint64(c.wall_rounds),
+		WallLooks:     uint64(c.wall_looks),
+		WallMoved:     uint64(c.wall_moved),
+		WallRefused:   uint64(c.wall_refused),
+
+		Interpreted:          uint64(c.interpreted),
+		InterpretedCut:       uint64(c.interpreted_cut),
+		InterpretedUnmatched: uint64(c.interpreted_unmatched),
+		InterpretedUnnamed:   uint64(c.interpreted_unnamed),
+
 		Ticks:           uint64(c.ticks),
 		Recorded:        uint64(c.recorded),
 		Samples:         uint64(c.samples),

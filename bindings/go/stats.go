@@ -85,6 +85,11 @@ type Stats struct {
 	WallMoved   uint64 // of these, at threads that ran meanwhile: their stacks were not believed
 	WallRefused uint64 // of these, that the kernel refused: the process has dropped its privileges without exec
 
+	Interpreted          uint64 // samples with frames of an interpreter
+	InterpretedCut       uint64 // of these, not with all: memory that could not be read, or too many
+	InterpretedUnmatched uint64 // samples whose frames of an interpreter fit no native ones, and were left out
+	InterpretedUnnamed   uint64 // of Interpreted, those with a function that was gone before it was named
+
 	// GoroutineLabels says whether samples carry the labels of pprof.Do. It is false where WithGoroutineLabels said so,
 	// and where this Go version keeps them in a way that is not known.
 	GoroutineLabels bool

@@ -86,6 +86,7 @@ int onstack_sampling_start(const onstack_settings_of_preload *settings, int numb
   int result = onstack_profile_new(NULL, &sampling.profile);
   options.frequency = settings->frequency;
   options.clock = settings->clock;
+  options.interpreters = settings->interpreters ? ONSTACK_ON : ONSTACK_OFF;
   options.heap_interval = settings->heap_interval;
   options.unwinder = settings->unwinder[0] ? settings->unwinder : NULL;
   options.sink = onstack_profile_sink;

@@ -141,6 +141,13 @@ static bool settings_read_signals(onstack_settings_of_preload *settings) {
                            "ONSTACK_DUMP_SIGNAL is the same signal: give another one");
 }
 
+static bool settings_read_interpreters(onstack_settings_of_preload *settings) {
+  const char *value = settings_get("ONSTACK_INTERPRETERS");
+  settings->interpreters = !value || strcmp(value, "1") == 0;
+  if (settings->interpreters || strcmp(value, "0") == 0) return true;
+  return settings_complain("ONSTACK_INTERPRETERS", value, "give 0 for native frames alone, or 1");
+}
+
 /* Children write over their parent's file where the name does not tell them apart, so then they are left out. */
 static bool settings_read_fork(onstack_settings_of_preload *settings) {
   const char *value = settings_get("ONSTACK_FORK");
@@ -193,7 +200,8 @@ static void settings_empty(const char *name, const char *filled, bool marked) {
 /* All that is about profiles. */
 static bool settings_read_sampling(onstack_settings_of_preload *settings, const char *name, const char *value) {
   return settings_read_profile(settings, name, value) && settings_read_fork(settings) && settings_read_rate(settings) &&
-         settings_read_clock(settings) && settings_read_heap(settings) && settings_read_others(settings);
+         settings_read_clock(settings) && settings_read_heap(settings) && settings_read_interpreters(settings) &&
+         settings_read_others(settings);
 }
 
 bool onstack_settings_read(onstack_settings_of_preload *settings) {

@@ -36,11 +36,12 @@ static inline uint64_t fuzz_take(fuzz_input *input, uint32_t bytes) {
   return value;
 }
 
-/* A copy in a heap block of exactly its size, so that a sanitizer sees the first byte outside. Never NULL. */
+/* A copy in a heap block of exactly its size, so that a sanitizer sees the first byte outside; of NULL with anything in it.
+   Never NULL. */
 static inline uint8_t *fuzz_copy(const uint8_t *data, size_t size) {
   uint8_t *copy = malloc(size ? size : 1);
   if (!copy) abort();
-  if (size) memcpy(copy, data, size);
+  if (size && data) memcpy(copy, data, size);
   return copy;
 }
 

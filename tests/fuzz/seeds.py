@@ -308,10 +308,42 @@ def jit_elf(directory):
         save(directory, "jit_elf", head.ljust(image_at, b"\0") + images)
 
 
+def interpreter(directory):
+    """Memory at ARENA (fuzz_interpreter.c): a state, two frames, their functions and names. A word 0xffff... is an address there."""
+    at = lambda offset: 0xFFFF << 48 | offset
+
+    def words(which, parts, size=0x1000):
+        memory = bytearray(size)
+        for offset, value in parts.items():
+            data = value if isinstance(value, bytes) else struct.pack("<Q", value)
+            memory[offset : offset + len(data)] = data
+        save(directory, "interpreter", bytes([which, 16]) + bytes(memory))
+
+    string = {0x908: at(16), 0x910: 4, 0x920: 0x64, 0x928: b"main", 0x930: b"main"}
+    table = {0xA10: 4, 0xA20: b"\x80\x00\x88\x01"}
+    # CPython 3.12 and 3.13: state at 0x200, frames at 0x400 and 0x448, code at 0x800.
+    frame = lambda base, previous, owner: {base: at(0x800), base + 8: at(previous) if previous else 0, base + 56: at(0x800 + 194),
+                                           base + 64: owner << 48}
+    code = {0x808: at(8), 0x800 + 68: struct.pack("<I", 7), 0x800 + 112: at(0x900), 0x800 + 128: at(0x900), 0x800 + 136: at(0xA00)}
+    state = {0x210: at(0), 0x200 + 232: at(0x3F0)}
+    frames = {**frame(0x448, 0x400, 0), **frame(0x400, 0, 3)}
+    words(4, {**state, 0x200 + 72: at(0x448), **frames, **code, **string, **table})
+    words(3, {**state, 0x200 + 56: at(0x380), 0x380: at(0x448), **frames, **code, **string, **table})
+    # 3.9: objects of frames.
+    old = {0x218: at(0x400), 0x210: at(0), 0x400 + 24: 0, 0x400 + 32: at(0x800), 0x400 + 104: 2, 0x808: at(8), 0x800 + 40: 7,
+           0x800 + 104: at(0x900), 0x800 + 112: at(0x900), 0x800 + 120: at(0xA00)}
+    words(0, {**old, **string, **table})
+    # PHP 8.2: the stack's page at 0x400.
+    php = {472: at(0x400), 488: at(0x448), 0x448: at(0xC00), 0x448 + 24: at(0x800), 0x448 + 40: 0x20000, 0x448 + 48: 0,
+           0x800: 2, 0x808: at(0x900), 0x800 + 80: 3, 0x800 + 88: at(0xC00), 0x800 + 152: at(0x900), 0x800 + 160: 5,
+           0x910: 4, 0x918: b"main", 0xC18: 9}
+    words(5, php)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    for make in (cfi, go, symbols, labels, status, maps, samples, environment, jitdump, jit_elf):
+    for make in (cfi, go, symbols, labels, status, maps, samples, environment, jitdump, jit_elf, interpreter):
         make(sys.argv[1])
     save(sys.argv[1], "options", bytes(16))
     for seed in range(8):

@@ -203,6 +203,83 @@ typedef struct onstack_unwinder {
                               uint32_t capacity);
 } onstack_unwinder;
 
+/* ---- interpreters --------------------------------------------------------------------------------------------- */
+
+/*
+ * Frames of interpreted languages. An interpreter runs its language's functions in one function of its own, the loop, whose
+ * frame says nothing of them. A provider knows one interpreter: it finds it, copies the language's frames in the signal
+ * handler, and names them later. In samples they stand in the place of the loop's frame, with addresses whose top byte is
+ * ONSTACK_INTERPRETED_BYTE: no addresses of memory, to be named by onstack_interpreted_describe. Profiles name them.
+ */
+#define ONSTACK_INTERPRETED_BYTE 0xC0
+
+/* A frame as it is copied. */
+typedef struct onstack_interpreted_frame {
+  uint64_t function; /* which function, in the provider's words: the address of a code object */
+  uint32_t position; /* where in it, in the provider's words */
+  uint32_t flags;    /* ONSTACK_INTERPRETED_* */
+} onstack_interpreted_frame;
+
+#define ONSTACK_INTERPRETED_ENTRY 1u /* native code called it: its callers are behind the loop's native frame */
+#define ONSTACK_INTERPRETED_EMPTY 2u /* no frame: the loop's native frame, which ENTRY ends, runs none at this moment */
+
+/* What onstack_frame_provider.copy works with. */
+typedef struct onstack_frame_memory {
+  /* Copies memory of the process and cannot fault: true, if all of it could be read. Takes a microsecond, for 4 KiB hardly
+     more. Signal-safe. */
+  uint32_t (*read)(uint64_t address, void *to, uint32_t bytes);
+  /* Reads an aligned word of memory that is the calling thread's as long as it lives: its stack, its thread-local storage. A
+     tenth of the time. Where nothing is mapped, false. Signal-safe. */
+  uint32_t (*read_own)(uint64_t address, uint64_t *word);
+  void *scratch;          /* for what is read; its content is anything */
+  uint32_t scratch_bytes; /* ONSTACK_FRAME_SCRATCH at least */
+  int32_t tid;            /* the calling thread */
+} onstack_frame_memory;
+#define ONSTACK_FRAME_SCRATCH 8192
+
+/* What a frame is called. */
+typedef struct onstack_frame_text {
+  uint32_t size;       /* sizeof(onstack_frame_text), by the caller */
+  uint32_t line;       /* 0: unknown */
+  uint32_t start_line; /* of the function; 0: unknown */
+  uint32_t flags;      /* ONSTACK_TEXT_* */
+  char function[256];  /* UTF-8, cut where it is longer */
+  char file[512];
+  char language[16]; /* the provider's name; by the library */
+} onstack_frame_text;
+#define ONSTACK_TEXT_NATIVE 1u /* a function in native code, as the language calls it: no frame of the loop is its own */
+
+/* Code of an interpreter's loop. */
+typedef struct onstack_loop_code {
+  uint64_t low, high;
+} onstack_loop_code;
+#define ONSTACK_LOOP_CODES 4
+
+/* The structure and what it points to must live until the process ends: names are asked for after a session, too. */
+typedef struct onstack_frame_provider {
+  uint32_t size;        /* sizeof(onstack_frame_provider) */
+  uint32_t stack_bytes; /* signal stack that `copy` needs at most */
+  const char *name;     /* of the language: "python" */
+  void *data;           /* handed to the functions */
+  /* Looks for the interpreter: at start, and whenever objects were loaded or unloaded. Writes the code of its loop and returns
+     how many pieces there are; 0: it is not there; -EAGAIN: it is there and has not begun, ask again soon. What `copy` reads
+     must be good as soon as this returns, and stay so. Another -errno or ONSTACK_E_*: it cannot be followed, and this is not
+     asked again. Ordinary threads, one at a time. */
+  int (*prepare)(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]);
+  /* In the signal handler, as onstack_unwinder.walk, on the thread whose frames it copies: the innermost first, at most
+     `capacity`. Returns their number; 0: this thread runs none. ONSTACK_INTERPRETED_CUT is added where there are more that
+     could not be read. */
+  uint32_t (*copy)(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames, uint32_t capacity);
+  /* Names a frame, milliseconds after it was copied: the function may be gone. 0, or not: it cannot be told. Ordinary threads,
+     one at a time. */
+  int (*describe)(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
+} onstack_frame_provider;
+#define ONSTACK_INTERPRETED_CUT 0x80000000u
+
+/* Names a frame of a sample whose top byte is ONSTACK_INTERPRETED_BYTE. Context: any thread. Errors: OPTIONS (a NULL, a size,
+   not such an address). */
+ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text *text);
+
 /* ---- options ------------------------------------------------------------------------------------------------ */
 
 /* A three-valued switch: zero is the default of that option. */
@@ -295,6 +372,11 @@ typedef struct onstack_options {
   uint32_t heap_interval;   /* with ONSTACK_CLOCK_HEAP: mean bytes between samples; 0: 524,288. 1: each allocation */
   uint32_t heap_objects;    /* sampled allocations that can be in use at a time, at most 1,048,576; 0: 16,384. Later ones are
                               samples, but not counted as in use (heap_untracked). Some 70 bytes each */
+  onstack_switch
+      interpreters;     /* frames of interpreted languages, by the providers that come with the library: CPython 3.9 to
+                                  3.13, PHP 8.2 and 8.4. Stacks of blocked time (ONSTACK_CLOCK_WALL) stay native. Default off */
+  uint8_t reserved1[7]; /* 0 */
+  const onstack_frame_provider *frame_provider; /* the user's own, besides; NULL: none */
 } onstack_options;
 
 /*
@@ -399,6 +481,11 @@ typedef struct onstack_stats {
   uint64_t wall_looks;   /* at one thread that had run since the last look: the others stand where they stood */
   uint64_t wall_moved;   /* of these, at threads that ran meanwhile: their stacks were not believed */
   uint64_t wall_refused; /* of these, that the kernel refused: the process has dropped its privileges without exec */
+  /* Samples by what became of an interpreter's frames: */
+  uint64_t interpreted;           /* they are in the sample */
+  uint64_t interpreted_cut;       /* of these, not all: memory that could not be read, or too many */
+  uint64_t interpreted_unmatched; /* they fit no native frames: left out. Begins and ends of calls, mostly */
+  uint64_t interpreted_unnamed; /* of `interpreted`: with a function that was gone or could not be read, "[function gone]" */
 } onstack_stats;
 
 /*

@@ -12,6 +12,7 @@ typedef struct onstack_loaded_symbols {
   const Elf64_Sym *symbols;
   const char *strings;
   uint64_t count;
+  const uint32_t *gnu_hash; /* NULL: there is no such table */
 } onstack_loaded_symbols;
 
 /* `bias`: what was added to its virtual addresses. False: it has none. As long as the object is there. */

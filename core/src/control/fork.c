@@ -34,6 +34,7 @@ typedef struct fork_entry {
 static fork_entry fork_entries[FORK_THREADS];
 static void (*fork_follow)(void); /* NULL: no session of this process was ever to be followed */
 static void (*fork_labels)(void); /* NULL: no thread had labels */
+static void (*fork_interpreters)(void);
 
 /* In a word that tells each child with a memory of its own; a vfork child, which shares ours, is none. NULL: only fork() is
    noticed. Published once, known already: starts on other threads look at it without the lock. */
@@ -99,6 +100,7 @@ static void fork_clean(void) {
   onstack_slots_after_fork();
   onstack_traceback_after_fork();
   if (fork_labels) fork_labels();
+  if (fork_interpreters) fork_interpreters();
   uint32_t *mark = onstack_observe(&fork_mark);
   if (mark) onstack_publish(mark, FORK_KNOWN);
 }
@@ -126,6 +128,8 @@ void onstack_fork_repair(void) {
 void onstack_fork_set_follow(void (*follow)(void)) { onstack_publish(&fork_follow, follow); }
 
 void onstack_fork_set_labels(void (*after_fork)(void)) { onstack_publish(&fork_labels, after_fork); }
+
+void onstack_fork_set_interpreters(void (*after_fork)(void)) { onstack_publish(&fork_interpreters, after_fork); }
 
 int onstack_fork_prepare(void) {
   static bool registered; /* under the control lock */

@@ -25,4 +25,7 @@ ONSTACK_INTERNAL void onstack_fork_set_labels(void (*after_fork)(void));
  */
 ONSTACK_INTERNAL void onstack_fork_repair(void);
 
+/* As for labels: for what names frames of interpreted languages. */
+ONSTACK_INTERNAL void onstack_fork_set_interpreters(void (*after_fork)(void));
+
 #endif

@@ -12,12 +12,15 @@
 
 /* The first structure, and so far the shortest: up to sink_data. */
 #define OPTIONS_SIZE_0_1 ((size_t)64)
-_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 96,
+_Static_assert(offsetof(onstack_options, fork_sink_data) == OPTIONS_SIZE_0_1 && sizeof(onstack_options) == 112,
                "options grow at the end, and the old sizes stay known");
 
 /* our own frames around the unwinder's, with a margin; measured by tests/core/test_stack_use.c */
 #define OPTIONS_HANDLER_STACK 640u
 #define OPTIONS_CUSTOM_STACK 1024u /* when a user's unwinder does not say */
+#define OPTIONS_STACK_MAX (1u << 30)
+#define OPTIONS_ENTRY 1024u /* of an entry, besides frames and labels: those of a clock, too */
+#define OPTIONS_ENTRIES 4u
 #define OPTIONS_BUFFER_DEFAULT ((size_t)1 << 20)
 #define OPTIONS_BUFFER_MIN ((size_t)1 << 16)
 #define OPTIONS_BUFFER_MAX ((size_t)1 << 28)
@@ -48,6 +51,9 @@ static int options_copy(const onstack_options *from, onstack_options *to, const 
   for (size_t i = 0; i < sizeof(to->reserved0); i++)
     if (to->reserved0[i] != 0)
       return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved0: must be zero: call onstack_options_init first");
+  for (size_t i = 0; i < sizeof(to->reserved1); i++)
+    if (to->reserved1[i] != 0)
+      return options_refuse(fault, ONSTACK_E_OPTIONS, "reserved1: must be zero: call onstack_options_init first");
   return 0;
 }
 
@@ -59,6 +65,7 @@ static int options_check_choices(const onstack_options *options, const char **fa
       {options->on_stack <= ONSTACK_OFF, "on_stack: give on, off, or nothing"},
       {options->threads <= ONSTACK_OFF, "threads: give on, off, or nothing"},
       {options->own_threads <= ONSTACK_OFF, "own_threads: give on, off, or nothing"},
+      {options->interpreters <= ONSTACK_OFF, "interpreters: give on, off, or nothing"},
       {options->restore <= ONSTACK_RESTORE_IGNORE, "restore: there is no such choice"},
       {options->fork <= ONSTACK_FORK_FOLLOW, "fork: there is no such choice"},
       {onstack_clock_find(options->clock), "clock: there is no such clock"},
@@ -124,7 +131,7 @@ static int options_set_unwinder(const onstack_options *options, onstack_settings
       "custom_unwinder: its size, name and walk are needed, stack_bytes of 1 GiB at most, and no unwinder by name beside it";
   if (options->unwinder || custom->size < sizeof(*custom) || !custom->name || !custom->walk) return ONSTACK_E_UNWINDER;
   if (onstack_sized_check(custom, sizeof(*custom), sizeof(*custom)) < 0) return ONSTACK_E_OPTIONS;
-  if (custom->stack_bytes > (1u << 30)) return ONSTACK_E_UNWINDER;
+  if (custom->stack_bytes > OPTIONS_STACK_MAX) return ONSTACK_E_UNWINDER;
   *fault = NULL;
   settings->unwinder = &onstack_unwinder_custom;
   settings->stack_bytes = (custom->stack_bytes ? custom->stack_bytes : OPTIONS_CUSTOM_STACK) + OPTIONS_HANDLER_STACK;
@@ -142,11 +149,44 @@ static int options_check_outside(const onstack_settings *settings, const char **
                         "unwinder: give rules or pc_only: no other can walk a thread from outside");
 }
 
+static const onstack_interpreter_list *options_shipped; /* set before the first session */
+
+void onstack_options_ship(const onstack_interpreter_list *shipped) { options_shipped = shipped; }
+
+static int options_set_interpreters(const onstack_options *options, onstack_settings *settings, const char **fault) {
+  onstack_interpreter_list *list = &settings->interpreters;
+  const onstack_frame_provider *own = options->frame_provider;
+  memset(list, 0, sizeof(*list));
+  if (options->interpreters == ONSTACK_ON && options_shipped) *list = *options_shipped;
+  if (own) {
+    if (own->size < sizeof(*own) || !own->name || strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) ||
+        !own->prepare || !own->copy || !own->describe || own->stack_bytes > OPTIONS_STACK_MAX)
+      return options_refuse(
+          fault, ONSTACK_E_OPTIONS,
+          "frame_provider: its size, a name of at most 15 bytes and its functions are needed, and stack_bytes of 1 GiB "
+          "at most");
+    list->providers[list->count++] = own;
+  }
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < list->count; i++)
+    if (list->providers[i]->stack_bytes > most) most = list->providers[i]->stack_bytes;
+  /* Behind the walk, whose stack is free again by then. */
+  if (list->count > 0 && most + OPTIONS_HANDLER_STACK > settings->stack_bytes)
+    settings->stack_bytes = most + OPTIONS_HANDLER_STACK;
+  return 0;
+}
+
 static void options_set_sizes(const onstack_options *options, onstack_settings *settings) {
   settings->depth = options->max_depth ? options->max_depth : ONSTACK_DEFAULT_DEPTH;
   settings->label_bytes = options->label_bytes;
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
+  /* Frames of interpreters need room in each entry while it is filled, if only then. */
+  const size_t more = settings->interpreters.count > 0
+                          ? settings->depth * sizeof(onstack_interpreted_frame) + ONSTACK_FRAME_SCRATCH + OPTIONS_ENTRY
+                          : 0;
+  const size_t least = OPTIONS_ENTRIES * (more + settings->depth * (sizeof(uint64_t) + 1) + settings->label_bytes);
+  if (more > 0 && bytes < least) bytes = least;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
 }
 
@@ -161,6 +201,7 @@ int onstack_settings_make(const onstack_options *given, onstack_settings *settin
   if ((result = options_set_signal(&options, settings, fault)) < 0) return result;
   if ((result = options_set_unwinder(&options, settings, fault)) < 0) return result;
   if ((result = options_check_outside(settings, fault)) < 0) return result;
+  if ((result = options_set_interpreters(&options, settings, fault)) < 0) return result;
   options_set_sizes(&options, settings);
   settings->on_stack = options.on_stack != ONSTACK_OFF;
   settings->threads = options.threads != ONSTACK_OFF;

@@ -3,6 +3,7 @@
 #ifndef ONSTACK_CONTROL_SETTINGS_H
 #define ONSTACK_CONTROL_SETTINGS_H
 
+#include "handler/interpreter/interpreter.h"
 #include "handler/unwind/unwinder.h"
 #include "onstack/onstack.h"
 
@@ -14,6 +15,7 @@ typedef struct onstack_settings {
   const struct onstack_clock_ops *clock; /* control/tick/clock.h */
   int (*thread_filter)(void *data, int32_t tid, const char *thread_name);
   void *thread_filter_data;
+  onstack_interpreter_list interpreters;
   uint32_t depth;
   uint32_t label_bytes;
   size_t buffer_bytes;

@@ -95,9 +95,15 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);
+  onstack_interpreted *interpreted = to->frames ? onstack_ring_more(&slot->ring, entry) : NULL;
+  onstack_walked native = stack;
+  if (interpreted && interpreted->count > 0)
+    onstack_interleave(&slot->interpreters[interpreted->interpreter], interpreted, &stack, to->frames, slot->ring.depth,
+                       to->interleaved);
+  native.truncation = stack.truncation;
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);
-  onstack_module_statistics_add(statistics, &stack);
+  onstack_module_statistics_add(statistics, &native);
   const bool taken = !to->sink || deliver_one(slot, entry, &stack, to);
   /* The slot is not ours any more then, its ring is empty or another's. */
   if (onstack_load_relaxed(&slot->generation) != generation) return false;

@@ -4,6 +4,7 @@
 #define ONSTACK_DRAIN_DELIVER_H
 
 #include "drain/again.h"
+#include "drain/interpreter/interleave.h"
 #include "drain/module_statistics.h"
 #include "handler/tick/slot.h"
 
@@ -23,6 +24,8 @@ typedef struct onstack_delivery {
   uint64_t end;          /* none from this position of the ring on: the caller has looked at the loaded objects after
                             those before it were taken */
   onstack_derive derive; /* for stacks that were kept */
+  uint64_t *frames;      /* of the session's depth: for stacks with frames of interpreters; NULL: there are none */
+  onstack_interleave_counters *interleaved;
 } onstack_delivery;
 
 /* Hands waiting samples over; `by_kind`: ONSTACK_KINDS of them. While the sink runs, slot->sink_tid is the calling thread.

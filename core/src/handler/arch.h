@@ -13,6 +13,7 @@
  *                                           of code that is at the first instruction of a signal handler: the context that
  *                                           it was given, if it lies where the kernel puts it; NULL: it does not
  *   onstack_arch_thread_pointer()
+ *   ONSTACK_ARCH_SELF_IS_POINTER            1: the thread pointer is pthread_self()
  *   ONSTACK_ARCH_ENTRY_JUMP                 a trampoline's code: its number in the fourth argument, and on to
  *                                           onstack_handler_entry. In .irp, with \number
  *   ONSTACK_ARCH_CALL_ON_STACK(function)    the body of a C function (data, sp): calls function(data, our stack pointer)

@@ -37,6 +37,9 @@ static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registe
   return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
 }
 
+/* pthread_self() lies below it by the size of libc's own struct. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 0
+
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
   uint64_t value;
   __asm__ volatile("mrs %0, tpidr_el0" : "=r"(value));

@@ -40,6 +40,9 @@ static inline __attribute__((always_inline, unused)) ucontext_t *onstack_registe
   return third == place ? (ucontext_t *)(uintptr_t)third : NULL;
 }
 
+/* pthread_self() of both libcs: their struct begins there. */
+#define ONSTACK_ARCH_SELF_IS_POINTER 1
+
 /* Rarely needed, so a system call is good enough; the register itself is not readable everywhere (FSGSBASE). */
 static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER uint64_t onstack_arch_thread_pointer(void) {
   uint64_t value = 0;

@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/clock_ns.h"
+#include "base/interpreted.h"
 #include "base/sized.h"
 #include "profile/maps/sight.h"
 
@@ -119,6 +120,10 @@ static bool profile_sample_is_sound(const onstack_sample *sample) {
 static void profile_take_frames(onstack_profile *profile, const onstack_sample *sample) {
   for (uint32_t i = 0; i < sample->frame_count; i++) {
     uint64_t address = sample->frames[i];
+    if (onstack_is_interpreted(address)) {
+      profile->frames[i] = address;
+      continue;
+    }
     if (i > 0 && address != 0) address--;
     profile->frames[i] = onstack_profile_sight_place(&profile->sight, address, sample->time_ns);
   }
@@ -140,7 +145,9 @@ static onstack_profile_stack profile_key(const onstack_profile *profile, const o
 
 static bool profile_maps_know(const onstack_profile_maps *maps, const onstack_profile_stack *stack) {
   for (uint32_t i = 0; i < stack->frame_count; i++) {
-    bool unknown = stack->frames[i] != ONSTACK_MAPS_UNKNOWN && !onstack_profile_maps_find(maps, stack->frames[i]);
+    const uint64_t frame = stack->frames[i];
+    bool unknown = frame != ONSTACK_MAPS_UNKNOWN && !onstack_is_interpreted(frame) &&
+                   !onstack_profile_maps_find(maps, stack->frames[i]);
     if (unknown) return false;
   }
   return true;

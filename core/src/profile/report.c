@@ -7,6 +7,7 @@
 #include "profile/generated/gdb_jit.h"
 #include "profile/generated/jitdump.h"
 #include "profile/generated/perf_map.h"
+#include "profile/interpreted.h"
 
 static int report_read_options(const onstack_write_options *given, onstack_write_options *options, bool *symbolize) {
   *options = (onstack_write_options){0};
@@ -48,6 +49,7 @@ static int report_fill(onstack_profile_report *report, const onstack_write_optio
   const onstack_profile_maps *maps = report->view.maps;
   int error = report_collect_addresses(report);
   if (error == 0) error = report_name_unknown(&report->symbols);
+  if (error == 0) error = onstack_profile_name_interpreted(&report->symbols);
   if (error == 0 && report->symbolized) {
     error = onstack_profile_symbolize_by_host(&report->symbols, maps, options->symbolizer, options->symbolizer_data);
     if (error == 0) error = onstack_profile_symbolize_by_elf(&report->symbols, maps);

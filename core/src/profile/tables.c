@@ -2,6 +2,7 @@
 #include "profile/tables.h"
 
 #include "base/atomics.h"
+#include "base/interpreted.h"
 #include "profile/elf/symbolize.h"
 #include "profile/truncation.h"
 
@@ -92,7 +93,7 @@ onstack_profile_table_mapping *onstack_profile_tables_mapping(const onstack_prof
 
 uint64_t onstack_profile_tables_real(const onstack_profile_mapping *place, uint64_t address) {
   if (place) address = onstack_profile_mapping_real(place, address);
-  return address == ONSTACK_MAPS_UNKNOWN ? 0 : address;
+  return address == ONSTACK_MAPS_UNKNOWN || onstack_is_interpreted(address) ? 0 : address;
 }
 
 /* Numbers the mappings that are written: the program first (readers take the first for it), used or not. */

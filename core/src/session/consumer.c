@@ -146,7 +146,9 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
   const onstack_sink sink = session->settings.sink;
   if (sink && sink != onstack_profile_sink) onstack_own_close();
   if (session->child_is_new && onstack_ring_front(&session->slot->ring)) session_ask_child(session);
-  const onstack_delivery to = {sink ? session_sink : NULL, session, max, end, onstack_modules_derive};
+  const onstack_delivery to = {
+      sink ? session_sink : NULL,     session, max, end, onstack_modules_derive, session->interpreters.frames,
+      &session->interpreters.counters};
   const uint32_t handed = onstack_deliver(session->slot, &to, session->delivered, &session->module_statistics);
   if (session_is_here(session) && onstack_load_relaxed(&session->slot->object_base) != 0)
     onstack_heap_ends_deliver(session, to.sink, to.data);
@@ -156,6 +158,7 @@ static uint32_t session_deliver(onstack_session *session, uint32_t max, uint64_t
 uint32_t onstack_session_consume(onstack_session *session, uint32_t max) {
   const uint64_t end = onstack_ring_filled(&session->slot->ring);
   session_look(session);
+  onstack_interpreters_look(&session->interpreters, session->slot);
   session_look_for_code(session);
   uint32_t handed = session_deliver(session, max, end);
   /* A sink that forked and returned in the child: nothing here is ours any more. */

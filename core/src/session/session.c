@@ -105,7 +105,12 @@ static int session_begin(onstack_session *session) {
   if (result < 0) return result;
   session->generation = session->slot->generation;
   session_look_around(session);
-  result = session_tick(session);
+  result =
+      onstack_interpreters_open(&session->interpreters, session->slot, session->settings.depth, session->settings.resumed);
+  if (result == 0)
+    result = session_tick(session);
+  else
+    onstack_slot_give_back(session->slot);
   if (result == 0 && session->settings.fork == ONSTACK_FORK_FOLLOW)
     onstack_publish(&session_followers[session->slot->index], session);
   return result;
@@ -151,6 +156,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   *out = NULL;
   onstack_fork_repair();
   if (onstack_session_is_inside()) return ONSTACK_E_CONTEXT;
+  onstack_interpreters_ship();
   int result = onstack_settings_make(options, &settings, &fault);
   if (result < 0 || (result = session_init_unwinder(settings.custom)) < 0) return result;
   settings.at_once = at_once;
@@ -168,6 +174,7 @@ static int session_start(const onstack_options *options, bool at_once, onstack_s
   }
   if (result < 0) {
     pthread_mutex_destroy(&session->consumer_lock);
+    free(session->interpreters.frames);
     free(session);
     return result;
   }
@@ -227,6 +234,7 @@ int onstack_session_free(onstack_session *session) {
   /* In the child of a fork the lock may look taken by a thread that is not there; it is left alone. */
   if (session_is_here(session)) pthread_mutex_destroy(&session->consumer_lock);
   onstack_module_statistics_release(&session->module_statistics);
+  free(session->interpreters.frames);
   free(session);
   return 0;
 }

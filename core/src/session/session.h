@@ -16,6 +16,7 @@
 #include "control/settings.h"
 #include "drain/deliver.h"
 #include "drain/thread.h"
+#include "session/interpreters.h"
 
 #include <pthread.h>
 
@@ -44,7 +45,8 @@ struct onstack_session {
   uint32_t finished;   /* `last` is valid (publish / observe) */
   onstack_stats last;  /* what stop saw */
   uint64_t freed_told; /* ends of allocations that the sink has had; consumer only */
-  bool child_is_new;   /* of a fork that is followed: nobody has asked for its sink_data yet */
+  onstack_interpreters interpreters;
+  bool child_is_new; /* of a fork that is followed: nobody has asked for its sink_data yet */
 };
 
 /* True while the slot belongs to this session in this process (not in the child of a fork). */

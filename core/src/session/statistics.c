@@ -48,6 +48,10 @@ void onstack_session_fill_stats(const onstack_session *session, onstack_stats *s
   stats->process_ticks = onstack_load_relaxed(&counters->process_ticks);
   if (slot->signal != 0) session_fill_action(&onstack_actions[slot->signal], stats);
   if (slot->clock->fill) slot->clock->fill(slot, stats);
+  stats->interpreted = onstack_load_relaxed(&session->interpreters.counters.interpreted);
+  stats->interpreted_cut = onstack_load_relaxed(&session->interpreters.counters.cut);
+  stats->interpreted_unmatched = onstack_load_relaxed(&session->interpreters.counters.unmatched);
+  stats->interpreted_unnamed = onstack_load_relaxed(&session->interpreters.counters.unnamed);
   stats->unwinder = session->settings.custom ? session->settings.custom->name : session->settings.unwinder->name;
   stats->reader = slot->reader->name;
   stats->clock = slot->clock->name;

@@ -48,6 +48,16 @@ static void text_write_counters(statistics_text *text, const onstack_clock_ops *
   if (stats->clock && clock->text) text_send(text, clock->text(stats, text->line, sizeof(text->line)));
 }
 
+/* A line for all interpreters, where one was met. */
+static void text_write_interpreted(statistics_text *text, const onstack_stats *stats) {
+  if (stats->interpreted + stats->interpreted_unmatched == 0) return;
+  text_send(text,
+            snprintf(text->line, sizeof(text->line),
+                     "onstack.interpreted samples=%" PRIu64 " interpreted_cut=%" PRIu64 " interpreted_unmatched=%" PRIu64
+                     " interpreted_unnamed=%" PRIu64 "\n",
+                     stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
+}
+
 /* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
    line, no backslash. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
@@ -108,6 +118,7 @@ static int text_write(statistics_text *text, onstack_session *session, uint64_t 
   stats.unattributed += before;
   if (stats.cpu_ns > 0) stats.cpu_ns += before * stats.period_ns; /* 0: not a clock that knows */
   text_write_counters(text, session->settings.clock, &stats);
+  text_write_interpreted(text, &stats);
   /* Without memory for the modules the counters are worth as much. */
   if (modules && text->error == 0) onstack_session_modules(session, text_write_module, text);
   return text->error;

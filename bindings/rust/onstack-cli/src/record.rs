@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
+    /// Native frames alone: no functions of Python or PHP in the place of their interpreter's
+    #[arg(long)]
+    native: bool,
     /// The library that is preloaded, where it is not the installed one
     #[arg(long, value_name = "FILE", env = "ONSTACK_PRELOAD")]
     preload: Option<PathBuf>,
@@ -123,6 +126,7 @@ fn source(arguments: &Arguments, command: &mut Command) {
     for name in ["ONSTACK_FREQUENCY", "CPUPROFILE_FREQUENCY"] {
         command.env_remove(name);
     }
+    command.env("ONSTACK_INTERPRETERS", if arguments.native { "0" } else { "1" });
     if let Some(frequency) = arguments.frequency {
         command.env("ONSTACK_FREQUENCY", frequency.to_string());
     }

@@ -46,6 +46,13 @@ pub const ONSTACK_SAMPLE_LABELS_CUT: u32 = 1;
 pub const ONSTACK_SAMPLE_FREED: u32 = 2;
 pub const ONSTACK_SAMPLE_UNTRACKED: u32 = 4;
 pub const ONSTACK_REGISTER_RBX: u32 = 0;
+pub const ONSTACK_INTERPRETED_BYTE: u32 = 192;
+pub const ONSTACK_INTERPRETED_ENTRY: u32 = 1;
+pub const ONSTACK_INTERPRETED_EMPTY: u32 = 2;
+pub const ONSTACK_FRAME_SCRATCH: u32 = 8192;
+pub const ONSTACK_TEXT_NATIVE: u32 = 1;
+pub const ONSTACK_LOOP_CODES: u32 = 4;
+pub const ONSTACK_INTERPRETED_CUT: u32 = 2147483648;
 pub const ONSTACK_DEFAULT: u32 = 0;
 pub const ONSTACK_ON: u32 = 1;
 pub const ONSTACK_OFF: u32 = 2;
@@ -131,6 +138,76 @@ pub struct onstack_unwinder {
         ) -> onstack_walk_result,
     >,
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_interpreted_frame {
+    pub function: u64,
+    pub position: u32,
+    pub flags: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_frame_memory {
+    pub read: ::core::option::Option<
+        unsafe extern "C" fn(address: u64, to: *mut ::core::ffi::c_void, bytes: u32) -> u32,
+    >,
+    pub read_own: ::core::option::Option<unsafe extern "C" fn(address: u64, word: *mut u64) -> u32>,
+    pub scratch: *mut ::core::ffi::c_void,
+    pub scratch_bytes: u32,
+    pub tid: i32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_frame_text {
+    pub size: u32,
+    pub line: u32,
+    pub start_line: u32,
+    pub flags: u32,
+    pub function: [::core::ffi::c_char; 256usize],
+    pub file: [::core::ffi::c_char; 512usize],
+    pub language: [::core::ffi::c_char; 16usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_loop_code {
+    pub low: u64,
+    pub high: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct onstack_frame_provider {
+    pub size: u32,
+    pub stack_bytes: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub data: *mut ::core::ffi::c_void,
+    pub prepare: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            loops: *mut onstack_loop_code,
+        ) -> ::core::ffi::c_int,
+    >,
+    pub copy: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+            frames: *mut onstack_interpreted_frame,
+            capacity: u32,
+        ) -> u32,
+    >,
+    pub describe: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            frame: *const onstack_interpreted_frame,
+            text: *mut onstack_frame_text,
+        ) -> ::core::ffi::c_int,
+    >,
+}
+extern "C" {
+    pub fn onstack_interpreted_describe(
+        frame: u64,
+        text: *mut onstack_frame_text,
+    ) -> ::core::ffi::c_int;
+}
 pub type onstack_switch = u8;
 pub type onstack_clock = u8;
 pub type onstack_restore = u8;
@@ -168,6 +245,9 @@ pub struct onstack_options {
     pub thread_filter_data: *mut ::core::ffi::c_void,
     pub heap_interval: u32,
     pub heap_objects: u32,
+    pub interpreters: onstack_switch,
+    pub reserved1: [u8; 7usize],
+    pub frame_provider: *const onstack_frame_provider,
 }
 extern "C" {
     pub fn onstack_options_init(options: *mut onstack_options, size: usize) -> ::core::ffi::c_int;
@@ -237,6 +317,10 @@ pub struct onstack_stats {
     pub wall_looks: u64,
     pub wall_moved: u64,
     pub wall_refused: u64,
+    pub interpreted: u64,
+    pub interpreted_cut: u64,
+    pub interpreted_unmatched: u64,
+    pub interpreted_unnamed: u64,
 }
 extern "C" {
     pub fn onstack_session_stats(

@@ -61,6 +61,8 @@ impl ProfilerGuardBuilder {
         heap_interval: u32;
         /// See [`Options::heap_objects`].
         heap_objects: u32;
+        /// See [`Options::interpreters`].
+        interpreters: bool;
         /// See [`Options::fork`].
         fork: Fork;
         /// See [`Options::unwinder`].

@@ -100,6 +100,7 @@ pub struct Options {
     unwinder: Option<String>,
     heap_interval: Option<u32>,
     heap_objects: Option<u32>,
+    interpreters: Option<bool>,
 }
 
 impl Options {
@@ -204,6 +205,13 @@ impl Options {
         self
     }
 
+    /// Whether samples have frames of interpreted languages in the process, of CPython and PHP, in the place of the
+    /// interpreter's own; no unless set. Reports name them as other functions.
+    pub fn interpreters(mut self, yes: bool) -> Self {
+        self.interpreters = Some(yes);
+        self
+    }
+
     pub(crate) fn chosen_clock(&self) -> Clock {
         self.clock
     }
@@ -252,6 +260,7 @@ impl Options {
         raw.on_stack = switch(self.on_stack);
         raw.threads = switch(self.threads);
         raw.own_threads = switch(self.own_threads);
+        raw.interpreters = switch(self.interpreters);
         raw.sink = sink;
         raw.sink_data = sink_data;
 

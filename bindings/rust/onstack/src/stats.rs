@@ -94,6 +94,14 @@ pub struct Stats {
     pub wall_moved: u64,
     /// Of these, that the kernel refused: the process has dropped its privileges without exec.
     pub wall_refused: u64,
+    /// Samples with frames of an interpreter ([`Options::interpreters`](crate::Options::interpreters)).
+    pub interpreted: u64,
+    /// Of these, not with all: memory that could not be read, or too many.
+    pub interpreted_cut: u64,
+    /// Samples whose frames of an interpreter fit no native ones, and were left out.
+    pub interpreted_unmatched: u64,
+    /// Of `interpreted`, those with a function that was gone before it was named.
+    pub interpreted_unnamed: u64,
 }
 
 impl Stats {
@@ -149,6 +157,10 @@ impl Stats {
             wall_looks: raw.wall_looks,
             wall_moved: raw.wall_moved,
             wall_refused: raw.wall_refused,
+            interpreted: raw.interpreted,
+            interpreted_cut: raw.interpreted_cut,
+            interpreted_unmatched: raw.interpreted_unmatched,
+            interpreted_unnamed: raw.interpreted_unnamed,
         })
     }
 }

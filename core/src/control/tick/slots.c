@@ -88,6 +88,17 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
   return 0;
 }
 
+/* Without the kernel's copy nothing of an interpreter can be read safely. */
+static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter_list *list) {
+  memset(slot->interpreters, 0, sizeof(slot->interpreters));
+  slot->interpreter_count = slot->copy_works ? list->count : 0;
+  if (slot->interpreter_count == 0) return;
+  for (uint32_t i = 0; i < list->count; i++) slot->interpreters[i].provider = list->providers[i];
+  onstack_ring_make_room(&slot->ring,
+                         (uint32_t)(sizeof(onstack_interpreted) + slot->ring.depth * sizeof(onstack_interpreted_frame) +
+                                    ONSTACK_FRAME_SCRATCH));
+}
+
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
   uint32_t index = (uint32_t)(slot - onstack_slots);
   slot->index = index;
@@ -123,6 +134,7 @@ static void slot_fill(onstack_slot *slot, const onstack_settings *settings, cons
   slot->kept = keeps ? (onstack_kept *)(void *)((uint8_t *)memory->memory + memory->bytes - SLOT_KEPT_BYTES) : NULL;
   onstack_ring_init(&slot->ring, slot_memories[index].memory, settings->buffer_bytes, settings->depth,
                     settings->label_bytes + clock->label_bytes);
+  slot_fill_interpreters(slot, &settings->interpreters);
 }
 
 int onstack_slot_take(const onstack_settings *settings, onstack_slot **out) {

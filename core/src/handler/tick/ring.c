@@ -7,7 +7,11 @@
 #include <time.h>
 
 _Static_assert(sizeof(onstack_ring_entry) == ONSTACK_RING_GRANULE, "a gap's header fits into the smallest gap");
-_Static_assert((ONSTACK_MAX_DEPTH * 9 + ONSTACK_MAX_LABEL_BYTES) / ONSTACK_RING_GRANULE + 2 < ONSTACK_RING_GAP,
+_Static_assert((ONSTACK_MAX_DEPTH * (9 + sizeof(onstack_interpreted_frame)) + 2 * ONSTACK_MAX_LABEL_BYTES +
+                ONSTACK_FRAME_SCRATCH) /
+                           ONSTACK_RING_GRANULE +
+                       2 <
+                   ONSTACK_RING_GAP,
                "the largest entry, and so a gap, is no more granules than an entry can say");
 
 static ONSTACK_HANDLER onstack_ring_entry *ring_entry_at(const onstack_ring *ring, uint64_t position) {
@@ -43,8 +47,14 @@ void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t 
   ring->most = ring_granules(depth, label_room);
   ring->depth = depth;
   ring->label_room = label_room;
+  ring->more = 0;
   ring->tail = 0;
   ring->head = 0;
+}
+
+void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes) {
+  ring->more = bytes;
+  ring->most = ring_granules(ring->depth, ring->label_room + 7 + bytes);
 }
 
 /* Granules that would lie between `tail` and an entry in one piece. */
@@ -89,8 +99,9 @@ ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *e
   for (uint32_t i = 0; i < entry->frame_count; i++) to[i] = from[i];
 }
 
-ONSTACK_HANDLER void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
-  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes);
+ONSTACK_HANDLER void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
+                                               uint32_t more) {
+  uint32_t needed = ring_granules(entry->capacity, entry->label_bytes + (more > 0 ? 7 + more : 0));
   uint64_t end = position + ring->most;
   /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
   entry->granules = (uint16_t)(onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most);

@@ -49,7 +49,8 @@ typedef struct onstack_ring {
   uint32_t most;  /* granules of the largest entry */
   uint32_t depth; /* frames that a claimed entry has room for */
   uint32_t label_room;
-  uint8_t pad0[ONSTACK_CACHE_LINE - 32];
+  uint32_t more; /* bytes behind the labels, that an entry has besides (onstack_ring_more); 0: none has */
+  uint8_t pad0[ONSTACK_CACHE_LINE - 36];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
   uint64_t head; /* next position to consume; the consumer publishes, producers observe */
@@ -63,6 +64,10 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
    Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
+/* Entries have room for `bytes` more behind their labels, and say by their first word how much of it they use. Start only,
+   after onstack_ring_init. */
+ONSTACK_INTERNAL void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes);
+
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
                                                                                       onstack_ring_entry *entry) {
   (void)ring;
@@ -74,6 +79,13 @@ static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(c
   return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
 }
 
+/* What lies behind the labels that an entry has now, aligned. */
+static inline __attribute__((always_inline, unused)) void *onstack_ring_more(const onstack_ring *ring,
+                                                                             onstack_ring_entry *entry) {
+  uint8_t *end = (uint8_t *)onstack_ring_labels(ring, entry) + entry->label_bytes;
+  return end + (-(uintptr_t)end & 7);
+}
+
 /* Claims an entry with room for `depth` frames; NULL when the ring is full. *position goes to onstack_ring_publish.
    Signal-safe. */
 ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position);
@@ -81,8 +93,14 @@ ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint
 /* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
 
-/* Hands a filled entry to the consumer. Signal-safe. */
-ONSTACK_INTERNAL void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position);
+/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels; 0 in a ring without. Signal-safe. */
+ONSTACK_INTERNAL void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
+                                                uint32_t more);
+
+static inline __attribute__((always_inline, unused)) void onstack_ring_publish(onstack_ring *ring, onstack_ring_entry *entry,
+                                                                               uint64_t position) {
+  onstack_ring_publish_with(ring, entry, position, 0);
+}
 
 /* True when more than half of the ring waits: time to wake the consumer. Signal-safe; a hint. */
 ONSTACK_INTERNAL bool onstack_ring_is_half_full(const onstack_ring *ring);

@@ -12,6 +12,7 @@
 
 #include "base/kinds.h"
 #include "base/sys.h"
+#include "handler/interpreter/interpreter.h"
 #include "handler/tick/kept.h"
 #include "handler/unwind/memory.h"
 #include "handler/tick/ring.h"
@@ -64,9 +65,11 @@ typedef struct onstack_slot {
   uint32_t bounds_requested; /* by a record, for its stack */
   int32_t sink_tid;          /* the thread that is inside a sink or thread filter of this session; 0: none */
   bool copy_works;
-  bool own_threads;     /* sample our drain threads as well */
-  bool says_states;     /* samples say the thread's state in labels of their own */
-  uint32_t label_bytes; /* room for the others */
+  bool own_threads;           /* sample our drain threads as well */
+  bool says_states;           /* samples say the thread's state in labels of their own */
+  uint32_t label_bytes;       /* room for the others */
+  uint32_t interpreter_count; /* 0: nobody asks for frames of interpreters */
+  onstack_interpreter interpreters[ONSTACK_INTERPRETERS];
   uint64_t
       *runnable_ns; /* by record: it has waited for a processor, and no sample says so yet; NULL: nobody asks. The clock's */
   const onstack_reader *reader;

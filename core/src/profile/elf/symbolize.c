@@ -3,6 +3,7 @@
 
 #include "base/atomics.h"
 #include "base/exceptions.h"
+#include "base/interpreted.h"
 #include "profile/elf/elf_module.h"
 #include "profile/elf/elf_symbols.h"
 
@@ -21,6 +22,7 @@ static int symbolize_choose(onstack_symbol_table *table, const onstack_profile_m
   if (!*addresses || !table->asked) return -ENOMEM;
   for (size_t i = 0; i < table->count; i++) {
     uint64_t real;
+    if (onstack_is_interpreted(table->addresses[i])) continue;
     if (!onstack_profile_maps_is_now(maps, table->addresses[i], &real)) continue;
     (*addresses)[table->asked_count] = real;
     table->asked[table->asked_count++] = (uint32_t)i;

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Finds CPython by its exported symbols, and where a thread has its state. */
+#include "control/interpreter/python.h"
+
+#include "base/atomics.h"
+#include "control/interpreter/symbols.h"
+#include "control/interpreter/thread_key.h"
+#include "control/unwind/memory_fetch.h"
+#include "handler/interpreter/python.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* From the headers of each version (Include/cpython, Include/internal); tests/interpreters compares. */
+static const onstack_python_layout python_layouts[] = {
+    {.version = 0x0309,
+     .entry = ONSTACK_PYTHON_EACH,
+     .runtime_key = 584,
+     .runtime_interpreter = 32,
+     .thread_interpreter = 16,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
+     .thread_bytes = 184,
+     .frame_bytes = 112,
+     .frame_code = 32,
+     .frame_previous = 24,
+     .frame_instruction = 104,
+     .code_name = 112,
+     .code_file = 104,
+     .code_line = 40,
+     .code_table = 120,
+     .string_data = 48,
+     .string_wide = 72},
+    {.version = 0x030a,
+     .entry = ONSTACK_PYTHON_EACH,
+     .runtime_key = 584,
+     .runtime_interpreter = 32,
+     .thread_interpreter = 16,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
+     .thread_bytes = 184,
+     .frame_bytes = 104,
+     .frame_code = 32,
+     .frame_previous = 24,
+     .frame_instruction = 96,
+     .code_name = 112,
+     .code_file = 104,
+     .code_line = 40,
+     .code_table = 120,
+     .string_data = 48,
+     .string_wide = 72},
+    {.version = 0x030b,
+     .entry = ONSTACK_PYTHON_FLAG,
+     .runtime_key = 592,
+     .runtime_interpreter = 40,
+     .thread_interpreter = 16,
+     .thread_id = 152,
+     .thread_frame = 56,
+     .cframe_frame = 8,
+     .thread_chunk = 296,
+     .thread_bytes = 304,
+     .frame_bytes = 72,
+     .frame_code = 32,
+     .frame_previous = 48,
+     .frame_instruction = 56,
+     .frame_entry = 68,
+     .code_instructions = 184,
+     .code_name = 128,
+     .code_file = 112,
+     .code_line = 72,
+     .code_table = 136,
+     .string_data = 48,
+     .string_wide = 72},
+    {.version = 0x030c,
+     .entry = ONSTACK_PYTHON_SENTINEL,
+     .runtime_key = 1544,
+     .runtime_interpreter = 40,
+     .thread_interpreter = 16,
+     .thread_id = 136,
+     .thread_frame = 56,
+     .cframe_frame = 0,
+     .thread_chunk = 232,
+     .thread_bytes = 240,
+     .frame_bytes = 72,
+     .frame_code = 0,
+     .frame_previous = 8,
+     .frame_instruction = 56,
+     .frame_entry = 70,
+     .code_instructions = 192,
+     .code_name = 128,
+     .code_file = 112,
+     .code_line = 68,
+     .code_table = 136,
+     .string_data = 40,
+     .string_wide = 56},
+    {.version = 0x030d,
+     .entry = ONSTACK_PYTHON_SENTINEL,
+     .runtime_key = 2160,
+     .runtime_interpreter = 632,
+     .thread_interpreter = 16,
+     .thread_id = 152,
+     .thread_frame = 72,
+     .cframe_frame = ONSTACK_PYTHON_NO_CFRAME,
+     .thread_chunk = 232,
+     .thread_bytes = 240,
+     .frame_bytes = 72,
+     .frame_code = 0,
+     .frame_previous = 8,
+     .frame_instruction = 56,
+     .frame_entry = 70,
+     .code_instructions = 200,
+     .code_name = 128,
+     .code_file = 112,
+     .code_line = 68,
+     .code_table = 136,
+     .string_data = 40,
+     .string_wide = 56},
+};
+
+/* From 3.13 on _PyRuntime begins with what debuggers need (Include/internal/pycore_runtime.h, _Py_DebugOffsets). */
+typedef struct python_debug_offsets {
+  char cookie[8];
+  uint64_t version, free_threaded;
+  uint64_t runtime[3], interpreter[13];
+  struct {
+    uint64_t size, previous, next, interpreter, current_frame, id, native_id, chunk, status;
+  } thread;
+  struct {
+    uint64_t size, previous, executable, instruction, locals, owner;
+  } frame;
+  struct {
+    uint64_t size, file, name, qualified_name, table, first_line, arguments, local_names, local_kinds, instructions;
+  } code;
+} python_debug_offsets;
+
+enum { PYTHON_RUNTIME, PYTHON_LOOP, PYTHON_CODE, PYTHON_STRING, PYTHON_VERSION, PYTHON_SINCE_3_10, PYTHON_SINCE_3_9 };
+static const onstack_symbols_wanted python_wanted = {7,
+                                                     4,
+                                                     {"_PyRuntime", "_PyEval_EvalFrameDefault", "PyCode_Type",
+                                                      "PyUnicode_Type", "Py_Version", "PyModule_AddObjectRef",
+                                                      "PyThreadState_GetFrame"}};
+
+static uint16_t python_version(const onstack_symbols_found *symbols) {
+  uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
+  if (symbols->address[PYTHON_VERSION] == 0)
+    return symbols->address[PYTHON_SINCE_3_10] ? 0x030a : symbols->address[PYTHON_SINCE_3_9] ? 0x0309 : 0;
+  onstack_memory_fetch(symbols->address[PYTHON_VERSION], &version, sizeof(version));
+  return (uint16_t)(version >> 16);
+}
+
+static const onstack_python_layout *python_layout(uint16_t version) {
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(python_layouts); i++)
+    if (python_layouts[i].version == version) return &python_layouts[i];
+  return NULL;
+}
+
+/* What the interpreter says of itself counts: a build may differ. */
+static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime) {
+  python_debug_offsets said;
+  if (layout->version < 0x030d) return true;
+  if (onstack_memory_fetch(runtime, &said, sizeof(said)) != sizeof(said)) return false;
+  return memcmp(said.cookie, "xdebugpy", sizeof(said.cookie)) == 0 && said.free_threaded == 0 &&
+         said.thread.interpreter == layout->thread_interpreter && said.thread.current_frame == layout->thread_frame &&
+         said.thread.id == layout->thread_id && said.thread.chunk == layout->thread_chunk &&
+         said.frame.previous == layout->frame_previous && said.frame.executable == layout->frame_code &&
+         said.frame.instruction == layout->frame_instruction && said.frame.owner == layout->frame_entry &&
+         said.code.file == layout->code_file && said.code.qualified_name == layout->code_name &&
+         said.code.table == layout->code_table && said.code.first_line == layout->code_line &&
+         said.code.instructions == layout->code_instructions;
+}
+
+/* Py_tss_t: whether there is a key, and the key. False: the interpreter has not begun. */
+static bool python_key(const onstack_python_layout *layout, uint64_t runtime, uint32_t *key) {
+  uint32_t words[2] = {0, 0};
+  uint64_t interpreter = 0;
+  onstack_memory_fetch(runtime + layout->runtime_key, words, sizeof(words));
+  onstack_memory_fetch(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
+  *key = words[1];
+  return words[0] == 1 && interpreter != 0;
+}
+
+int onstack_python_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data;
+  onstack_python *python = &onstack_python_found;
+  onstack_symbols_found symbols;
+  onstack_thread_key place;
+  uint32_t key;
+  if (!onstack_symbols_look(&python_wanted, &symbols)) return 0;
+  loops[0].low = symbols.address[PYTHON_LOOP];
+  loops[0].high = loops[0].low + symbols.size[PYTHON_LOOP];
+  if (onstack_observe(&python->ready)) return python->runtime == symbols.address[PYTHON_RUNTIME] ? 1 : ONSTACK_E_UNSUPPORTED;
+  const onstack_python_layout *layout = python_layout(python_version(&symbols));
+  const uint64_t runtime = symbols.address[PYTHON_RUNTIME];
+  if (!layout || !python_agrees(layout, runtime)) return ONSTACK_E_UNSUPPORTED;
+  if (!python_key(layout, runtime, &key)) return -EAGAIN;
+  if (!onstack_thread_key_find(key, &place)) return ONSTACK_E_UNSUPPORTED;
+  python->layout = layout;
+  python->runtime = runtime;
+  python->code_type = symbols.address[PYTHON_CODE];
+  python->string_type = symbols.address[PYTHON_STRING];
+  python->key_offset = place.offset;
+  python->key_index = place.index;
+  python->key_indirect = place.indirect;
+  onstack_publish(&python->ready, 1u); /* pairs with the observe in handler/interpreter/python.c */
+  return 1;
+}

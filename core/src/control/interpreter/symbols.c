@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/interpreter/symbols.h"
+
+#include "base/loaded_symbols.h"
+#include "base/loader.h"
+
+typedef struct symbols_visit_data {
+  const onstack_symbols_wanted *wanted;
+  onstack_symbols_found *found;
+  bool complete;
+} symbols_visit_data;
+
+static int symbols_visit(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)size;
+  symbols_visit_data *visit = data;
+  onstack_loaded_symbols loaded;
+  const Elf64_Dyn *dynamic = NULL;
+  for (uint16_t i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = (const Elf64_Dyn *)(uintptr_t)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  if (!dynamic || !onstack_loaded_symbols_read(dynamic, info->dlpi_addr, &loaded)) return 0;
+  for (uint32_t i = 0; i < visit->wanted->count; i++) {
+    const Elf64_Sym *symbol = onstack_loaded_symbols_find(&loaded, visit->wanted->names[i], STT_NOTYPE);
+    if (!symbol && i < visit->wanted->needed) return 0;
+    visit->found->address[i] = symbol ? info->dlpi_addr + symbol->st_value : 0;
+    visit->found->size[i] = symbol ? symbol->st_size : 0;
+  }
+  visit->complete = true;
+  return 1;
+}
+
+bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found) {
+  symbols_visit_data visit = {wanted, found, false};
+  return onstack_loader_each(symbols_visit, &visit) && visit.complete;
+}

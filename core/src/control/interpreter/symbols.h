@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Exported symbols of the object that an interpreter lies in. */
+#ifndef ONSTACK_CONTROL_INTERPRETER_SYMBOLS_H
+#define ONSTACK_CONTROL_INTERPRETER_SYMBOLS_H
+
+#include "base/defs.h"
+
+#define ONSTACK_SYMBOLS_MOST 8u
+
+typedef struct onstack_symbols_wanted {
+  uint32_t count, needed; /* the first `needed` of them tell the object */
+  const char *names[ONSTACK_SYMBOLS_MOST];
+} onstack_symbols_wanted;
+
+typedef struct onstack_symbols_found {
+  uint64_t address[ONSTACK_SYMBOLS_MOST]; /* 0: it does not export that */
+  uint64_t size[ONSTACK_SYMBOLS_MOST];
+} onstack_symbols_found;
+
+/* The first object with all that are needed; false: there is none. Ordinary threads. */
+ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted, onstack_symbols_found *found);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "drain/interpreter/interleave.h"
+
+#include "base/atomics.h"
+#include "base/exceptions.h"
+#include "base/interpreted.h"
+#include "drain/interpreter/names.h"
+
+static bool interleave_is_loop(const onstack_interpreter *interpreter, const onstack_walked *stack, uint32_t frame) {
+  const uint64_t address = frame == 0 ? stack->frames[0] : stack->frames[frame] - 1;
+  for (uint32_t i = 0; i < interpreter->loop_count; i++)
+    if (address >= interpreter->loops[i].low && address < interpreter->loops[i].high) return true;
+  return false;
+}
+
+static uint32_t interleave_count_loops(const onstack_interpreter *interpreter, const onstack_walked *stack) {
+  uint32_t loops = 0;
+  for (uint32_t i = 0; i < stack->count; i++) loops += interleave_is_loop(interpreter, stack, i);
+  return loops;
+}
+
+/* Calls of the loop by the language's frames; the last one may have no end. */
+static uint32_t interleave_count_calls(const onstack_interpreted *interpreted) {
+  uint32_t calls = 0;
+  bool ended = true;
+  for (uint32_t i = 0; i < interpreted->count; i++) {
+    ended = (interpreted->frames[i].flags & ONSTACK_INTERPRETED_ENTRY) != 0;
+    calls += ended;
+  }
+  return calls + !ended;
+}
+
+/* The first native frame of the loop that runs frames of the language: 1 where the leaf is one that has not begun with its
+   own, or has left them already. False: they do not fit. */
+static bool interleave_fits(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
+                            const onstack_walked *stack, uint32_t *first) {
+  const uint32_t calls = interleave_count_calls(interpreted);
+  uint32_t loops = interleave_count_loops(interpreter, stack);
+  const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
+  const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
+  *first = leaf && loops == calls + 1;
+  loops -= *first;
+  if (loops == 0) return false;
+  return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
+}
+
+/* The frame's address comes into the place of its function. */
+static void interleave_name(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_frame_text text = {.size = sizeof(text)};
+  const bool named = provider->describe(provider->data, frame, &text) == 0;
+  text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
+  frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
+  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
+}
+
+static void interleave_name_all(const onstack_frame_provider *provider, onstack_interpreted *interpreted) {
+  for (uint32_t i = 0; i < interpreted->count; i++)
+    if (!(interpreted->frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) interleave_name(provider, &interpreted->frames[i]);
+}
+
+typedef struct interleave_output {
+  uint64_t *frames;
+  uint32_t count, capacity;
+  bool full, unnamed;
+} interleave_output;
+
+static void interleave_put(interleave_output *output, uint64_t address) {
+  output->full = output->count == output->capacity;
+  if (!output->full) output->frames[output->count++] = address;
+}
+
+/* The frames of one call of the loop, which begins with `next`; returns where the next one begins. */
+static uint32_t interleave_put_call(const onstack_interpreted *interpreted, uint32_t next, uint64_t native,
+                                    interleave_output *output) {
+  bool ended = false;
+  while (next < interpreted->count && !ended && !output->full) {
+    const onstack_interpreted_frame *frame = &interpreted->frames[next++];
+    ended = (frame->flags & ONSTACK_INTERPRETED_ENTRY) != 0;
+    if (frame->flags & ONSTACK_INTERPRETED_EMPTY) {
+      interleave_put(output, native);
+      continue;
+    }
+    output->unnamed |= onstack_interpreted_is_unnamed(frame->function);
+    interleave_put(output, frame->function);
+  }
+  return next;
+}
+
+void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted, onstack_walked *stack,
+                        uint64_t *frames, uint32_t capacity, onstack_interleave_counters *counters) {
+  interleave_output output = {.frames = frames, .capacity = capacity};
+  uint32_t first, next = 0;
+  /* Another thread of the process, or one that has called native code alone. */
+  if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
+  interleave_name_all(interpreter->provider, interpreted);
+  if (!interleave_fits(interpreter, interpreted, stack, &first)) {
+    onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
+    return;
+  }
+  for (uint32_t i = 0; i < stack->count && !output.full; i++) {
+    if (i < first || next == interpreted->count || !interleave_is_loop(interpreter, stack, i))
+      interleave_put(&output, stack->frames[i]);
+    else
+      next = interleave_put_call(interpreted, next, stack->frames[i], &output);
+  }
+  stack->frames = frames;
+  stack->count = output.count;
+  if (output.full) stack->truncation = ONSTACK_TRUNCATED_DEPTH;
+  onstack_add_relaxed(&counters->interpreted, (uint64_t)1);
+  if (interpreted->cut || output.full) onstack_add_relaxed(&counters->cut, (uint64_t)1);
+  if (output.unnamed) onstack_add_relaxed(&counters->unnamed, (uint64_t)1);
+}

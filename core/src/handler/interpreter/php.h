@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * PHP 8.2 and 8.4 without thread safety: what of it is known, and its frames, copied in the signal handler. Found by
+ * control/interpreter/php.c, named by drain/interpreter/php.c.
+ *
+ * executor_globals leads to the innermost zend_execute_data (Zend/zend_compile.h), whose neighbours lie in pages of 256 KiB.
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_PHP_H
+#define ONSTACK_HANDLER_INTERPRETER_PHP_H
+
+#include "base/defs.h"
+#include "onstack/onstack.h"
+
+/* Offsets in bytes, of one version (tests/interpreters/php_layouts.c compares them with its headers). */
+typedef struct onstack_php_layout {
+  uint32_t version;          /* ZEND_MODULE_API_NO */
+  uint16_t globals_page;     /* zend_executor_globals: vm_stack, */
+  uint16_t globals_frame;    /* and current_execute_data, behind it */
+  uint16_t function_last;    /* zend_op_array: how many opcodes, */
+  uint16_t function_opcodes; /* and where they are */
+  uint16_t function_file, function_line;
+} onstack_php_layout;
+
+typedef struct onstack_php {
+  uint32_t ready; /* what follows is good, and stays (publish / observe) */
+  const onstack_php_layout *layout;
+  uint64_t globals; /* executor_globals */
+} onstack_php;
+
+ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                                           uint32_t capacity);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "handler/interpreter/python.h"
+
+#include "base/atomics.h"
+#include "handler/arch.h"
+#include "handler/interpreter/window.h"
+#include "handler/tick/thread_table.h"
+
+ONSTACK_INTERNAL_DEFINE onstack_python onstack_python_found;
+
+#define PYTHON_STEPS 1024u       /* frames that are looked at, those that are none of the language too */
+#define PYTHON_THREAD_BYTES 320u /* at most, of a layout's thread_bytes */
+#define PYTHON_STATE_MOST 4096u  /* bytes of a PyThreadState, with what lies in it */
+#define PYTHON_POSITION_MAX (1u << 28)
+
+/* In the scratch memory. */
+typedef struct python_scratch {
+  uint8_t thread[PYTHON_THREAD_BYTES];
+  uint8_t frame[ONSTACK_WINDOW_FRAME];
+  uint8_t window[ONSTACK_WINDOW_BYTES];
+} python_scratch;
+_Static_assert(sizeof(python_scratch) <= ONSTACK_FRAME_SCRATCH, "it has room");
+
+/* The value of the interpreter's pthread key; 0: this is no thread of Python's. */
+static ONSTACK_HANDLER uint64_t python_thread(const onstack_frame_memory *memory, uint64_t *self) {
+  const onstack_python *python = &onstack_python_found;
+  uint64_t place, value;
+  *self = onstack_thread_pointer(); /* 0 on a thread of a raw clone: no address then */
+  place = *self + (uint64_t)python->key_offset;
+  if (python->key_indirect) {
+    if (!memory->read_own(place, &place)) return 0;
+    place += 8 * python->key_index;
+  }
+  return memory->read_own(place, &value) ? value : 0;
+}
+
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. That the state is this thread's is proven
+   where that can be had. */
+static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint8_t *state, uint64_t *chunk) {
+  uint64_t self, frame;
+  const uint64_t thread = python_thread(memory, &self);
+  if (thread == 0 || !onstack_window_read(memory, thread, state, layout->thread_bytes)) return 0;
+  if (onstack_window_word(state, layout->thread_interpreter) == 0) return 0;
+  if (ONSTACK_ARCH_SELF_IS_POINTER && onstack_window_word(state, layout->thread_id) != self) return 0;
+  *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
+  frame = onstack_window_word(state, layout->thread_frame);
+  if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
+  if (frame - thread < PYTHON_STATE_MOST) return 0;                          /* the one in the state itself: no loop runs */
+  return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
+}
+
+static ONSTACK_HANDLER onstack_interpreted_frame python_make(const onstack_python_layout *layout, const uint8_t *bytes,
+                                                             uint64_t code) {
+  onstack_interpreted_frame frame = {.function = code};
+  if (layout->code_instructions == 0) {
+    frame.position = (uint32_t)onstack_window_word(bytes, layout->frame_instruction); /* f_lasti, an int */
+  } else {
+    const uint64_t offset = onstack_window_word(bytes, layout->frame_instruction) - (code + layout->code_instructions);
+    frame.position = offset < PYTHON_POSITION_MAX ? (uint32_t)offset : 0;
+  }
+  return frame;
+}
+
+static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layout, onstack_window *window, uint64_t address,
+                                              onstack_interpreted_frame *frames, uint32_t capacity) {
+  uint32_t count = 0;
+  for (uint32_t step = 0; address != 0; step++) {
+    const uint8_t *bytes = step < PYTHON_STEPS ? onstack_window_frame(window, address, layout->frame_bytes) : NULL;
+    if (!bytes) return count | ONSTACK_INTERPRETED_CUT;
+    const uint64_t code = onstack_window_word(bytes, layout->frame_code);
+    const uint8_t entry = *(const volatile uint8_t *)(bytes + layout->frame_entry);
+    const bool sentinel = layout->entry == ONSTACK_PYTHON_SENTINEL && entry == ONSTACK_PYTHON_ON_C_STACK;
+    address = onstack_window_word(bytes, layout->frame_previous);
+    if (sentinel && count > 0 && !(frames[count - 1].flags & ONSTACK_INTERPRETED_ENTRY)) {
+      frames[count - 1].flags = ONSTACK_INTERPRETED_ENTRY;
+      continue;
+    }
+    if (count == capacity) return count | ONSTACK_INTERPRETED_CUT;
+    frames[count] = python_make(layout, bytes, code);
+    if (sentinel) /* a call of the loop that has just begun or is about to return */
+      frames[count].flags = ONSTACK_INTERPRETED_ENTRY | ONSTACK_INTERPRETED_EMPTY;
+    else if (layout->entry == ONSTACK_PYTHON_EACH || (layout->entry == ONSTACK_PYTHON_FLAG && entry))
+      frames[count].flags = ONSTACK_INTERPRETED_ENTRY;
+    count++;
+  }
+  return count;
+}
+
+ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_python_found.ready)) return 0; /* pairs with the publish in control/interpreter/python.c */
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  python_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint64_t innermost = python_innermost(layout, memory, scratch->thread, &window.piece);
+  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+}

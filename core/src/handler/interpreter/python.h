@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * CPython 3.9 to 3.13: what of it is known, and its frames, copied in the signal handler. Found by
+ * control/interpreter/python.c, named by drain/interpreter/python.c.
+ *
+ * A thread's state (PyThreadState) is the value of a pthread key, whether the thread holds the GIL or not. It leads to the
+ * innermost frame: up to 3.10 a PyFrameObject, each in a call of the loop of its own (Include/cpython/frameobject.h); from
+ * 3.11 on a _PyInterpreterFrame in a chunk of memory of the thread, where several belong to one call of the loop
+ * (Include/internal/pycore_frame.h).
+ */
+#ifndef ONSTACK_HANDLER_INTERPRETER_PYTHON_H
+#define ONSTACK_HANDLER_INTERPRETER_PYTHON_H
+
+#include "base/defs.h"
+#include "onstack/onstack.h"
+
+/* Where a frame says that native code called it. */
+typedef enum onstack_python_entry {
+  ONSTACK_PYTHON_EACH,     /* every frame is one: up to 3.10 */
+  ONSTACK_PYTHON_FLAG,     /* is_entry: 3.11 */
+  ONSTACK_PYTHON_SENTINEL, /* its caller is a frame on the native stack, which is none of the language: from 3.12 on */
+} onstack_python_entry;
+
+/* Offsets in bytes, of one version (tests/interpreters/python_layouts.c compares them with its headers). */
+typedef struct onstack_python_layout {
+  uint16_t version; /* 0x030b */
+  onstack_python_entry entry;
+  uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
+  uint16_t runtime_interpreter; /* interpreters.head */
+  uint16_t thread_interpreter;  /* PyThreadState */
+  uint16_t thread_id;
+  uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
+  uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
+  uint16_t thread_chunk;              /* datastack_chunk; 0: frames are objects */
+  uint16_t thread_bytes, frame_bytes; /* that hold what is asked here */
+  uint16_t frame_code, frame_previous, frame_instruction, frame_entry; /* frame_entry: is_entry, or owner */
+  uint16_t code_instructions; /* PyCodeObject: co_code_adaptive. Up to 3.10 f_lasti is an index, and this 0 */
+  uint16_t code_name, code_file, code_line, code_table;
+  uint16_t string_data; /* PyASCIIObject's size, behind which the characters are; of others 16 or 24 more */
+  uint16_t string_wide;
+} onstack_python_layout;
+
+#define ONSTACK_PYTHON_NO_CFRAME UINT16_MAX
+#define ONSTACK_PYTHON_ON_C_STACK 3u /* frame_entry's value there */
+
+typedef struct onstack_python {
+  uint32_t ready; /* what follows is good, and stays (publish / observe) */
+  const onstack_python_layout *layout;
+  uint64_t runtime, code_type, string_type; /* of _PyRuntime, PyCode_Type, PyUnicode_Type */
+  uint64_t interpreter;
+  /* Where a thread has the key's value: at its thread pointer plus `key_offset`, or (`key_indirect`) in the array that a word
+     there points to, at `key_index`. */
+  int64_t key_offset;
+  uint64_t key_index;
+  bool key_indirect;
+} onstack_python;
+
+ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
+
+/* onstack_frame_provider.copy; `data` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Frames of an interpreter, by a provider of the test's own: a language of three functions, whose loop is toy_loop. */
+#include "support.h"
+
+#include "base/interpreted.h"
+#include "drain/interpreter/python_lines.h"
+
+#include <errno.h>
+#include <string.h>
+
+TestSuite(interpreted, .init = t_setup);
+
+typedef struct toy_frame {
+  struct toy_frame *caller;
+  uint64_t function; /* 1 to 3; others have no name */
+  uint32_t line;
+  bool entry;
+} toy_frame;
+
+static __thread toy_frame *toy_top;
+static uint64_t toy_top_address; /* of the test's only thread in the language */
+static volatile int toy_break;   /* 1: frames that fit nothing; 2: a frame that cannot be read; 3: not there yet */
+static _Atomic int toy_prepares;
+
+typedef void toy_native(void);
+
+/* Runs a function of the language, which calls another one without a new loop, and a native one. */
+__attribute__((noinline, section("toy_code"))) static void toy_loop(uint64_t outer, uint64_t inner, toy_native *native) {
+  toy_frame first = {toy_top, outer, 10, true};
+  toy_frame second = {&first, inner, 20, false};
+  toy_top = &first;
+  toy_top = &second;
+  native();
+  toy_top = first.caller;
+  __asm__ volatile("" ::: "memory");
+}
+extern char __start_toy_code[], __stop_toy_code[];
+
+static int toy_prepare(void *data, onstack_loop_code loops[ONSTACK_LOOP_CODES]) {
+  (void)data;
+  toy_prepares++;
+  if (toy_break == 3) return -EAGAIN;
+  loops[0] = (onstack_loop_code){(uint64_t)(uintptr_t)__start_toy_code, (uint64_t)(uintptr_t)__stop_toy_code};
+  return 1;
+}
+
+static uint32_t toy_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
+                         uint32_t capacity) {
+  (void)data;
+  uint64_t address;
+  toy_frame frame;
+  uint32_t count = 0;
+  if (!memory->read(toy_top_address, &address, sizeof(address))) return 0;
+  if (toy_break == 2) address = address ? 16 : 0;
+  while (address && count < capacity) {
+    if (!memory->read(address, &frame, sizeof(frame))) return count | ONSTACK_INTERPRETED_CUT;
+    frames[count].function = frame.function;
+    frames[count].position = frame.line;
+    frames[count].flags = frame.entry || toy_break == 1 ? ONSTACK_INTERPRETED_ENTRY : 0;
+    address = (uint64_t)(uintptr_t)frame.caller;
+    count++;
+  }
+  return count;
+}
+
+static int toy_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
+  static const char *const names[] = {"<main>", "toy::first", "toy::second"};
+  (void)data;
+  if (frame->function < 1 || frame->function > 3) return -1;
+  strcpy(text->function, names[frame->function - 1]);
+  strcpy(text->file, "program.toy");
+  text->line = frame->position;
+  text->start_line = 1;
+  return 0;
+}
+
+static const onstack_frame_provider toy = {.size = sizeof(toy),
+                                           .stack_bytes = 512,
+                                           .name = "toy",
+                                           .prepare = toy_prepare,
+                                           .copy = toy_copy,
+                                           .describe = toy_describe};
+
+typedef struct seen_stacks {
+  uint32_t samples, right, wrong, unnamed;
+} seen_stacks;
+
+static const char *name_of(uint64_t frame, onstack_frame_text *text) {
+  *text = (onstack_frame_text){.size = sizeof(*text)};
+  return onstack_interpreted_describe(frame, text) == 0 ? text->function : "";
+}
+
+/* second, <main>, natives, second, first, natives: as `deep` calls. */
+static int see(void *data, const onstack_sample *sample) {
+  seen_stacks *seen = data;
+  onstack_frame_text text[ONSTACK_MAX_DEPTH];
+  uint32_t at[ONSTACK_MAX_DEPTH], count = 0;
+  for (uint32_t i = 0; i < sample->frame_count; i++)
+    if (onstack_is_interpreted(sample->frames[i])) at[count++] = i;
+  if (count == 0) return 0;
+  seen->samples++;
+  if (strcmp(name_of(sample->frames[at[0]], &text[0]), "[function gone]") == 0) {
+    seen->unnamed++;
+    return 0;
+  }
+  static const char *const order[] = {"toy::second", "<main>", "toy::second", "toy::first"};
+  bool right = count == 4 && at[1] == at[0] + 1 && at[3] == at[2] + 1 && at[2] > at[1] + 1 && at[0] > 0;
+  for (uint32_t i = 0; right && i < 4; i++) right = strcmp(name_of(sample->frames[at[i]], &text[i]), order[i]) == 0;
+  if (right)
+    right = text[0].line == 20 && text[1].line == 10 && strcmp(text[0].file, "program.toy") == 0 &&
+            strcmp(text[0].language, "toy") == 0;
+  *(right ? &seen->right : &seen->wrong) += 1;
+  return 0;
+}
+
+static void burn(void) {
+  t_burn(0.3);
+  __asm__ volatile(""); /* no tail call: the frame stays */
+}
+static uint64_t inner_function = 3, outer_function = 1;
+__attribute__((noinline)) static void deep(void) {
+  toy_loop(outer_function, inner_function, burn);
+  __asm__ volatile("");
+}
+
+static onstack_stats run(seen_stacks *seen, uint32_t depth) {
+  onstack_options options = t_options(1000, see, seen);
+  onstack_session *session;
+  onstack_stats stats = {.size = sizeof(stats)};
+  toy_top_address = (uint64_t)(uintptr_t)&toy_top;
+  options.frame_provider = &toy;
+  options.max_depth = depth;
+  cr_assert_eq(onstack_session_start(&options, &session), 0);
+  toy_loop(2, 3, deep);
+  cr_assert_eq(onstack_session_stop(session), 0);
+  cr_assert_eq(onstack_session_stats(session, &stats), 0);
+  onstack_session_free(session);
+  return stats;
+}
+
+Test(interpreted, frames_lie_in_the_places_of_the_loop) {
+  seen_stacks seen = {0};
+  const onstack_stats stats = run(&seen, 0);
+  cr_expect_gt(seen.right, 20u);
+  cr_expect_eq(seen.wrong, 0u, "%u of %u", seen.wrong, seen.samples);
+  cr_expect_eq(stats.interpreted, (uint64_t)seen.samples);
+  cr_expect_leq(stats.interpreted_unmatched, 2u);
+  cr_expect_eq(stats.interpreted_cut, 0u);
+}
+
+Test(interpreted, what_fits_no_native_frames_is_left_out_and_counted) {
+  seen_stacks seen = {0};
+  toy_break = 1;
+  const onstack_stats stats = run(&seen, 0);
+  cr_expect_eq(seen.samples, 0u);
+  cr_expect_gt(stats.interpreted_unmatched, 20u);
+  cr_expect_eq(stats.interpreted, 0u);
+}
+
+Test(interpreted, what_cannot_be_read_is_no_frame) {
+  seen_stacks seen = {0};
+  toy_break = 2;
+  const onstack_stats stats = run(&seen, 0);
+  cr_expect_eq(seen.samples, 0u);
+  cr_expect_eq(stats.interpreted, 0u);
+  cr_expect_gt(stats.samples, 20u);
+}
+
+Test(interpreted, a_function_without_a_name_says_so) {
+  seen_stacks seen = {0};
+  inner_function = 9;
+  const onstack_stats stats = run(&seen, 0);
+  cr_expect_gt(seen.unnamed, 20u);
+  cr_expect_geq(stats.interpreted_unnamed, (uint64_t)seen.unnamed);
+}
+
+Test(interpreted, a_stack_that_is_too_deep_is_cut_at_its_depth) {
+  seen_stacks seen = {0};
+  const onstack_stats stats = run(&seen, 5);
+  cr_expect_gt(stats.truncated_by[ONSTACK_TRUNCATED_DEPTH], 20u);
+  cr_expect_gt(stats.interpreted, 20u);
+}
+
+Test(interpreted, one_that_has_not_begun_is_asked_again) {
+  seen_stacks seen = {0};
+  onstack_options options = t_options(1000, see, &seen);
+  onstack_session *session;
+  toy_break = 3;
+  toy_top_address = (uint64_t)(uintptr_t)&toy_top;
+  options.frame_provider = &toy;
+  cr_assert_eq(onstack_session_start(&options, &session), 0);
+  t_burn(0.1);
+  toy_break = 0;
+  toy_loop(2, 3, deep);
+  onstack_session_free(session);
+  cr_expect_gt(toy_prepares, 1);
+  cr_expect_gt(seen.right, 10u);
+}
+
+typedef struct folded_text {
+  char text[65536];
+  size_t used;
+} folded_text;
+
+static int write_text(void *data, const void *bytes, size_t length) {
+  folded_text *text = data;
+  if (text->used + length >= sizeof(text->text)) return 1;
+  memcpy(text->text + text->used, bytes, length);
+  text->used += length;
+  return 0;
+}
+
+Test(interpreted, profiles_name_them) {
+  onstack_options options;
+  onstack_session *session;
+  onstack_profile *profile;
+  static folded_text written;
+  cr_assert_eq(onstack_profile_new(NULL, &profile), 0);
+  options = t_options(1000, onstack_profile_sink, profile);
+  options.frame_provider = &toy;
+  toy_top_address = (uint64_t)(uintptr_t)&toy_top;
+  cr_assert_eq(onstack_session_start(&options, &session), 0);
+  toy_loop(2, 3, deep);
+  onstack_session_free(session);
+  cr_assert_eq(onstack_profile_write_folded(profile, NULL, write_text, &written), 0);
+  cr_expect(strstr(written.text, "toy::first;toy::second;deep;<main>;toy::second;burn;t_burn"), "%s", written.text);
+  onstack_profile_free(profile);
+}
+
+Test(interpreted, options_and_addresses_are_checked) {
+  onstack_options options = t_options(100, NULL, NULL);
+  onstack_session *session;
+  onstack_frame_provider bad = toy;
+  onstack_frame_text text = {.size = sizeof(text)};
+  options.frame_provider = &bad;
+  bad.copy = NULL;
+  cr_expect_eq(onstack_session_start(&options, &session), ONSTACK_E_OPTIONS);
+  cr_expect(strstr(onstack_options_fault(&options), "frame_provider:"));
+  bad = toy;
+  bad.name = "a name of sixteen";
+  cr_expect_eq(onstack_session_start(&options, &session), ONSTACK_E_OPTIONS);
+  options.frame_provider = NULL;
+  options.interpreters = 3;
+  cr_expect_eq(onstack_session_start(&options, &session), ONSTACK_E_OPTIONS);
+  cr_expect_eq(onstack_interpreted_describe(0x401000, &text), ONSTACK_E_OPTIONS);
+  cr_expect_eq(onstack_interpreted_describe(ONSTACK_INTERPRETED_ADDRESS(70000, 1), &text), ONSTACK_E_OPTIONS);
+  cr_expect_eq(onstack_interpreted_describe(ONSTACK_INTERPRETED_ADDRESS(0, 0), NULL), ONSTACK_E_OPTIONS);
+}
+
+/* By hand, after Objects/lnotab_notes.txt and Objects/locations.md. */
+Test(interpreted, lines_of_each_form_of_table) {
+  static const uint8_t old[] = {6, 1, 50, 1, 200, 7};
+  static const uint8_t pairs[] = {6, 1, 50, (uint8_t)-128, 10, 2};
+  /* short form; one line; long with a delta of -1; none */
+  static const uint8_t entries[] = {0x80 | 1, 0x00, 0x80 | 11 << 3 | 1, 0x01, 0x02, 0x80 | 14 << 3, 0x03, 0x00,
+                                    0x01,     0x01, 0x80 | 15 << 3};
+  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 0), 10u);
+  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 6), 11u);
+  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 60), 12u);
+  cr_expect_eq(onstack_python_line(0x0309, old, sizeof(old), 10, 300), 19u);
+  cr_expect_eq(onstack_python_line(0x030a, pairs, sizeof(pairs), 10, 2), 11u);
+  cr_expect_eq(onstack_python_line(0x030a, pairs, sizeof(pairs), 10, 10), 0u);
+  cr_expect_eq(onstack_python_line(0x030a, pairs, sizeof(pairs), 10, 29), 13u);
+  cr_expect_eq(onstack_python_line(0x030b, entries, sizeof(entries), 10, 2), 10u);
+  cr_expect_eq(onstack_python_line(0x030b, entries, sizeof(entries), 10, 6), 11u);
+  cr_expect_eq(onstack_python_line(0x030c, entries, sizeof(entries), 10, 8), 10u);
+  cr_expect_eq(onstack_python_line(0x030d, entries, sizeof(entries), 10, 10), 0u);
+  cr_expect_eq(onstack_python_line(0x030d, entries, sizeof(entries), 10, 4000), 0u);
+}

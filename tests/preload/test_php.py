@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Frames of PHP in profiles, against what the program's own clock says."""
+import json
+
+from harness import Run, Skip, case, check, equal
+from hosts_common import need
+from test_python import check_counts, index
+
+WORK = """<?php
+class Sums {
+  function squares($n) { $sum = 0; for ($i = 0; $i < $n; $i++) $sum += $i * $i; return $sum; }
+  static function fibonacci($n) { return $n < 2 ? $n : self::fibonacci($n - 1) + self::fibonacci($n - 2); }
+}
+function compare($x, $y) { return strrev("$x") <=> strrev("$y"); }
+function order($n) { for ($k = 0; $k < $n; $k++) { $rows = range(0, 2000); usort($rows, 'compare'); } }
+function numbers($n) { for ($i = 0; $i < $n; $i++) yield $i * $i; }
+function add_up($n) { $sum = 0; foreach (numbers($n) as $x) $sum += $x; return $sum; }
+function encode($n) { for ($k = 0; $k < $n; $k++) json_decode(json_encode(range(0, 3000))); }
+function deep($n) { return $n ? deep($n - 1) : (new Sums)->squares(150000); }
+function now() { $use = getrusage(); return $use['ru_utime.tv_sec'] + $use['ru_utime.tv_usec'] / 1e6 + $use['ru_stime.tv_sec'] + $use['ru_stime.tv_usec'] / 1e6; }
+$used = [];
+$work = ['squares' => fn() => (new Sums)->squares(150000), 'fibonacci' => fn() => Sums::fibonacci(19), 'order' => fn() => order(2),
+         'add_up' => fn() => add_up(60000), 'encode' => fn() => encode(15), 'deep' => fn() => deep(40)];
+$end = now() + 1.5;
+while (now() < $end)
+  foreach ($work as $name => $do) { $before = now(); $do(); $used[$name] = ($used[$name] ?? 0) + now() - $before; }
+echo json_encode($used);
+"""
+
+
+@case
+def php_frames():
+    path = need("php")
+    with Run(path, "-n", "-d", "extension=json", "-r", WORK[5:], ONSTACK_PROFILE="out", ONSTACK_FREQUENCY="500") as done:
+        equal(done.status, 0, done.errors)
+        profile = done.profile()
+        if not any(text.startswith("onstack.interpreted ") for text in profile.comments):
+            raise Skip("php is of a version that is not known")
+        check_counts(profile, "php")
+        used = json.loads(done.output[done.output.index("{") :])
+        full = {"squares": "Sums::squares", "fibonacci": "Sums::fibonacci"}
+        for name, seconds in used.items():
+            wanted = seconds + (used["deep"] if name == "squares" else 0)
+            found = profile.seconds(full.get(name, name))
+            check(abs(found - wanted) <= 4 * (seconds / 500) ** 0.5 + 0.05 * wanted + 0.05, f"{name}: {found:.3f} s, not {wanted:.3f}")
+        # The sort in C lies between PHP's functions; deep() forty times in a row.
+        sorts = [stack for _, _, stack in profile.samples if "compare" in stack]
+        check(sorts and all("usort" in stack[stack.index("compare") + 2 : stack.index("order")] for stack in sorts), f"{sorts[:1]}")
+        deep = [stack for _, _, stack in profile.samples if "deep" in stack]
+        check(deep and sum(stack.count("deep") == 41 for stack in deep) >= 0.9 * len(deep), "deep() is not whole")
+        check(all("execute_ex" not in stack[1:] for stack in deep), "a loop's frame is left")

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Frames of CPython in profiles: each version that is installed, against what the program's own clocks say."""
+import glob
+import json
+import os
+import pathlib
+import re
+
+from harness import Run, Skip, case, check, equal, rarer
+
+# Functions that take turns, each with the CPU time that its thread used in it.
+WORK = """
+import json, threading, time
+used = {}
+class Sums:
+    def squares(self, n):
+        total = 0
+        for i in range(n):
+            total += i * i
+        return total
+def encode(n):
+    rows = {str(i): list(range(20)) for i in range(100)}
+    for _ in range(n):
+        json.loads(json.dumps(rows))
+def key_of(text):
+    return text[::-1]
+def order(n):
+    for _ in range(n):
+        sorted([str(i * 7919 % 10007) for i in range(2000)], key=key_of)
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+def numbers(n):
+    for i in range(n):
+        yield i * i
+def add_up(n):
+    return sum(numbers(n))
+def deep(n):
+    return deep(n - 1) if n else Sums().squares(40000)
+def turns(seconds):
+    work = [(Sums().squares, 40000), (encode, 6), (order, 3), (fibonacci, 17), (add_up, 30000), (deep, 40)]
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        for function, n in work:
+            before = time.thread_time()
+            function(n)
+            name = function.__qualname__
+            used[name] = used.get(name, 0) + time.thread_time() - before
+threads = [threading.Thread(target=turns, args=(SECONDS,)) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps(used))
+"""
+
+# Code objects and threads that come and go, frames that are freed in all orders.
+CHURN = """
+import gc, sys, threading, time
+end = time.time() + SECONDS
+def burn(n):
+    return sum(i * i for i in range(n))
+def made(k):
+    space = {}
+    exec(f"def short_{k}(n):\\n    return sum(j for j in range(n))", space)
+    return space[f"short_{k}"](2000)
+class Cell:
+    def __init__(self): self.self = self
+    def __del__(self): burn(50)
+def worker(k):
+    for _ in range(3):
+        made(k)
+        [Cell() for _ in range(20)]
+        stream = (burn(x) for x in range(40))
+        for _ in range(20): next(stream)
+    gc.collect()
+k = 0
+while time.time() < end:
+    batch = [threading.Thread(target=worker, args=(k + i,)) for i in range(8)]
+    for thread in batch: thread.start()
+    for thread in batch: thread.join()
+    k += 8
+print(k)
+"""
+
+
+def pythons():
+    """One of each version from 3.9 to 3.13: Debian's, and what lies in a person's own places."""
+    found = {}
+    places = os.environ.get("ONSTACK_PYTHONS", f"{pathlib.Path.home()}/.pyenv/versions/*/bin/python3.*").split(":")
+    for path in ["/usr/bin/python3"] + sorted(path for place in places for path in glob.glob(place)):
+        version = re.search(r"python3\.(\d+)$", os.path.realpath(path))
+        if version and 9 <= int(version[1]) <= 13 and os.access(path, os.X_OK):
+            found.setdefault((version[1], path.startswith("/usr/")), path)
+    return [path for _, path in sorted(found.items())]
+
+
+def told(profile):
+    """What became of the interpreter's frames, by name."""
+    line = next((text for text in profile.comments if text.startswith("onstack.interpreted ")), "")
+    return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", line)}
+
+
+def run(path, script, seconds, **variables):
+    variables.setdefault("ONSTACK_FREQUENCY", "500")
+    return Run(path, "-c", script.replace("SECONDS", str(seconds)), ONSTACK_PROFILE="out", **variables)
+
+
+def check_counts(profile, what):
+    counts = told(profile)
+    check(counts.get("samples", 0) > 100, f"{what}: {counts}")
+    for key, share in (("interpreted_cut", 0.01), ("interpreted_unmatched", 0.01), ("interpreted_unnamed", 0.08)):
+        check(counts[key] <= 3 + share * counts["samples"], f"{what}: {counts}")
+
+
+def check_shares(profile, used, what):
+    """Within four standard deviations of what the program says, and the ends of its turns."""
+    for name, seconds in used.items():
+        found = profile.seconds(re.sub(r"^Sums\.", "", name) if profile.seconds(name) == 0 else name)
+        allowed = 4 * (seconds / 500) ** 0.5 + 0.05 * seconds + 0.03
+        # deep() ends in Sums.squares, which has turns of its own.
+        wanted = seconds + (used["deep"] if name.endswith("squares") else 0)
+        check(abs(found - wanted) <= allowed + 0.02, f"{what}: {name} {found:.3f} s, not {wanted:.3f}")
+
+
+def index(stack, name):
+    return next((i for i, text in enumerate(stack) if text.split(".")[-1] == name), -1)
+
+
+def check_order(profile, what):
+    """Native frames lie where they were: the sort between the key's function and its caller; deep() forty times in a row."""
+    sorts = [stack for _, _, stack in profile.samples if index(stack, "key_of") >= 0]
+    between = [stack[index(stack, "key_of") + 1 : index(stack, "order")] for stack in sorts]
+    native = lambda part: part and not {"key_of", "order", "turns", "<listcomp>"} & set(part)
+    check(sorts and all(native(part) for part in between), f"{what}: {between[:1]}")
+    deep = [stack for _, _, stack in profile.samples if "deep" in stack]
+    check(deep and sum(stack.count("deep") == 41 for stack in deep) >= 0.9 * len(deep), f"{what}: {[stack.count('deep') for stack in deep]}")
+    check(all("_PyEval_EvalFrameDefault" not in stack[1:] for stack in deep), f"{what}: a loop's frame is left")
+
+
+def profile_of(path):
+    with run(path, WORK, 1.0) as done:
+        equal(done.status, 0, f"{path}: {done.errors}")
+        profile, used, what = done.profile(), json.loads(done.output), path
+        check_counts(profile, what)
+        check_shares(profile, used, what)
+        check_order(profile, what)
+
+
+@case
+def python_frames():
+    if not pythons():
+        raise Skip("no python from 3.9 to 3.13 is installed")
+    profile_of(pythons()[0])
+
+
+@rarer
+def python_frames_of_other_versions():
+    if len(pythons()) < 2:
+        raise Skip("no second python from 3.9 to 3.13 is installed")
+    for path in pythons()[1:]:
+        profile_of(path)
+
+
+@rarer
+def python_that_changes_under_the_samples():
+    for path in pythons():
+        with run(path, CHURN, 1.5, ONSTACK_FREQUENCY="2000") as done:
+            equal(done.status, 0, f"{path}: {done.errors}")
+            profile = done.profile()
+            counts = told(profile)
+            check(profile.seconds("worker") > 0.3 * profile.seconds(), f"{path}: {counts}")
+            check(counts["interpreted_unmatched"] <= 3 + 0.03 * counts["samples"], f"{path}: {counts}")
+            names = {text for _, _, stack in profile.samples for text in stack if text.startswith("short_")}
+            check(all(re.fullmatch(r"short_\d+(\.<locals>\.<genexpr>)?", name) for name in names), f"{path}: {sorted(names)[:5]}")
+
+
+@case
+def python_frames_can_be_left_out():
+    with run("/usr/bin/python3", WORK, 0.3, ONSTACK_INTERPRETERS="0") as done:
+        check(not told(done.profile()) and done.profile().seconds("fibonacci") == 0, "there are frames of Python")
+        check(done.profile().seconds("_PyEval_EvalFrameDefault") > 0.2, "and none of the loop")
+    with run("/usr/bin/python3", WORK, 0.1, ONSTACK_INTERPRETERS="yes") as done:
+        check("ONSTACK_INTERPRETERS=yes: give 0" in done.errors, done.errors)
+
+
+@case
+def heap_profile_of_python_functions():
+    script = "kept = []\ndef hold():\n    for _ in range(200): kept.append(bytearray(100000))\nhold()\n"
+    with run("/usr/bin/python3", script, 0, ONSTACK_HEAP="1", ONSTACK_HEAP_RATE="65536", ONSTACK_FREQUENCY="") as done:
+        equal(done.status, 0, done.errors)
+        held = done.profile().sum(1, "hold")
+        check(15e6 < held < 26e6, f"{held} bytes under hold()")
