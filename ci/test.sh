@@ -61,11 +61,6 @@ by_part() {
   case $part in quick) printf '%s' "$1" ;; rest) printf '%s' "$2" ;; esac
 }
 
-# Criterion's pattern for the tests of tests/core/long.
-long_tests() {
-  grep -v '^#' tests/core/long | paste -sd '|'
-}
-
 # suite/test, as Criterion lists them.
 tests_of() { # program
   "$1" --list | awk '/^[a-z]/ { sub(/:.*/, ""); suite = $0; next } NF == 2 { print suite "/" $2 }'
@@ -85,8 +80,9 @@ check_long_tests() {
   [ -z "$unknown" ] || { echo "tests/core/long names what is no test: $unknown"; failed+=("c: tests/core/long"); }
 }
 
-has_long_tests() { # program
-  tests_of "$1" | grep -qxF -f <(grep -v '^#' tests/core/long)
+# Those of tests/core/long that are this program's, as Criterion's patterns have them: a pattern has 4 KiB at most.
+long_tests_of() { # program
+  tests_of "$1" | grep -xF -f <(grep -v '^#' tests/core/long) | paste -sd '|'
 }
 
 run_c() {
@@ -94,11 +90,13 @@ run_c() {
     { failed+=("c: build"); return; }
   check_long_tests
   [ "$part" != quick ] || begin_beside
-  local binary status begun times=() filter=()
-  case $part in quick) filter=("--filter=!($(long_tests))") ;; rest) filter=("--filter=@($(long_tests))") ;; esac
+  local binary status begun long times=() filter
   for binary in "$BUILD"/tests/core/test_*; do
     [ -x "$binary" ] || continue
-    [ "$part" != rest ] || has_long_tests "$binary" || continue
+    long=$(long_tests_of "$binary")
+    [ "$part" != rest ] || [ -n "$long" ] || continue
+    filter=()
+    case $part${long:+-some} in quick-some) filter=("--filter=!($long)") ;; rest-some) filter=("--filter=@($long)") ;; esac
     # -j1: the tests count samples. timeout: Criterion's own does not fire while a SIGPROF timer repeats.
     echo "-- $(basename "$binary")"
     begun=${EPOCHREALTIME/[.,]/}
