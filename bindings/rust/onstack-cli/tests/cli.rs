@@ -116,6 +116,28 @@ fn a_flame_graph_of_both_kinds_of_input() {
     }
 }
 
+/// Red, green and blue of a function's box.
+fn color_of(picture: &str, title: &str) -> [u32; 3] {
+    let from = &picture[picture.find(&format!("<title>{title}")).expect(title)..];
+    let numbers = from.split("fill=\"rgb(").nth(1).and_then(|rest| rest.split(')').next()).expect("a colour");
+    let numbers: Vec<u32> = numbers.split(',').map(|number| number.trim().parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+#[test]
+fn colours_tell_the_language_and_the_subtitle_the_total() {
+    let folded = file("languages.folded", b"main.run;sum.part.0 6\nmain.run;std::sort 2\n");
+    let draw = |more: &[&str]| text(&onstack(&[&["flamegraph", &folded], more].concat()).stdout).to_owned();
+    let picture = draw(&[]);
+    assert!(picture.contains("samples 8, C 75%, C++ 25%"), "{picture}");
+    let ([red, green, blue], [c_red, _, c_blue]) = (color_of(&picture, "main.run "), color_of(&picture, "sum.part.0 "));
+    assert!(red < 110 && green > 150 && blue > 150, "Go is cyan, not {red} {green} {blue}");
+    assert!(c_red < 150 && c_blue > 200, "C is blue, not {c_red} .. {c_blue}");
+    assert_eq!(color_of(&picture, "main.run "), color_of(&draw(&[]), "main.run "), "the same in each picture");
+    let [red, _, blue] = color_of(&draw(&["--colors", "hot"]), "main.run ");
+    assert!(red > 200 && blue < 80, "hot is warm, not {red} .. {blue}");
+}
+
 #[test]
 fn failures_name_the_file_and_leave_no_output() {
     let cases = [

@@ -27,15 +27,19 @@ fn stack(stacks: &Stacks<'_>, sample: &Sample) -> String {
     let names = stacks.names(sample);
     let mut line = String::new();
     for name in stacks.thread(sample).into_iter().chain(names.iter().rev().map(String::as_str)) {
-        // What the format itself uses.
-        line.extend(name.chars().map(|c| match c {
-            ';' => ':',
-            '\n' | '\r' => ' ',
-            other => other,
-        }));
+        line.extend(name.chars().map(written));
         line.push(';');
     }
     line
+}
+
+/// What the format itself uses has no place in a name.
+pub(crate) fn written(c: char) -> char {
+    match c {
+        ';' => ':',
+        '\n' | '\r' => ' ',
+        other => other,
+    }
 }
 
 /// A message whose samples are the lines of `text`. Numbers with a fraction, as some tools write them, are rounded.

@@ -24,6 +24,7 @@ mod guard;
 pub mod heap;
 pub mod label;
 mod labels;
+mod language;
 mod losses;
 #[doc(hidden)]
 pub mod merge;
@@ -70,6 +71,7 @@ pub use frames::{Frames, Symbol, UnresolvedFrames};
 pub use guard::{ProfilerGuard, ProfilerGuardBuilder};
 #[cfg(feature = "flamegraph")]
 pub use inferno::flamegraph;
+pub use language::Language;
 pub use losses::ModuleStats;
 pub use options::{Clock, Fork, Options, Restore};
 pub use profile::Profile;

@@ -2,6 +2,7 @@
 //! Reads stacks of names out of a pprof profile. A profile from a file may say anything: what an index or id does not
 //! lead to is empty or unnamed, never a failure.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use regex_lite::Regex;
@@ -90,23 +91,41 @@ impl<'a> Stacks<'a> {
 
     fn all_names(&self, sample: &Sample) -> Vec<String> {
         let mut names = Vec::with_capacity(sample.location_id.len());
-        for id in &sample.location_id {
-            match self.locations.get(id) {
-                Some(location) if !location.line.is_empty() => {
-                    names.extend(location.line.iter().map(|line| self.name(location, line)));
-                }
-                Some(location) => names.push(self.place(location)),
-                None => names.push("[unknown]".into()),
-            }
-        }
+        self.each_line(sample, |name, _, _| names.push(name.into_owned()));
         names
     }
 
-    fn name(&self, location: &Location, line: &Line) -> String {
-        let Some(function) = self.functions.get(&line.function_id) else { return self.place(location) };
+    /// The frames, leaf first, inlined ones included: name, place and function, as far as the profile has them.
+    pub(crate) fn each_line(
+        &self,
+        sample: &Sample,
+        mut visit: impl FnMut(Cow<'a, str>, Option<&'a Location>, Option<&'a Function>),
+    ) {
+        for id in &sample.location_id {
+            let Some(&location) = self.locations.get(id) else {
+                visit("[unknown]".into(), None, None);
+                continue;
+            };
+            if location.line.is_empty() {
+                visit(self.place(location).into(), Some(location), None);
+            }
+            for line in &location.line {
+                let function = self.functions.get(&line.function_id).copied();
+                visit(self.name(location, line), Some(location), function);
+            }
+        }
+    }
+
+    /// The name of the file that a place lies in; "" where the profile does not say.
+    pub(crate) fn mapping_file(&self, location: &Location) -> &'a str {
+        self.mappings.get(&location.mapping_id).map_or("", |mapping| self.text(mapping.filename))
+    }
+
+    fn name(&self, location: &Location, line: &Line) -> Cow<'a, str> {
+        let Some(function) = self.functions.get(&line.function_id) else { return self.place(location).into() };
         match (self.text(function.name), self.text(function.system_name)) {
-            ("", "") => self.place(location),
-            ("", name) | (name, _) => name.to_owned(),
+            ("", "") => self.place(location).into(),
+            ("", name) | (name, _) => name.into(),
         }
     }
 
