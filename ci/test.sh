@@ -17,8 +17,10 @@ esac
 # These check no times: one after another they run beside the others, and what they said is printed when it is their turn.
 beside=
 [ $part = whole ] && [ $# -gt 0 ] || beside="fuzz abi cxx aarch64 readme faults otlp"
-# They begin behind preload, which has cases that need an idle machine; the quick part has none: there beside the first suite.
-before_beside=preload
+# They begin behind the core's tests, which need both processors; but for the quick part behind preload's, which have cases that
+# need an idle machine.
+before_beside=c
+[ $part = quick ] || before_beside=preload
 for suite in $suites; do
   case " $all_suites " in *" $suite "*) continue ;; esac
   echo "ci/test.sh: no suite is named $suite; there are: $all_suites" >&2
@@ -89,7 +91,6 @@ run_c() {
   make --no-print-directory -j2 -f core/Makefile lib adapters && make --no-print-directory -j2 -f tests/core/Makefile tests ||
     { failed+=("c: build"); return; }
   check_long_tests
-  [ "$part" != quick ] || begin_beside
   local binary status begun long times=() filter
   for binary in "$BUILD"/tests/core/test_*; do
     [ -x "$binary" ] || continue
@@ -250,14 +251,7 @@ is_beside() { # suite
   return 1
 }
 
-# A process for them. In the quick part it begins when the first suite has compiled, and compiles for the later ones first.
-begin_beside() {
-  [ -n "$beside" ] && [ -z "$lane" ] || return
-  { [ "$part" != quick ] || warm; run_beside; } &
-  lane=$!
-}
-
-# All of them, in a process of its own.
+# All of them, in a process of its own: not beside the first suite, while that and `warm` compile.
 run_beside() {
   local suite
   renice -n 19 "$BASHPID" >/dev/null
@@ -288,7 +282,7 @@ mkdir -p "$BUILD"
 # A crash or a hang is nobody else's fault, and is not run again.
 again=()
 warming= lane=
-if [ $# -eq 0 ]; then
+if [ "$part" = quick ] || [ $# -eq 0 ]; then
   warm &
   warming=$!
 fi
@@ -302,8 +296,10 @@ for suite in $suites; do
   else
     watched "run_$suite"
   fi
-  # In the quick part only where the first suite could not be compiled.
-  if [ "$part" = quick ] || [ "$suite" = "$before_beside" ]; then begin_beside; fi
+  if [ "$suite" = "$before_beside" ] && [ -n "$beside" ]; then
+    run_beside &
+    lane=$!
+  fi
   [ "${#failed[@]}" -gt "$count" ] && [ "$suite" != c ] && ! crashed || continue
   step "$suite again"
   again+=("$suite")
