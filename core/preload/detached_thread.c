@@ -19,14 +19,14 @@ static int detached_thread_create(size_t stack_bytes, void *(*run)(void *)) {
 
 int onstack_preload_thread(size_t stack_bytes, void *(*run)(void *), onstack_kernel_sigset *mask) {
   const onstack_kernel_sigset every = onstack_own_mask();
-  onstack_kernel_sigset old;
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &old);
+  onstack_kernel_sigset old = 0;
+  const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &old) == 0; /* refused: there is nothing to put back */
   if (mask) *mask = old;
   onstack_own_expect(1);
   int error = detached_thread_create(stack_bytes, run);
   if (error != 0)
     error = detached_thread_create(0, run); /* a host with more thread-local storage than that: the system's own size */
   if (error != 0) onstack_own_expect(-1);
-  onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
+  if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &old, NULL);
   return error;
 }

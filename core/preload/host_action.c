@@ -75,10 +75,10 @@ void onstack_host_action_change(const struct sigaction *action, struct sigaction
     onstack_dekker_store(&onstack_own_stands_in.has_host, 1u);
     onstack_own_wait_closed(SIGPROF);
   }
-  onstack_sys_sigprocmask(SIG_SETMASK, &every, &mask);
+  const bool blocked = onstack_sys_sigprocmask(SIG_SETMASK, &every, &mask) == 0; /* refused: there is nothing to put back */
   const struct sigaction before = host_write(&wanted);
   onstack_action_follow_host(SIGPROF);
-  onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
+  if (blocked) onstack_sys_sigprocmask(SIG_SETMASK, &mask, NULL);
   if (old) *old = before;
 }
 
