@@ -7,6 +7,7 @@
 #include "control/interpreter/php.h"
 #include "control/interpreter/python.h"
 #include "control/options.h"
+#include "drain/interpreter/known.h"
 #include "drain/interpreter/names.h"
 #include "drain/interpreter/php.h"
 #include "drain/interpreter/python.h"
@@ -38,8 +39,7 @@ static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_
 
 static void interpreters_after_fork(void) {
   onstack_interpreted_after_fork();
-  onstack_python_after_fork();
-  onstack_php_after_fork();
+  onstack_known_after_fork();
 }
 
 void onstack_interpreters_ship(void) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What frames of an interpreter were called, with the words by which their functions are known again. Where those have
- * changed another function lies there, and the frame may have been of either: it has no name. Where no function lies there
- * any more it was the one that is remembered. Under the provider's lock.
+ * What frames of interpreters were called, with the words by which their functions are known again. Where those have changed
+ * another function lies there, and the frame may have been of either: it has no name. Where no function lies there any more it
+ * was the one that is remembered.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
@@ -10,29 +10,23 @@
 #include "base/defs.h"
 #include "onstack/onstack.h"
 
-#define ONSTACK_KNOWN_FRAMES 1024u /* a power of two; a newer one takes the place of an older one */
+#define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
 
-typedef struct onstack_known_frame {
-  uint64_t function; /* 0: nothing is known here */
-  uint64_t identity[4];
-  uint32_t position;
-  onstack_frame_text text;
-} onstack_known_frame;
-
+/* Of one interpreter. Both are called under a lock. */
 typedef struct onstack_known_reader {
   /* The words that tell a function from another at its address. False: there is no function. */
   bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[4]);
-  /* Names the frame of an identified function. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text);
+  /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+               onstack_frame_text *text);
 } onstack_known_reader;
 
-/* 0, or -ESRCH: it cannot be told what the frame was. */
-ONSTACK_INTERNAL int onstack_known_describe(onstack_known_frame known[ONSTACK_KNOWN_FRAMES],
-                                            const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+/* 0; -ESRCH: it cannot be told what the frame was; -ENOMEM. Ordinary threads. */
+ONSTACK_INTERNAL int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
                                             onstack_frame_text *text);
 
-/* Memory of the process by the kernel's copy; how much of it could be read. Ordinary threads. */
-ONSTACK_INTERNAL size_t onstack_known_fetch(uint64_t address, void *to, size_t bytes);
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_known_after_fork(void);
 
 static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
   uint64_t word = 0;

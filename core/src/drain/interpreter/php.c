@@ -3,14 +3,12 @@
 #include "drain/interpreter/php.h"
 
 #include "base/atomics.h"
+#include "base/process_memory.h"
 #include "drain/interpreter/known.h"
 #include "handler/interpreter/php.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 
 /* zend_function (Zend/zend_compile.h), where the versions agree. */
 #define PHP_FUNCTION_BYTES 184u
@@ -18,6 +16,7 @@
 #define PHP_FUNCTION_NAME 8u
 #define PHP_FUNCTION_SCOPE 16u
 #define PHP_INTERNAL 1u
+#define PHP_INTERNAL_BYTES 24u /* of one of these, which can be shorter */
 #define PHP_USER 2u
 #define PHP_EVAL 4u
 #define PHP_CLASS_NAME 8u /* zend_class_entry.name */
@@ -28,15 +27,13 @@
 
 enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES }; /* a function's identity; PHP_OPCODES: with its type in the top byte */
 
-static pthread_mutex_t php_lock = PTHREAD_MUTEX_INITIALIZER;
-static onstack_known_frame *php_known; /* under the lock; mapped, as the names are (drain/interpreter/names.c) */
-
 static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
   const onstack_php_layout *layout = onstack_php_found.layout;
-  uint8_t bytes[PHP_FUNCTION_BYTES] = {0};
-  const size_t got = onstack_known_fetch(frame->function, bytes, sizeof(bytes));
+  uint8_t bytes[PHP_FUNCTION_BYTES];
+  const bool whole = onstack_process_memory_read(frame->function, bytes, sizeof(bytes));
+  if (!whole && !onstack_process_memory_read(frame->function, bytes, PHP_INTERNAL_BYTES)) return false;
   const uint8_t type = bytes[PHP_FUNCTION_TYPE];
-  if (got < PHP_FUNCTION_SCOPE + 8 || (type != PHP_INTERNAL && got < sizeof(bytes))) return false;
+  if (!whole && type != PHP_INTERNAL) return false;
   if (type != PHP_INTERNAL && type != PHP_USER && type != PHP_EVAL) return false;
   identity[PHP_NAME] = onstack_known_word(bytes, PHP_FUNCTION_NAME);
   identity[PHP_SCOPE] = onstack_known_word(bytes, PHP_FUNCTION_SCOPE);
@@ -49,10 +46,10 @@ static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identi
 /* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
 static bool php_string(uint64_t address, char *out, size_t capacity) {
   uint8_t head[PHP_STRING_DATA];
-  if (onstack_known_fetch(address, head, sizeof(head)) != sizeof(head)) return false;
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
   const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
   const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
-  if (bytes == 0 || onstack_known_fetch(address + PHP_STRING_DATA, out, bytes) != bytes) return false;
+  if (bytes == 0 || !onstack_process_memory_read(address + PHP_STRING_DATA, out, bytes)) return false;
   out[bytes] = 0;
   for (size_t i = 0; i < bytes; i++)
     if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
@@ -61,7 +58,7 @@ static bool php_string(uint64_t address, char *out, size_t capacity) {
 
 static uint32_t php_number(uint64_t address) {
   uint32_t number = 0;
-  return onstack_known_fetch(address, &number, sizeof(number)) == sizeof(number) ? number : 0;
+  return onstack_process_memory_read(address, &number, sizeof(number)) ? number : 0;
 }
 
 /* Of the opcode whose address has this lower half. */
@@ -81,13 +78,15 @@ static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t
   if (!php_string(identity[PHP_NAME], name, sizeof(name))) return false;
   uint64_t text = 0;
   const bool method = identity[PHP_SCOPE] != 0 &&
-                      onstack_known_fetch(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) == sizeof(text) &&
+                      onstack_process_memory_read(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
                       php_string(text, scope, sizeof(scope));
   snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
   return true;
 }
 
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text) {
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+                     onstack_frame_text *text) {
+  (void)scratch;
   const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
   if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
   text->flags = type == PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
@@ -102,16 +101,5 @@ static const onstack_known_reader php_reader = {php_identify, php_read};
 
 int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return -ESRCH;
-  pthread_mutex_lock(&php_lock);
-  if (!php_known) {
-    void *memory =
-        mmap(NULL, ONSTACK_KNOWN_FRAMES * sizeof(*php_known), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    php_known = memory == MAP_FAILED ? NULL : memory;
-  }
-  const int result = php_known ? onstack_known_describe(php_known, &php_reader, frame, text) : -ENOMEM;
-  pthread_mutex_unlock(&php_lock);
-  return result;
+  return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
 }
-
-void onstack_php_after_fork(void) { php_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }

@@ -3,33 +3,23 @@
 #include "drain/interpreter/python.h"
 
 #include "base/atomics.h"
+#include "base/process_memory.h"
 #include "drain/interpreter/known.h"
 #include "drain/interpreter/python_lines.h"
 #include "handler/interpreter/python.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#define PYTHON_CODE_BYTES 208u       /* of a PyCodeObject, as far as it is looked at */
-#define PYTHON_BYTES_DATA 32u        /* PyBytesObject.ob_sval */
-#define PYTHON_TABLE ((size_t)65536) /* bytes of a table of lines that are read */
+#define PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+#define PYTHON_BYTES_DATA 32u  /* PyBytesObject.ob_sval */
 
 enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE }; /* a code object's identity */
 
-typedef struct python_names {
-  onstack_known_frame known[ONSTACK_KNOWN_FRAMES];
-  uint8_t table[PYTHON_TABLE];
-} python_names;
-
-static pthread_mutex_t python_lock = PTHREAD_MUTEX_INITIALIZER;
-static python_names *python_memory; /* under the lock; mapped, as the names are (drain/interpreter/names.c) */
-
 static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
   const onstack_python_layout *layout = onstack_python_found.layout;
-  uint8_t bytes[PYTHON_CODE_BYTES] = {0};
-  if (onstack_known_fetch(frame->function, bytes, sizeof(bytes)) < layout->code_table + sizeof(uint64_t)) return false;
+  uint8_t bytes[PYTHON_CODE_BYTES];
+  if (!onstack_process_memory_read(frame->function, bytes, layout->code_table + sizeof(uint64_t))) return false;
   if (onstack_known_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
   identity[PYTHON_NAME] = onstack_known_word(bytes, layout->code_name);
   identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
@@ -72,35 +62,36 @@ static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) 
 static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
   uint8_t head[40], data[512];
   size_t used = 0;
-  if (onstack_known_fetch(address, head, sizeof(head)) != sizeof(head)) return false;
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
   const uint64_t length = onstack_known_word(head, 16);
   const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
   const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
   if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
   const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
   const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
-  if (onstack_known_fetch(from, data, count * kind) != count * kind) return false;
+  if (!onstack_process_memory_read(from, data, count * kind)) return false;
   for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
   out[used] = 0;
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[4], uint32_t position) {
+static uint32_t python_line_of(const uint64_t identity[4], uint32_t position, uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
-  if (onstack_known_fetch(identity[PYTHON_LINES], head, sizeof(head)) != sizeof(head)) return 0;
+  if (!onstack_process_memory_read(identity[PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
-  const size_t bytes = size < PYTHON_TABLE ? (size_t)size : PYTHON_TABLE;
-  if (onstack_known_fetch(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, python_memory->table, bytes) != bytes) return 0;
-  return onstack_python_line(onstack_python_found.layout->version, python_memory->table, bytes,
-                             (uint32_t)identity[PYTHON_FIRST_LINE], position);
+  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
+  if (!onstack_process_memory_read(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
+  return onstack_python_line(onstack_python_found.layout->version, table, bytes, (uint32_t)identity[PYTHON_FIRST_LINE],
+                             position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text) {
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+                        onstack_frame_text *text) {
   const onstack_python *python = &onstack_python_found;
   if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
   if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = (uint32_t)identity[PYTHON_FIRST_LINE];
-  text->line = python_line_of(identity, frame->position);
+  text->line = python_line_of(identity, frame->position, scratch);
   return true;
 }
 
@@ -108,15 +99,5 @@ static const onstack_known_reader python_reader = {python_identify, python_read}
 
 int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
-  if (!onstack_observe(&onstack_python_found.ready)) return -ESRCH;
-  pthread_mutex_lock(&python_lock);
-  if (!python_memory) {
-    void *memory = mmap(NULL, sizeof(*python_memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    python_memory = memory == MAP_FAILED ? NULL : memory;
-  }
-  const int result = python_memory ? onstack_known_describe(python_memory->known, &python_reader, frame, text) : -ENOMEM;
-  pthread_mutex_unlock(&python_lock);
-  return result;
+  return onstack_observe(&onstack_python_found.ready) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
-
-void onstack_python_after_fork(void) { python_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }

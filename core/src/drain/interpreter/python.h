@@ -6,10 +6,7 @@
 
 #include "base/defs.h"
 
-/* onstack_frame_provider.describe; `data` is not used. Takes a lock of its own. */
+/* onstack_frame_provider.describe; `data` is not used. */
 ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_python_after_fork(void);
 
 #endif

@@ -6,7 +6,7 @@
 
 #ifdef __linux__
 #include "base/proc_maps.h"
-#include "base/sys.h"
+#include "base/process_memory.h"
 
 #define ONSTACK_PROCESS_CONTEXT_TRIES 10 /* while it is being changed */
 
@@ -19,13 +19,8 @@ typedef struct process_context_head {
 } process_context_head;
 _Static_assert(sizeof(process_context_head) == 32, "others write as much");
 
-static bool process_context_read(uint64_t from, void *to, size_t length) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)to, length}, remote = {from, length};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)length;
-}
-
 static bool process_context_head_at(uint64_t address, process_context_head *head) {
-  return process_context_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
+  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
          head->version == 2;
 }
 
@@ -46,7 +41,7 @@ static uint8_t *process_context_try(uint64_t address, size_t *length) {
   if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
   if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
   uint8_t *payload = malloc(head.payload_bytes);
-  if (payload && process_context_read(head.payload, payload, head.payload_bytes) &&
+  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
       process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
     *length = head.payload_bytes;
     return payload;
