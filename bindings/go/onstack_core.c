@@ -1330,7 +1330,7 @@ typedef struct onstack_interpreter_list {
   const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
 } onstack_interpreter_list;
 
-/* In a ring entry, behind the labels. */
+/* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
 typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
@@ -1338,6 +1338,12 @@ typedef struct onstack_interpreted {
   uint32_t reserved;
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
+
+#define ONSTACK_ENTRY_INTERPRETED 0x80u /* beside ONSTACK_SAMPLE_*, which no sink sees */
+
+/* Bytes that an entry of `depth` frames needs for it while it is filled. */
+#define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
+  ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
 
 /* Copies the frames of the calling thread, by the first interpreter that has any, `capacity` at most. The room behind them
    is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
@@ -1557,7 +1563,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
                                        .tid = tid};
   out->count = 0;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
-    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in control/interpreter/look.c */
+    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;
     const uint32_t result = provider->copy(provider->data, &memory, out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
@@ -3540,7 +3546,7 @@ typedef struct onstack_ring_entry {
   uint16_t frame_count;
   uint16_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */
-  uint16_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
+  uint16_t granules;    /* that the entry takes, or that were claimed for it; ONSTACK_RING_GAP */
   uint8_t kind;         /* ONSTACK_KIND_* */
   uint8_t truncation;
   uint8_t flags;     /* ONSTACK_SAMPLE_* */
@@ -3552,10 +3558,10 @@ typedef struct onstack_ring {
   uint8_t *memory;
   uint64_t key;
   uint32_t mask;  /* granules - 1; a power of two */
-  uint32_t most;  /* granules of the largest entry */
+  uint32_t most;  /* granules that a claim takes (atomic: onstack_ring_make_room) */
   uint32_t depth; /* frames that a claimed entry has room for */
   uint32_t label_room;
-  uint32_t more; /* bytes behind the labels, that an entry has besides (onstack_ring_more); 0: none has */
+  uint32_t least; /* of these, what an entry without more behind its labels needs */
   uint8_t pad0[ONSTACK_CACHE_LINE - 36];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
@@ -3570,8 +3576,7 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
    Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
-/* Entries have room for `bytes` more behind their labels, and say by their first word how much of it they use. Start only,
-   after onstack_ring_init. */
+/* Entries that are claimed from here on have room for `bytes` more behind their labels. The consumer, or start. */
 ONSTACK_INTERNAL void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes);
 
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
@@ -3583,6 +3588,12 @@ static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwou
 static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
                                                                                onstack_ring_entry *entry) {
   return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
+}
+
+/* Whether a claimed entry has that room. Signal-safe. */
+static inline __attribute__((always_inline, unused)) bool onstack_ring_has_more(const onstack_ring *ring,
+                                                                                const onstack_ring_entry *claimed) {
+  return claimed->granules > ring->least;
 }
 
 /* What lies behind the labels that an entry has now, aligned. */
@@ -3599,7 +3610,7 @@ ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint
 /* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
 
-/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels; 0 in a ring without. Signal-safe. */
+/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
                                                 uint32_t more);
 
@@ -5028,10 +5039,13 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   return entry;
 }
 
-/* Of a ring with room for it: the language's frames of this thread, or their number 0. Returns the bytes that are used. */
+/* An interpreter's frames of this thread. Returns the bytes that are used. */
 static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry) {
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
+  if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
   onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, slot->ring.depth, out);
+  if (out->count == 0) return 0;
+  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return (uint32_t)(sizeof(*out) + out->count * sizeof(out->frames[0]));
 }
 
@@ -5048,7 +5062,8 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  onstack_ring_publish_with(&slot->ring, entry, position, slot->ring.more > 0 ? record_copy_interpreted(slot, entry) : 0);
+  onstack_ring_publish_with(&slot->ring, entry, position,
+                            slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
   return result.frame_count > 0;
 }
@@ -5092,9 +5107,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_interpreted *none = slot->ring.more > 0 ? onstack_ring_more(&slot->ring, entry) : NULL;
-  if (none) none->count = 0;
-  onstack_ring_publish_with(&slot->ring, entry, position, none ? sizeof(*none) : 0);
+  onstack_ring_publish(&slot->ring, entry, position);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 
@@ -5182,23 +5195,21 @@ void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t 
   ring->memory = memory;
   ring->key = ring_new_key(ring);
   ring->mask = granules - 1;
-  ring->most = ring_granules(depth, label_room);
+  ring->most = ring->least = ring_granules(depth, label_room);
   ring->depth = depth;
   ring->label_room = label_room;
-  ring->more = 0;
   ring->tail = 0;
   ring->head = 0;
 }
 
 void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes) {
-  ring->more = bytes;
-  ring->most = ring_granules(ring->depth, ring->label_room + 7 + bytes);
+  onstack_store_relaxed(&ring->most, ring_granules(ring->depth, ring->label_room + 7 + bytes));
 }
 
 /* Granules that would lie between `tail` and an entry in one piece. */
-static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail) {
+static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail, uint32_t most) {
   uint64_t left = ring->mask + 1 - (tail & ring->mask);
-  return left < ring->most ? left : 0;
+  return left < most ? left : 0;
 }
 
 static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
@@ -5206,10 +5217,11 @@ static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_ent
 }
 
 ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
+  const uint32_t most = onstack_load_relaxed(&ring->most); /* the entry says what it was */
   uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
   for (;;) {
-    gap = ring_gap(ring, tail);
-    uint64_t end = tail + gap + ring->most;
+    gap = ring_gap(ring, tail, most);
+    uint64_t end = tail + gap + most;
     int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
     if (used > (int64_t)ring->mask + 1) return NULL;
     /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
@@ -5223,6 +5235,7 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
   }
   onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
   entry->capacity = (uint16_t)ring->depth;
+  entry->granules = (uint16_t)most;
   entry->kept = 0;
   entry->label_bytes = 0;
   *position = tail + gap;
@@ -5240,9 +5253,9 @@ ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *e
 ONSTACK_HANDLER void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
                                                uint32_t more) {
   uint32_t needed = ring_granules(entry->capacity, entry->label_bytes + (more > 0 ? 7 + more : 0));
-  uint64_t end = position + ring->most;
+  uint64_t end = position + entry->granules;
   /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
-  entry->granules = (uint16_t)(onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most);
+  if (onstack_cas(&ring->tail, &end, position + needed)) entry->granules = (uint16_t)needed;
   ring_mark(ring, entry, position);
 }
 
@@ -9984,9 +9997,7 @@ static void options_set_sizes(const onstack_options *options, onstack_settings *
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
   /* Frames of interpreters need room in each entry while it is filled, if only then. */
-  const size_t more = settings->interpreters.count > 0
-                          ? settings->depth * sizeof(onstack_interpreted_frame) + ONSTACK_FRAME_SCRATCH + OPTIONS_ENTRY
-                          : 0;
+  const size_t more = settings->interpreters.count > 0 ? ONSTACK_INTERPRETED_BYTES(settings->depth) + OPTIONS_ENTRY : 0;
   const size_t least = OPTIONS_ENTRIES * (more + settings->depth * (sizeof(uint64_t) + 1) + settings->label_bytes);
   if (more > 0 && bytes < least) bytes = least;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;
@@ -12568,11 +12579,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
 static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter_list *list) {
   memset(slot->interpreters, 0, sizeof(slot->interpreters));
   slot->interpreter_count = slot->copy_works ? list->count : 0;
-  if (slot->interpreter_count == 0) return;
-  for (uint32_t i = 0; i < list->count; i++) slot->interpreters[i].provider = list->providers[i];
-  onstack_ring_make_room(&slot->ring,
-                         (uint32_t)(sizeof(onstack_interpreted) + slot->ring.depth * sizeof(onstack_interpreted_frame) +
-                                    ONSTACK_FRAME_SCRATCH));
+  for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
 }
 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {
@@ -16862,7 +16869,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .frame_count = stack->count,
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
-      .flags = entry->flags,
+      .flags = entry->flags & ~ONSTACK_ENTRY_INTERPRETED,
       .object = deliver_object(slot, entry),
   };
   return to->sink(to->data, &sample) == 0;
@@ -16921,11 +16928,12 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);
-  onstack_interpreted *interpreted = to->frames ? onstack_ring_more(&slot->ring, entry) : NULL;
   onstack_walked native = stack;
-  if (interpreted && interpreted->count > 0)
+  if (entry->flags & ONSTACK_ENTRY_INTERPRETED) {
+    onstack_interpreted *interpreted = onstack_ring_more(&slot->ring, entry);
     onstack_interleave(&slot->interpreters[interpreted->interpreter], interpreted, &stack, to->frames, slot->ring.depth,
                        to->interleaved);
+  }
   native.truncation = stack.truncation;
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);
@@ -17020,17 +17028,29 @@ static uint32_t interleave_count_calls(const onstack_interpreted *interpreted) {
   return calls + !ended;
 }
 
-/* The first native frame of the loop that runs frames of the language: 1 where the leaf is one that has not begun with its
-   own, or has left them already. False: they do not fit. */
+/* Behind the innermost call's frames. */
+static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
+  uint32_t next = 0;
+  while (next < interpreted->count && !(interpreted->frames[next].flags & ONSTACK_INTERPRETED_ENTRY)) next++;
+  return next < interpreted->count ? next + 1 : next;
+}
+
+/*
+ * *first: the first native frame of the loop that runs frames of the language, 1 where the leaf is one that has not begun with
+ * its own, or has left them already. *next: the first frame of the language that a loop runs; those before it are of a call
+ * whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they do not fit.
+ */
 static bool interleave_fits(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
-                            const onstack_walked *stack, uint32_t *first) {
+                            const onstack_walked *stack, uint32_t *first, uint32_t *next) {
   const uint32_t calls = interleave_count_calls(interpreted);
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
   *first = leaf && loops == calls + 1;
+  *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
   if (loops == 0) return false;
+  if (*next > 0) return true;
   return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
 }
 
@@ -17080,11 +17100,11 @@ static uint32_t interleave_put_call(const onstack_interpreted *interpreted, uint
 void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted, onstack_walked *stack,
                         uint64_t *frames, uint32_t capacity, onstack_interleave_counters *counters) {
   interleave_output output = {.frames = frames, .capacity = capacity};
-  uint32_t first, next = 0;
+  uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
   if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
   interleave_name_all(interpreter->provider, interpreted);
-  if (!interleave_fits(interpreter, interpreted, stack, &first)) {
+  if (!interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
     return;
   }
@@ -17105,36 +17125,30 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
 /* ---- core/src/drain/interpreter/known.c ---- */
 /* ---- core/src/drain/interpreter/known.h ---- */
 /*
- * What frames of an interpreter were called, with the words by which their functions are known again. Where those have
- * changed another function lies there, and the frame may have been of either: it has no name. Where no function lies there
- * any more it was the one that is remembered. Under the provider's lock.
+ * What frames of interpreters were called, with the words by which their functions are known again. Where those have changed
+ * another function lies there, and the frame may have been of either: it has no name. Where no function lies there any more it
+ * was the one that is remembered.
  */
 #ifndef ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 #define ONSTACK_DRAIN_INTERPRETER_KNOWN_H
 
-#define ONSTACK_KNOWN_FRAMES 1024u /* a power of two; a newer one takes the place of an older one */
+#define ONSTACK_KNOWN_SCRATCH ((size_t)65536)
 
-typedef struct onstack_known_frame {
-  uint64_t function; /* 0: nothing is known here */
-  uint64_t identity[4];
-  uint32_t position;
-  onstack_frame_text text;
-} onstack_known_frame;
-
+/* Of one interpreter. Both are called under a lock. */
 typedef struct onstack_known_reader {
   /* The words that tell a function from another at its address. False: there is no function. */
   bool (*identify)(const onstack_interpreted_frame *frame, uint64_t identity[4]);
-  /* Names the frame of an identified function. False: it cannot be read. */
-  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text);
+  /* Names the frame of an identified function. `scratch`: ONSTACK_KNOWN_SCRATCH bytes. False: it cannot be read. */
+  bool (*read)(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+               onstack_frame_text *text);
 } onstack_known_reader;
 
-/* 0, or -ESRCH: it cannot be told what the frame was. */
-ONSTACK_INTERNAL int onstack_known_describe(onstack_known_frame known[ONSTACK_KNOWN_FRAMES],
-                                            const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+/* 0; -ESRCH: it cannot be told what the frame was; -ENOMEM. Ordinary threads. */
+ONSTACK_INTERNAL int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
                                             onstack_frame_text *text);
 
-/* Memory of the process by the kernel's copy; how much of it could be read. Ordinary threads. */
-ONSTACK_INTERNAL size_t onstack_known_fetch(uint64_t address, void *to, size_t bytes);
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_known_after_fork(void);
 
 static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t *bytes, uint32_t offset) {
   uint64_t word = 0;
@@ -17145,37 +17159,68 @@ static inline __attribute__((unused)) uint64_t onstack_known_word(const uint8_t 
 #endif
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
-size_t onstack_known_fetch(uint64_t address, void *to, size_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
-  const long got = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-  return got > 0 ? (size_t)got : 0;
+#define KNOWN_FRAMES 1024u /* a power of two; a newer one takes the place of an older one */
+
+typedef struct known_frame {
+  const onstack_known_reader *reader; /* NULL: nothing is known here */
+  uint64_t function, identity[4];
+  uint32_t position;
+  onstack_frame_text text;
+} known_frame;
+
+typedef struct known_memory {
+  known_frame frames[KNOWN_FRAMES];
+  uint8_t scratch[ONSTACK_KNOWN_SCRATCH];
+} known_memory;
+
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+static known_memory *known; /* under the lock; mapped, as the names are (names.c) */
+
+static bool known_open(void) {
+  if (known) return true;
+  void *memory = mmap(NULL, sizeof(*known), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  onstack_own_memory_keeps(memory, sizeof(*known));
+  known = memory;
+  return true;
 }
 
-static onstack_known_frame *known_place(onstack_known_frame *known, const onstack_interpreted_frame *frame) {
+static known_frame *known_place(const onstack_interpreted_frame *frame) {
   const uint64_t mixed = (frame->function >> 4) * 0x9e3779b97f4a7c15u + frame->position * 0x85ebca6bu;
-  return &known[mixed >> 40 & (ONSTACK_KNOWN_FRAMES - 1)];
+  return &known->frames[mixed >> 40 & (KNOWN_FRAMES - 1)];
 }
 
-int onstack_known_describe(onstack_known_frame known[ONSTACK_KNOWN_FRAMES], const onstack_known_reader *reader,
-                           const onstack_interpreted_frame *frame, onstack_frame_text *text) {
-  onstack_known_frame *place = known_place(known, frame);
+/* With the lock held. */
+static int known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+                          onstack_frame_text *text) {
+  known_frame *place = known_place(frame);
   uint64_t identity[4] = {0, 0, 0, 0};
-  const bool mine = frame->function != 0 && place->function == frame->function && place->position == frame->position;
+  const bool mine = place->reader == reader && place->function == frame->function && place->position == frame->position;
   const bool there = reader->identify(frame, identity);
   if (mine && (!there || memcmp(place->identity, identity, sizeof(identity)) == 0)) {
     *text = place->text;
     return 0;
   }
-  place->function = 0;
-  if (!there || !reader->read(frame, identity, text)) return -ESRCH;
-  place->function = frame->function;
-  place->position = frame->position;
+  place->reader = NULL;
+  if (!there || !reader->read(frame, identity, known->scratch, text)) return -ESRCH;
+  *place = (known_frame){.reader = reader, .function = frame->function, .position = frame->position, .text = *text};
   memcpy(place->identity, identity, sizeof(identity));
-  place->text = *text;
   return mine ? -ESRCH : 0;
 }
+
+int onstack_known_describe(const onstack_known_reader *reader, const onstack_interpreted_frame *frame,
+                           onstack_frame_text *text) {
+  pthread_mutex_lock(&known_lock);
+  const int result = known_open() ? known_describe(reader, frame, text) : -ENOMEM;
+  pthread_mutex_unlock(&known_lock);
+  return result;
+}
+
+void onstack_known_after_fork(void) { known_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
 /* ---- core/src/drain/interpreter/names.c ---- */
 
@@ -17297,19 +17342,13 @@ ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text 
 #ifndef ONSTACK_DRAIN_INTERPRETER_PHP_H
 #define ONSTACK_DRAIN_INTERPRETER_PHP_H
 
-/* onstack_frame_provider.describe; `data` is not used. Takes a lock of its own. */
+/* onstack_frame_provider.describe; `data` is not used. */
 ONSTACK_INTERNAL int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_php_after_fork(void);
 
 #endif
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 
 /* zend_function (Zend/zend_compile.h), where the versions agree. */
 #define PHP_FUNCTION_BYTES 184u
@@ -17317,6 +17356,7 @@ ONSTACK_INTERNAL void onstack_php_after_fork(void);
 #define PHP_FUNCTION_NAME 8u
 #define PHP_FUNCTION_SCOPE 16u
 #define PHP_INTERNAL 1u
+#define PHP_INTERNAL_BYTES 24u /* of one of these, which can be shorter */
 #define PHP_USER 2u
 #define PHP_EVAL 4u
 #define PHP_CLASS_NAME 8u /* zend_class_entry.name */
@@ -17327,15 +17367,13 @@ ONSTACK_INTERNAL void onstack_php_after_fork(void);
 
 enum { PHP_NAME, PHP_SCOPE, PHP_FILE, PHP_OPCODES }; /* a function's identity; PHP_OPCODES: with its type in the top byte */
 
-static pthread_mutex_t php_lock = PTHREAD_MUTEX_INITIALIZER;
-static onstack_known_frame *php_known; /* under the lock; mapped, as the names are (drain/interpreter/names.c) */
-
 static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
   const onstack_php_layout *layout = onstack_php_found.layout;
-  uint8_t bytes[PHP_FUNCTION_BYTES] = {0};
-  const size_t got = onstack_known_fetch(frame->function, bytes, sizeof(bytes));
+  uint8_t bytes[PHP_FUNCTION_BYTES];
+  const bool whole = onstack_process_memory_read(frame->function, bytes, sizeof(bytes));
+  if (!whole && !onstack_process_memory_read(frame->function, bytes, PHP_INTERNAL_BYTES)) return false;
   const uint8_t type = bytes[PHP_FUNCTION_TYPE];
-  if (got < PHP_FUNCTION_SCOPE + 8 || (type != PHP_INTERNAL && got < sizeof(bytes))) return false;
+  if (!whole && type != PHP_INTERNAL) return false;
   if (type != PHP_INTERNAL && type != PHP_USER && type != PHP_EVAL) return false;
   identity[PHP_NAME] = onstack_known_word(bytes, PHP_FUNCTION_NAME);
   identity[PHP_SCOPE] = onstack_known_word(bytes, PHP_FUNCTION_SCOPE);
@@ -17348,10 +17386,10 @@ static bool php_identify(const onstack_interpreted_frame *frame, uint64_t identi
 /* A zend_string's bytes, cut where it is longer; what is no text of a name becomes '?'. */
 static bool php_string(uint64_t address, char *out, size_t capacity) {
   uint8_t head[PHP_STRING_DATA];
-  if (onstack_known_fetch(address, head, sizeof(head)) != sizeof(head)) return false;
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
   const uint64_t length = onstack_known_word(head, PHP_STRING_LENGTH);
   const size_t bytes = length < capacity - 1 ? (size_t)length : capacity - 1;
-  if (bytes == 0 || onstack_known_fetch(address + PHP_STRING_DATA, out, bytes) != bytes) return false;
+  if (bytes == 0 || !onstack_process_memory_read(address + PHP_STRING_DATA, out, bytes)) return false;
   out[bytes] = 0;
   for (size_t i = 0; i < bytes; i++)
     if ((uint8_t)out[i] < 0x20 || out[i] == 0x7f) out[i] = '?';
@@ -17360,7 +17398,7 @@ static bool php_string(uint64_t address, char *out, size_t capacity) {
 
 static uint32_t php_number(uint64_t address) {
   uint32_t number = 0;
-  return onstack_known_fetch(address, &number, sizeof(number)) == sizeof(number) ? number : 0;
+  return onstack_process_memory_read(address, &number, sizeof(number)) ? number : 0;
 }
 
 /* Of the opcode whose address has this lower half. */
@@ -17380,13 +17418,15 @@ static bool php_name(const uint64_t identity[4], uint8_t type, char *out, size_t
   if (!php_string(identity[PHP_NAME], name, sizeof(name))) return false;
   uint64_t text = 0;
   const bool method = identity[PHP_SCOPE] != 0 &&
-                      onstack_known_fetch(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) == sizeof(text) &&
+                      onstack_process_memory_read(identity[PHP_SCOPE] + PHP_CLASS_NAME, &text, sizeof(text)) &&
                       php_string(text, scope, sizeof(scope));
   snprintf(out, capacity, "%.120s%s%.130s", method ? scope : "", method ? "::" : "", name);
   return true;
 }
 
-static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text) {
+static bool php_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+                     onstack_frame_text *text) {
+  (void)scratch;
   const uint8_t type = (uint8_t)(identity[PHP_OPCODES] >> 56);
   if (!php_name(identity, type, text->function, sizeof(text->function))) return false;
   text->flags = type == PHP_INTERNAL ? ONSTACK_TEXT_NATIVE : 0;
@@ -17401,19 +17441,8 @@ static const onstack_known_reader php_reader = {php_identify, php_read};
 
 int onstack_php_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
-  if (!onstack_observe(&onstack_php_found.ready)) return -ESRCH;
-  pthread_mutex_lock(&php_lock);
-  if (!php_known) {
-    void *memory =
-        mmap(NULL, ONSTACK_KNOWN_FRAMES * sizeof(*php_known), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    php_known = memory == MAP_FAILED ? NULL : memory;
-  }
-  const int result = php_known ? onstack_known_describe(php_known, &php_reader, frame, text) : -ENOMEM;
-  pthread_mutex_unlock(&php_lock);
-  return result;
+  return onstack_observe(&onstack_php_found.ready) ? onstack_known_describe(&php_reader, frame, text) : -ESRCH;
 }
-
-void onstack_php_after_fork(void) { php_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
 /* ---- core/src/drain/interpreter/python.c ---- */
 /* Names of CPython's frames, out of their code objects: read some milliseconds after the sample, and doubted. */
@@ -17421,11 +17450,8 @@ void onstack_php_after_fork(void) { php_lock = (pthread_mutex_t)PTHREAD_MUTEX_IN
 #ifndef ONSTACK_DRAIN_INTERPRETER_PYTHON_H
 #define ONSTACK_DRAIN_INTERPRETER_PYTHON_H
 
-/* onstack_frame_provider.describe; `data` is not used. Takes a lock of its own. */
+/* onstack_frame_provider.describe; `data` is not used. */
 ONSTACK_INTERNAL int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_python_after_fork(void);
 
 #endif
 
@@ -17441,28 +17467,17 @@ ONSTACK_INTERNAL uint32_t onstack_python_line(uint16_t version, const uint8_t *t
 #endif
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#define PYTHON_CODE_BYTES 208u       /* of a PyCodeObject, as far as it is looked at */
-#define PYTHON_BYTES_DATA 32u        /* PyBytesObject.ob_sval */
-#define PYTHON_TABLE ((size_t)65536) /* bytes of a table of lines that are read */
+#define PYTHON_CODE_BYTES 208u /* of a PyCodeObject, as far as it is looked at */
+#define PYTHON_BYTES_DATA 32u  /* PyBytesObject.ob_sval */
 
 enum { PYTHON_NAME, PYTHON_FILE, PYTHON_LINES, PYTHON_FIRST_LINE }; /* a code object's identity */
 
-typedef struct python_names {
-  onstack_known_frame known[ONSTACK_KNOWN_FRAMES];
-  uint8_t table[PYTHON_TABLE];
-} python_names;
-
-static pthread_mutex_t python_lock = PTHREAD_MUTEX_INITIALIZER;
-static python_names *python_memory; /* under the lock; mapped, as the names are (drain/interpreter/names.c) */
-
 static bool python_identify(const onstack_interpreted_frame *frame, uint64_t identity[4]) {
   const onstack_python_layout *layout = onstack_python_found.layout;
-  uint8_t bytes[PYTHON_CODE_BYTES] = {0};
-  if (onstack_known_fetch(frame->function, bytes, sizeof(bytes)) < layout->code_table + sizeof(uint64_t)) return false;
+  uint8_t bytes[PYTHON_CODE_BYTES];
+  if (!onstack_process_memory_read(frame->function, bytes, layout->code_table + sizeof(uint64_t))) return false;
   if (onstack_known_word(bytes, 8) != onstack_python_found.code_type) return false; /* PyObject.ob_type */
   identity[PYTHON_NAME] = onstack_known_word(bytes, layout->code_name);
   identity[PYTHON_FILE] = onstack_known_word(bytes, layout->code_file);
@@ -17505,35 +17520,36 @@ static uint32_t python_character(const uint8_t *bytes, uint32_t kind, size_t i) 
 static bool python_string(const onstack_python *python, uint64_t address, char *out, size_t capacity) {
   uint8_t head[40], data[512];
   size_t used = 0;
-  if (onstack_known_fetch(address, head, sizeof(head)) != sizeof(head)) return false;
+  if (!onstack_process_memory_read(address, head, sizeof(head))) return false;
   const uint64_t length = onstack_known_word(head, 16);
   const uint32_t state = (uint32_t)onstack_known_word(head, 32), kind = state >> 2 & 7;
   const bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
   if (onstack_known_word(head, 8) != python->string_type || !compact || (kind != 1 && kind != 2 && kind != 4)) return false;
   const size_t most = sizeof(data) / kind, count = length < most ? (size_t)length : most;
   const uint64_t from = address + (ascii ? python->layout->string_data : python->layout->string_wide);
-  if (onstack_known_fetch(from, data, count * kind) != count * kind) return false;
+  if (!onstack_process_memory_read(from, data, count * kind)) return false;
   for (size_t i = 0; i < count && used + 5 <= capacity; i++) used += python_put(out + used, python_character(data, kind, i));
   out[used] = 0;
   return used > 0;
 }
 
-static uint32_t python_line_of(const uint64_t identity[4], uint32_t position) {
+static uint32_t python_line_of(const uint64_t identity[4], uint32_t position, uint8_t *table) {
   uint8_t head[PYTHON_BYTES_DATA];
-  if (onstack_known_fetch(identity[PYTHON_LINES], head, sizeof(head)) != sizeof(head)) return 0;
+  if (!onstack_process_memory_read(identity[PYTHON_LINES], head, sizeof(head))) return 0;
   const uint64_t size = onstack_known_word(head, 16); /* PyVarObject.ob_size */
-  const size_t bytes = size < PYTHON_TABLE ? (size_t)size : PYTHON_TABLE;
-  if (onstack_known_fetch(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, python_memory->table, bytes) != bytes) return 0;
-  return onstack_python_line(onstack_python_found.layout->version, python_memory->table, bytes,
-                             (uint32_t)identity[PYTHON_FIRST_LINE], position);
+  const size_t bytes = size < ONSTACK_KNOWN_SCRATCH ? (size_t)size : ONSTACK_KNOWN_SCRATCH;
+  if (!onstack_process_memory_read(identity[PYTHON_LINES] + PYTHON_BYTES_DATA, table, bytes)) return 0;
+  return onstack_python_line(onstack_python_found.layout->version, table, bytes, (uint32_t)identity[PYTHON_FIRST_LINE],
+                             position);
 }
 
-static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], onstack_frame_text *text) {
+static bool python_read(const onstack_interpreted_frame *frame, const uint64_t identity[4], uint8_t *scratch,
+                        onstack_frame_text *text) {
   const onstack_python *python = &onstack_python_found;
   if (!python_string(python, identity[PYTHON_NAME], text->function, sizeof(text->function))) return false;
   if (!python_string(python, identity[PYTHON_FILE], text->file, sizeof(text->file))) text->file[0] = 0;
   text->start_line = (uint32_t)identity[PYTHON_FIRST_LINE];
-  text->line = python_line_of(identity, frame->position);
+  text->line = python_line_of(identity, frame->position, scratch);
   return true;
 }
 
@@ -17541,18 +17557,8 @@ static const onstack_known_reader python_reader = {python_identify, python_read}
 
 int onstack_python_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   (void)data;
-  if (!onstack_observe(&onstack_python_found.ready)) return -ESRCH;
-  pthread_mutex_lock(&python_lock);
-  if (!python_memory) {
-    void *memory = mmap(NULL, sizeof(*python_memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    python_memory = memory == MAP_FAILED ? NULL : memory;
-  }
-  const int result = python_memory ? onstack_known_describe(python_memory->known, &python_reader, frame, text) : -ENOMEM;
-  pthread_mutex_unlock(&python_lock);
-  return result;
+  return onstack_observe(&onstack_python_found.ready) ? onstack_known_describe(&python_reader, frame, text) : -ESRCH;
 }
-
-void onstack_python_after_fork(void) { python_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 
 /* ---- core/src/drain/interpreter/python_lines.c ---- */
 
@@ -22611,13 +22617,8 @@ typedef struct process_context_head {
 } process_context_head;
 _Static_assert(sizeof(process_context_head) == 32, "others write as much");
 
-static bool process_context_read(uint64_t from, void *to, size_t length) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)to, length}, remote = {from, length};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)length;
-}
-
 static bool process_context_head_at(uint64_t address, process_context_head *head) {
-  return process_context_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
+  return onstack_process_memory_read(address, head, sizeof(*head)) && memcmp(head->signature, "OTEL_CTX", 8) == 0 &&
          head->version == 2;
 }
 
@@ -22638,7 +22639,7 @@ static uint8_t *process_context_try(uint64_t address, size_t *length) {
   if (!process_context_head_at(address, &head) || head.published_ns == 0) return NULL;
   if (head.payload_bytes == 0 || head.payload_bytes > ONSTACK_PROCESS_CONTEXT_BYTES) return NULL;
   uint8_t *payload = malloc(head.payload_bytes);
-  if (payload && process_context_read(head.payload, payload, head.payload_bytes) &&
+  if (payload && onstack_process_memory_read(head.payload, payload, head.payload_bytes) &&
       process_context_head_at(address, &after) && after.published_ns == head.published_ns) {
     *length = head.payload_bytes;
     return payload;
@@ -24813,7 +24814,7 @@ bool onstack_heap_ends_deliver(onstack_session *session, onstack_sink sink, void
 #define INTERPRETERS_PAUSE_NS 20000000u
 
 static const onstack_frame_provider interpreters_python = {.size = sizeof(onstack_frame_provider),
-                                                           .stack_bytes = 512, /* tests/core/test_stack_use.c */
+                                                           .stack_bytes = 512, /* gcc -fstack-usage: 312 */
                                                            .name = "python",
                                                            .prepare = onstack_python_prepare,
                                                            .copy = onstack_python_copy,
@@ -24830,8 +24831,7 @@ static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_
 
 static void interpreters_after_fork(void) {
   onstack_interpreted_after_fork();
-  onstack_python_after_fork();
-  onstack_php_after_fork();
+  onstack_known_after_fork();
 }
 
 void onstack_interpreters_ship(void) {
@@ -24841,7 +24841,7 @@ void onstack_interpreters_ship(void) {
 }
 
 /* False: it is to be asked again soon. */
-static bool interpreters_ask(onstack_interpreter *interpreter) {
+static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interpreter) {
   ONSTACK_STOP_EXCEPTIONS;
   const onstack_frame_provider *provider = interpreter->provider;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
@@ -24851,6 +24851,7 @@ static bool interpreters_ask(onstack_interpreter *interpreter) {
   if (interpreter->refused) return true;
   for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
   interpreter->loop_count = (uint32_t)found;
+  onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
   return true;
 }
@@ -24863,7 +24864,8 @@ static void interpreters_ask_all(onstack_interpreters *interpreters, onstack_slo
   onstack_loader_count(&interpreters->loaded);
   interpreters->begins = false;
   for (uint32_t i = 0; i < slot->interpreter_count; i++)
-    if (interpreters_is_missing(&slot->interpreters[i])) interpreters->begins |= !interpreters_ask(&slot->interpreters[i]);
+    if (interpreters_is_missing(&slot->interpreters[i]))
+      interpreters->begins |= !interpreters_ask(slot, &slot->interpreters[i]);
 }
 
 static bool interpreters_are_missing(const onstack_slot *slot) {

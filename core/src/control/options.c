@@ -182,9 +182,7 @@ static void options_set_sizes(const onstack_options *options, onstack_settings *
   size_t bytes = options->buffer_bytes ? options->buffer_bytes : OPTIONS_BUFFER_DEFAULT;
   settings->buffer_bytes = OPTIONS_BUFFER_MIN;
   /* Frames of interpreters need room in each entry while it is filled, if only then. */
-  const size_t more = settings->interpreters.count > 0
-                          ? settings->depth * sizeof(onstack_interpreted_frame) + ONSTACK_FRAME_SCRATCH + OPTIONS_ENTRY
-                          : 0;
+  const size_t more = settings->interpreters.count > 0 ? ONSTACK_INTERPRETED_BYTES(settings->depth) + OPTIONS_ENTRY : 0;
   const size_t least = OPTIONS_ENTRIES * (more + settings->depth * (sizeof(uint64_t) + 1) + settings->label_bytes);
   if (more > 0 && bytes < least) bytes = least;
   while (settings->buffer_bytes < bytes) settings->buffer_bytes *= 2;

@@ -36,7 +36,7 @@ static bool deliver_one(const onstack_slot *slot, onstack_ring_entry *entry, con
       .frame_count = stack->count,
       .label_bytes = entry->label_bytes,
       .labels = entry->label_bytes > 0 ? onstack_ring_labels(&slot->ring, entry) : NULL,
-      .flags = entry->flags,
+      .flags = entry->flags & ~ONSTACK_ENTRY_INTERPRETED,
       .object = deliver_object(slot, entry),
   };
   return to->sink(to->data, &sample) == 0;
@@ -95,11 +95,12 @@ static bool deliver_entry(onstack_slot *slot, onstack_ring_entry *entry, const o
   if (kept) onstack_again(slot, kept, to->derive, &stack);
   deliver_compare(slot, entry->map_sequence, &stack);
   deliver_check_call_sites(slot, &stack);
-  onstack_interpreted *interpreted = to->frames ? onstack_ring_more(&slot->ring, entry) : NULL;
   onstack_walked native = stack;
-  if (interpreted && interpreted->count > 0)
+  if (entry->flags & ONSTACK_ENTRY_INTERPRETED) {
+    onstack_interpreted *interpreted = onstack_ring_more(&slot->ring, entry);
     onstack_interleave(&slot->interpreters[interpreted->interpreter], interpreted, &stack, to->frames, slot->ring.depth,
                        to->interleaved);
+  }
   native.truncation = stack.truncation;
   /* Before the sink: it may fork, and look at the statistics. */
   deliver_count(counters, entry, &stack);

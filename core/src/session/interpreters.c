@@ -22,7 +22,7 @@
 #define INTERPRETERS_PAUSE_NS 20000000u
 
 static const onstack_frame_provider interpreters_python = {.size = sizeof(onstack_frame_provider),
-                                                           .stack_bytes = 512, /* tests/core/test_stack_use.c */
+                                                           .stack_bytes = 512, /* gcc -fstack-usage: 312 */
                                                            .name = "python",
                                                            .prepare = onstack_python_prepare,
                                                            .copy = onstack_python_copy,
@@ -49,7 +49,7 @@ void onstack_interpreters_ship(void) {
 }
 
 /* False: it is to be asked again soon. */
-static bool interpreters_ask(onstack_interpreter *interpreter) {
+static bool interpreters_ask(onstack_slot *slot, onstack_interpreter *interpreter) {
   ONSTACK_STOP_EXCEPTIONS;
   const onstack_frame_provider *provider = interpreter->provider;
   onstack_loop_code loops[ONSTACK_LOOP_CODES];
@@ -59,6 +59,7 @@ static bool interpreters_ask(onstack_interpreter *interpreter) {
   if (interpreter->refused) return true;
   for (int i = 0; i < found; i++) interpreter->loops[i] = loops[i];
   interpreter->loop_count = (uint32_t)found;
+  onstack_ring_make_room(&slot->ring, ONSTACK_INTERPRETED_BYTES(slot->ring.depth)); /* not before: entries are large by it */
   onstack_publish(&interpreter->ready, 1u); /* pairs with the observe in handler/interpreter/interpreter.c */
   return true;
 }
@@ -71,7 +72,8 @@ static void interpreters_ask_all(onstack_interpreters *interpreters, onstack_slo
   onstack_loader_count(&interpreters->loaded);
   interpreters->begins = false;
   for (uint32_t i = 0; i < slot->interpreter_count; i++)
-    if (interpreters_is_missing(&slot->interpreters[i])) interpreters->begins |= !interpreters_ask(&slot->interpreters[i]);
+    if (interpreters_is_missing(&slot->interpreters[i]))
+      interpreters->begins |= !interpreters_ask(slot, &slot->interpreters[i]);
 }
 
 static bool interpreters_are_missing(const onstack_slot *slot) {

@@ -92,11 +92,7 @@ static int slot_take_memory(slot_memory *has, const onstack_settings *settings) 
 static void slot_fill_interpreters(onstack_slot *slot, const onstack_interpreter_list *list) {
   memset(slot->interpreters, 0, sizeof(slot->interpreters));
   slot->interpreter_count = slot->copy_works ? list->count : 0;
-  if (slot->interpreter_count == 0) return;
-  for (uint32_t i = 0; i < list->count; i++) slot->interpreters[i].provider = list->providers[i];
-  onstack_ring_make_room(&slot->ring,
-                         (uint32_t)(sizeof(onstack_interpreted) + slot->ring.depth * sizeof(onstack_interpreted_frame) +
-                                    ONSTACK_FRAME_SCRATCH));
+  for (uint32_t i = 0; i < slot->interpreter_count; i++) slot->interpreters[i].provider = list->providers[i];
 }
 
 static void slot_fill(onstack_slot *slot, const onstack_settings *settings, const onstack_clock_ops *clock) {

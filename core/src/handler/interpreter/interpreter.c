@@ -33,7 +33,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
                                        .tid = tid};
   out->count = 0;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
-    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in control/interpreter/look.c */
+    if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;
     const uint32_t result = provider->copy(provider->data, &memory, out->frames, capacity);
     const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;

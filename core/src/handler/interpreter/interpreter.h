@@ -26,7 +26,7 @@ typedef struct onstack_interpreter_list {
   const onstack_frame_provider *providers[ONSTACK_INTERPRETERS];
 } onstack_interpreter_list;
 
-/* In a ring entry, behind the labels. */
+/* In a ring entry with the flag ONSTACK_ENTRY_INTERPRETED, behind the labels. */
 typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
@@ -34,6 +34,12 @@ typedef struct onstack_interpreted {
   uint32_t reserved;
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
+
+#define ONSTACK_ENTRY_INTERPRETED 0x80u /* beside ONSTACK_SAMPLE_*, which no sink sees */
+
+/* Bytes that an entry of `depth` frames needs for it while it is filled. */
+#define ONSTACK_INTERPRETED_BYTES(depth)                                                                                    \
+  ((uint32_t)(sizeof(onstack_interpreted) + (depth) * sizeof(onstack_interpreted_frame)) + ONSTACK_FRAME_SCRATCH)
 
 /* Copies the frames of the calling thread, by the first interpreter that has any, `capacity` at most. The room behind them
    is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */

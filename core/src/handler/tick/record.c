@@ -127,10 +127,13 @@ static ONSTACK_HANDLER_APART onstack_ring_entry *record_claim(onstack_slot *slot
   return entry;
 }
 
-/* Of a ring with room for it: the language's frames of this thread, or their number 0. Returns the bytes that are used. */
+/* An interpreter's frames of this thread. Returns the bytes that are used. */
 static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot *slot, onstack_ring_entry *entry) {
   onstack_interpreted *out = onstack_ring_more(&slot->ring, entry);
+  if (!onstack_ring_has_more(&slot->ring, entry)) return 0; /* none has been met */
   onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, slot->ring.depth, out);
+  if (out->count == 0) return 0;
+  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
   return (uint32_t)(sizeof(*out) + out->count * sizeof(out->frames[0]));
 }
 
@@ -147,7 +150,8 @@ static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *
   }
   /* The entry is claimed and must be handed on; the drain skips it. */
   if (result.frame_count == 0) record_lose(&slot->lost[entry->kind].unwinder, entry->weight, entry->value);
-  onstack_ring_publish_with(&slot->ring, entry, position, slot->ring.more > 0 ? record_copy_interpreted(slot, entry) : 0);
+  onstack_ring_publish_with(&slot->ring, entry, position,
+                            slot->interpreter_count > 0 ? record_copy_interpreted(slot, entry) : 0);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
   return result.frame_count > 0;
 }
@@ -191,9 +195,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_interpreted *none = slot->ring.more > 0 ? onstack_ring_more(&slot->ring, entry) : NULL;
-  if (none) none->count = 0;
-  onstack_ring_publish_with(&slot->ring, entry, position, none ? sizeof(*none) : 0);
+  onstack_ring_publish(&slot->ring, entry, position);
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 

@@ -44,23 +44,21 @@ void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t 
   ring->memory = memory;
   ring->key = ring_new_key(ring);
   ring->mask = granules - 1;
-  ring->most = ring_granules(depth, label_room);
+  ring->most = ring->least = ring_granules(depth, label_room);
   ring->depth = depth;
   ring->label_room = label_room;
-  ring->more = 0;
   ring->tail = 0;
   ring->head = 0;
 }
 
 void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes) {
-  ring->more = bytes;
-  ring->most = ring_granules(ring->depth, ring->label_room + 7 + bytes);
+  onstack_store_relaxed(&ring->most, ring_granules(ring->depth, ring->label_room + 7 + bytes));
 }
 
 /* Granules that would lie between `tail` and an entry in one piece. */
-static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail) {
+static ONSTACK_HANDLER uint64_t ring_gap(const onstack_ring *ring, uint64_t tail, uint32_t most) {
   uint64_t left = ring->mask + 1 - (tail & ring->mask);
-  return left < ring->most ? left : 0;
+  return left < most ? left : 0;
 }
 
 static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_entry *entry, uint64_t position) {
@@ -68,10 +66,11 @@ static ONSTACK_HANDLER void ring_mark(const onstack_ring *ring, onstack_ring_ent
 }
 
 ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint64_t *position) {
+  const uint32_t most = onstack_load_relaxed(&ring->most); /* the entry says what it was */
   uint64_t tail = onstack_load_relaxed(&ring->tail), gap;
   for (;;) {
-    gap = ring_gap(ring, tail);
-    uint64_t end = tail + gap + ring->most;
+    gap = ring_gap(ring, tail, most);
+    uint64_t end = tail + gap + most;
     int64_t used = (int64_t)(end - onstack_observe(&ring->head)); /* pairs with the publish in onstack_ring_release */
     if (used > (int64_t)ring->mask + 1) return NULL;
     /* Lock-free: a failed swap means that another producer has claimed or given back; the number of rounds is bounded by
@@ -85,6 +84,7 @@ ONSTACK_HANDLER onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint6
   }
   onstack_ring_entry *entry = ring_entry_at(ring, tail + gap);
   entry->capacity = (uint16_t)ring->depth;
+  entry->granules = (uint16_t)most;
   entry->kept = 0;
   entry->label_bytes = 0;
   *position = tail + gap;
@@ -102,9 +102,9 @@ ONSTACK_HANDLER void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *e
 ONSTACK_HANDLER void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
                                                uint32_t more) {
   uint32_t needed = ring_granules(entry->capacity, entry->label_bytes + (more > 0 ? 7 + more : 0));
-  uint64_t end = position + ring->most;
+  uint64_t end = position + entry->granules;
   /* The last claim: as long as it stands, every later one lies behind `end`, so this value means that there is none. */
-  entry->granules = (uint16_t)(onstack_cas(&ring->tail, &end, position + needed) ? needed : ring->most);
+  if (onstack_cas(&ring->tail, &end, position + needed)) entry->granules = (uint16_t)needed;
   ring_mark(ring, entry, position);
 }
 

@@ -34,7 +34,7 @@ typedef struct onstack_ring_entry {
   uint16_t frame_count;
   uint16_t label_bytes; /* used */
   uint16_t capacity;    /* frames that there is room for */
-  uint16_t granules;    /* that the entry takes; ONSTACK_RING_GAP */
+  uint16_t granules;    /* that the entry takes, or that were claimed for it; ONSTACK_RING_GAP */
   uint8_t kind;         /* ONSTACK_KIND_* */
   uint8_t truncation;
   uint8_t flags;     /* ONSTACK_SAMPLE_* */
@@ -46,10 +46,10 @@ typedef struct onstack_ring {
   uint8_t *memory;
   uint64_t key;
   uint32_t mask;  /* granules - 1; a power of two */
-  uint32_t most;  /* granules of the largest entry */
+  uint32_t most;  /* granules that a claim takes (atomic: onstack_ring_make_room) */
   uint32_t depth; /* frames that a claimed entry has room for */
   uint32_t label_room;
-  uint32_t more; /* bytes behind the labels, that an entry has besides (onstack_ring_more); 0: none has */
+  uint32_t least; /* of these, what an entry without more behind its labels needs */
   uint8_t pad0[ONSTACK_CACHE_LINE - 36];
   uint64_t tail; /* next position to claim; producers */
   uint8_t pad1[ONSTACK_CACHE_LINE - 8];
@@ -64,8 +64,7 @@ ONSTACK_INTERNAL uint32_t onstack_ring_stride(uint32_t depth, uint32_t label_roo
    Start only. */
 ONSTACK_INTERNAL void onstack_ring_init(onstack_ring *ring, void *memory, size_t bytes, uint32_t depth, uint32_t label_room);
 
-/* Entries have room for `bytes` more behind their labels, and say by their first word how much of it they use. Start only,
-   after onstack_ring_init. */
+/* Entries that are claimed from here on have room for `bytes` more behind their labels. The consumer, or start. */
 ONSTACK_INTERNAL void onstack_ring_make_room(onstack_ring *ring, uint32_t bytes);
 
 static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwound_by(const onstack_ring *ring,
@@ -77,6 +76,12 @@ static inline __attribute__((always_inline, unused)) uint8_t *onstack_ring_unwou
 static inline __attribute__((always_inline, unused)) char *onstack_ring_labels(const onstack_ring *ring,
                                                                                onstack_ring_entry *entry) {
   return (char *)onstack_ring_unwound_by(ring, entry) + entry->capacity;
+}
+
+/* Whether a claimed entry has that room. Signal-safe. */
+static inline __attribute__((always_inline, unused)) bool onstack_ring_has_more(const onstack_ring *ring,
+                                                                                const onstack_ring_entry *claimed) {
+  return claimed->granules > ring->least;
 }
 
 /* What lies behind the labels that an entry has now, aligned. */
@@ -93,7 +98,7 @@ ONSTACK_INTERNAL onstack_ring_entry *onstack_ring_claim(onstack_ring *ring, uint
 /* The frames are there: moves what stands behind them up to the last one. Labels come after this. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_trim(onstack_ring *ring, onstack_ring_entry *entry);
 
-/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels; 0 in a ring without. Signal-safe. */
+/* Hands a filled entry to the consumer. `more`: bytes that are used behind the labels. Signal-safe. */
 ONSTACK_INTERNAL void onstack_ring_publish_with(onstack_ring *ring, onstack_ring_entry *entry, uint64_t position,
                                                 uint32_t more);
 
