@@ -30,17 +30,29 @@ static uint32_t interleave_count_calls(const onstack_interpreted *interpreted) {
   return calls + !ended;
 }
 
-/* The first native frame of the loop that runs frames of the language: 1 where the leaf is one that has not begun with its
-   own, or has left them already. False: they do not fit. */
+/* Behind the innermost call's frames. */
+static uint32_t interleave_next_call(const onstack_interpreted *interpreted) {
+  uint32_t next = 0;
+  while (next < interpreted->count && !(interpreted->frames[next].flags & ONSTACK_INTERPRETED_ENTRY)) next++;
+  return next < interpreted->count ? next + 1 : next;
+}
+
+/*
+ * *first: the first native frame of the loop that runs frames of the language, 1 where the leaf is one that has not begun with
+ * its own, or has left them already. *next: the first frame of the language that a loop runs; those before it are of a call
+ * whose loop has not begun, or has ended (PHP's zend_call_function enters a frame before). False: they do not fit.
+ */
 static bool interleave_fits(const onstack_interpreter *interpreter, const onstack_interpreted *interpreted,
-                            const onstack_walked *stack, uint32_t *first) {
+                            const onstack_walked *stack, uint32_t *first, uint32_t *next) {
   const uint32_t calls = interleave_count_calls(interpreted);
   uint32_t loops = interleave_count_loops(interpreter, stack);
   const bool leaf = stack->count > 0 && interleave_is_loop(interpreter, stack, 0);
   const bool open = stack->truncation != ONSTACK_TRUNCATED_NOT; /* more calls than native frames */
   *first = leaf && loops == calls + 1;
+  *next = !open && !leaf && calls == loops + 1 ? interleave_next_call(interpreted) : 0;
   loops -= *first;
   if (loops == 0) return false;
+  if (*next > 0) return true;
   return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
 }
 
@@ -90,11 +102,11 @@ static uint32_t interleave_put_call(const onstack_interpreted *interpreted, uint
 void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted, onstack_walked *stack,
                         uint64_t *frames, uint32_t capacity, onstack_interleave_counters *counters) {
   interleave_output output = {.frames = frames, .capacity = capacity};
-  uint32_t first, next = 0;
+  uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
   if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
   interleave_name_all(interpreter->provider, interpreted);
-  if (!interleave_fits(interpreter, interpreted, stack, &first)) {
+  if (!interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
     return;
   }
