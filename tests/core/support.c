@@ -259,6 +259,14 @@ int t_wait(int pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+void t_in_pid_namespace(int (*first)(void)) {
+  pid_t child = (pid_t)onstack_sys_call6(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0, 0);
+  if (child < 0) cr_skip("no PID namespaces here");
+  if (child == 0) _exit(first());
+  const int status = t_wait(child);
+  cr_assert_eq(status, 0, "step %d", status);
+}
+
 /* What the new thread finds at the top of its stack. */
 struct support_raw {
   void (*run)(void *);

@@ -129,6 +129,10 @@ bool t_same_action(const struct onstack_kernel_sigaction *a, const struct onstac
 /* Waits for a child and returns its exit status, or 1000 + signal. */
 int t_wait(int pid);
 
+/* Runs `first` as PID 1 of a PID namespace of its own, by a raw clone; it returns 0, or the step that failed. Skips the test
+   where there are no such namespaces. */
+void t_in_pid_namespace(int (*first)(void));
+
 /* ---- threads ---- */
 
 /* A thread without libc: shares everything, FS (or TPIDR_EL0) is 0, its own stack. Returns its id. */

@@ -386,10 +386,4 @@ static int prepare_first(void) {
   return t_wait(child);
 }
 
-Test(fork, a_preparation_of_another_thread_is_none_in_a_child_with_the_same_id) {
-  pid_t child = (pid_t)onstack_sys_call6(SYS_clone, SIGCHLD | CLONE_NEWPID, 0, 0, 0, 0, 0);
-  if (child < 0) cr_skip("no PID namespaces here");
-  if (child == 0) _exit(prepare_first());
-  const int status = t_wait(child);
-  cr_assert_eq(status, 0, "step %d", status);
-}
+Test(fork, a_preparation_of_another_thread_is_none_in_a_child_with_the_same_id) { t_in_pid_namespace(prepare_first); }
