@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::filter;
 use crate::input;
 use crate::output;
+use crate::terminal;
 
 #[derive(Args)]
 pub struct TopArguments {
@@ -17,6 +18,16 @@ pub struct TopArguments {
     /// How many lines are shown
     #[arg(short = 'n', long, value_name = "FUNCTIONS", default_value_t = 30)]
     count: usize,
+    /// Show names whole; otherwise a terminal gets lines that it can hold
+    #[arg(long)]
+    wide: bool,
+}
+
+impl TopArguments {
+    fn show(&self, text: String) -> Result<(), Failure> {
+        let text = if self.wide { text } else { terminal::fitted(text) };
+        output::write(None, text.as_bytes())
+    }
 }
 
 #[derive(Args)]
@@ -62,11 +73,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         })?;
         profile.retain_label("state", |state| state.is_some_and(|state| state != "running"));
         let waits = profile.by_labels(&["state", "wait", "on", "holder"]);
-        return output::write(None, format!("{:.*}", arguments.top.count, waits).as_bytes());
+        return arguments.top.show(format!("{:.*}", arguments.top.count, waits));
     }
     if let Some(key) = &arguments.by {
         filter::check_key(&profile, key).map_err(|why| Failure::new(arguments.top.input.path(), why))?;
-        return output::write(None, format!("{:.*}", arguments.top.count, profile.by_label(key)).as_bytes());
+        return arguments.top.show(format!("{:.*}", arguments.top.count, profile.by_label(key)));
     }
     let mut text = String::new();
     if !arguments.tree || arguments.table {
@@ -77,12 +88,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let tree = profile.tree();
         let _ = write!(text, "{separator}{}", tree.display(arguments.depth, arguments.least / 100.0));
     }
-    output::write(None, text.as_bytes())
+    arguments.top.show(text)
 }
 
 pub fn top(arguments: &TopArguments) -> Result<(), Failure> {
     let top = arguments.input.read()?.top();
-    output::write(None, format!("{:.*}", arguments.count, top).as_bytes())
+    arguments.show(format!("{:.*}", arguments.count, top))
 }
 
 pub fn stat(arguments: &StatArguments) -> Result<(), Failure> {

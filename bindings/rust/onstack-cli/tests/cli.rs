@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program as a person runs it.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::ptr;
 
 use flate2::write::GzEncoder;
-use onstack::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
+use onstack::protos::{Function, Line, Location, Mapping, Message, Profile, Sample, ValueType};
 
 fn onstack(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onstack")).args(arguments).output().expect("the program runs")
@@ -101,6 +103,63 @@ fn top_shows_as_many_as_asked() {
     let output = onstack(&["top", "-n", "1", &file("count.pb", &profile())]);
     let table = text(&output.stdout);
     assert!(table.contains(" hot") && !table.contains(" cold") && table.contains("3 more not shown"), "{table}");
+}
+
+#[test]
+fn a_file_without_names_is_told_once() {
+    let mut profile = Profile::decode(&profile()[..]).unwrap();
+    profile.mapping = vec![Mapping { id: 1, filename: 8, ..Mapping::default() }];
+    profile.string_table[8] = "/lib/libx.so".into();
+    for location in &mut profile.location[1..] {
+        location.mapping_id = 1;
+    }
+    profile.location[3].line.clear();
+    for command in [&["top"][..], &["report"]] {
+        let output = onstack(&[command, &[&file("stripped.pb", &profile.encode_to_vec())]].concat());
+        let shown = text(&output.stdout);
+        assert_eq!(
+            shown.matches("20.00% lacks names in /lib/libx.so, which seems to be stripped").count(),
+            1,
+            "{shown}"
+        );
+    }
+    profile.string_table[8] = "/memfd:code (deleted)".into();
+    let output = onstack(&["top", &file("generated.pb", &profile.encode_to_vec())]);
+    assert!(!text(&output.stdout).contains("lacks names"), "{}", text(&output.stdout));
+}
+
+/// What the program writes to a terminal of 80 columns.
+fn on_a_terminal(arguments: &[&str]) -> String {
+    let (mut ours, mut its) = (-1, -1);
+    let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: both descriptors are written, and belong to nobody else.
+    let (ours, its) = unsafe {
+        assert_eq!(libc::openpty(&mut ours, &mut its, ptr::null_mut(), ptr::null(), &size), 0);
+        (OwnedFd::from_raw_fd(ours), OwnedFd::from_raw_fd(its))
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onstack"));
+    let mut child = command.args(arguments).stdout(its).spawn().expect("the program runs");
+    drop(command); // it has the terminal open
+    let mut shown = Vec::new();
+    // Once nobody has the terminal open the kernel says EIO.
+    let _ = File::from(ours).read_to_end(&mut shown);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).expect("text")
+}
+
+#[test]
+fn long_names_are_cut_for_a_terminal_alone() {
+    let mut profile = Profile::decode(&profile()[..]).unwrap();
+    let name = format!("begin_{}_end", "x".repeat(200));
+    profile.string_table[5] = name.clone();
+    let path = file("wide.pb", &profile.encode_to_vec());
+    for command in [&["top"][..], &["report"], &["report", "--tree"]] {
+        let shown = on_a_terminal(&[command, &[&path]].concat());
+        assert!(shown.contains("begin_x") && shown.contains("x_end"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(on_a_terminal(&[command, &["--wide", &path]].concat()).contains(&name));
+        assert!(text(&onstack(&[command, &[&path]].concat()).stdout).contains(&name));
+    }
 }
 
 #[test]

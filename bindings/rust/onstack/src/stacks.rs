@@ -121,6 +121,21 @@ impl<'a> Stacks<'a> {
         self.mappings.get(&location.mapping_id).map_or("", |mapping| self.text(mapping.filename))
     }
 
+    /// The paths of the files in which a frame of the sample has no name, each once. Generated code is not among them, in
+    /// whatever memory it lies: no package has its names.
+    pub(crate) fn files_without_names(&self, sample: &Sample) -> Vec<&'a str> {
+        let nameless = |location: &Location| {
+            let of = |line: &Line| self.functions.get(&line.function_id).copied();
+            !location.line.iter().filter_map(of).any(|f| f.name != 0 || f.system_name != 0)
+        };
+        let locations = sample.location_id.iter().filter_map(|id| self.locations.get(id).copied());
+        let files = locations.filter(|location| nameless(location)).map(|location| self.mapping_file(location));
+        let mut files: Vec<_> = files.filter(|file| is_file_of_code(file)).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+
     fn name(&self, location: &Location, line: &Line) -> Cow<'a, str> {
         let Some(function) = self.functions.get(&line.function_id) else { return self.place(location).into() };
         match (self.text(function.name), self.text(function.system_name)) {
@@ -141,6 +156,11 @@ impl<'a> Stacks<'a> {
         let offset = address.wrapping_sub(mapping.memory_start).wrapping_add(mapping.file_offset);
         format!("{file}+{offset:#x}")
     }
+}
+
+/// Not `[vdso]`, `/memfd:code (deleted)` or `/dev/zero`.
+fn is_file_of_code(path: &str) -> bool {
+    path.starts_with('/') && !path.starts_with("/memfd:") && !path.starts_with("/dev/")
 }
 
 /// Without the arguments of a C++ function.
@@ -229,6 +249,7 @@ mod tests {
         let stacks = Stacks::new(&profile);
         let sample = Sample { location_id: vec![1, 2, 77], ..Sample::default() };
         assert_eq!(stacks.names(&sample), ["0x1234", "libx.so+0x110", "[unknown]"]);
+        assert_eq!(stacks.files_without_names(&sample), ["/lib/libx.so"]);
         assert_eq!(stacks.default_value(), 0);
         assert_eq!(stacks.thread(&sample), None);
     }

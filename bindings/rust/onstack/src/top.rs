@@ -31,6 +31,8 @@ pub struct Top {
     pub total: i64,
     /// Sum over the stacks whose leaf is a function with a name.
     pub named: i64,
+    /// Sums over the stacks that have a frame without a name in a file of code, by its path, the largest first.
+    pub unnamed: Vec<(String, i64)>,
     /// What the numbers mean, as `cpu`.
     pub value_type: String,
     /// Their unit, as `nanoseconds`.
@@ -42,14 +44,25 @@ impl Top {
         let stacks = Stacks::new(profile);
         let index = stacks.default_value();
         let (value_type, unit) = stacks.value_names(index);
-        let mut top =
-            Self { entries: Vec::new(), total: 0, named: 0, value_type: value_type.into(), unit: unit.into() };
+        let mut top = Self {
+            entries: Vec::new(),
+            total: 0,
+            named: 0,
+            unnamed: Vec::new(),
+            value_type: value_type.into(),
+            unit: unit.into(),
+        };
 
         let mut sums: HashMap<String, (i64, i64)> = HashMap::new();
+        let mut unnamed: HashMap<&str, i64> = HashMap::new();
         for sample in &profile.sample {
             let value = sample.value.get(index).copied().unwrap_or(0);
             top.total = top.total.saturating_add(value);
             let names = stacks.names(sample);
+            for file in stacks.files_without_names(sample) {
+                let sum = unnamed.entry(file).or_default();
+                *sum = sum.saturating_add(value);
+            }
             let Some(leaf) = names.first() else { continue };
             if is_named(leaf) {
                 top.named = top.named.saturating_add(value);
@@ -61,6 +74,8 @@ impl Top {
                 *cum = cum.saturating_add(value);
             }
         }
+        top.unnamed = unnamed.into_iter().map(|(file, sum)| (file.to_owned(), sum)).collect();
+        top.unnamed.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         top.entries = sums.into_iter().map(|(name, (flat, cum))| TopEntry { name, flat, cum }).collect();
         top.entries.sort_by(|a, b| (b.flat, b.cum).cmp(&(a.flat, a.cum)).then_with(|| a.name.cmp(&b.name)));
         top
@@ -114,6 +129,16 @@ impl fmt::Display for Top {
         if let Some(hidden) = self.entries.len().checked_sub(count).filter(|hidden| *hidden > 0) {
             writeln!(f, "{hidden} more not shown")?;
         }
-        Ok(())
+        // Less changes no picture.
+        let many = |sum: i64| sum > 0 && sum.saturating_mul(50) >= self.total;
+        self.unnamed.iter().filter(|(_, sum)| many(*sum)).try_for_each(|(file, sum)| {
+            writeln!(
+                f,
+                "{:.2}% lacks names in {file}, which seems to be stripped: install the debug symbols of its package (Debian: \
+                 find-dbgsym-packages {file} names it) or keep its symbol table, and record again",
+                100.0 * self.share(*sum),
+                file = Plain(file)
+            )
+        })
     }
 }
