@@ -402,22 +402,27 @@ __attribute__((used)) int onstack_exceptions_stop(int version, int actions, uint
   return actions & EXCEPTIONS_SEARCH_PHASE ? EXCEPTIONS_FAIL : EXCEPTIONS_GO_ON;
 }
 
-/* ---- core/src/base/label_set.c ---- */
-/* ---- core/src/base/label_set.h ---- */
-/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
-#ifndef ONSTACK_BASE_LABEL_SET_H
-#define ONSTACK_BASE_LABEL_SET_H
+/* ---- core/src/base/interpreted_names.c ---- */
+/* ---- core/src/base/interpreted_names.h ---- */
+/*
+ * The functions of interpreted languages that samples were in, and their numbers: an address of such a frame is
+ * ONSTACK_INTERPRETED_BYTE, a function's number (32 bits), a line (24 bits). They stay until the process ends, for profiles
+ * that are written later; there is room for 65,536 functions and 16 MiB of text, of which only what is used is memory.
+ */
+#ifndef ONSTACK_BASE_INTERPRETED_NAMES_H
+#define ONSTACK_BASE_INTERPRETED_NAMES_H
 
-struct onstack_labels {
-  uint64_t references;
-  uint32_t bytes; /* of `text` */
-  bool cut;       /* some of an outer set had no room */
-  char text[];    /* "key\0value\0key\0value\0" */
-};
+/* The address for a function at a line, new or known. Of a function that finds no room, or `text` NULL: that of a frame that
+   cannot be named. Any ordinary thread; takes a lock of its own. */
+ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
+ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
 
-/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors:
-   OPTIONS (the key), -ENOMEM. */
-ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
+/* The provider names frames: their addresses come into the places of their functions. Any ordinary thread. */
+ONSTACK_INTERNAL void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
+                                                   uint32_t count);
+
+/* In the child of a fork: the lock is nobody's. */
+ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
 
 #endif
 
@@ -467,6 +472,212 @@ ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, cons
 #define onstack_fence_observe() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 /* Orders the writes of a sequence lock: the odd sequence is visible before the data. */
 #define onstack_fence_publish() __atomic_thread_fence(__ATOMIC_RELEASE)
+
+#endif
+
+/* ---- core/src/base/interpreted.h ---- */
+/* The addresses of frames of interpreted languages (base/interpreted_names.h): no process has code there. */
+#ifndef ONSTACK_BASE_INTERPRETED_H
+#define ONSTACK_BASE_INTERPRETED_H
+
+#define ONSTACK_INTERPRETED_LINE_BITS 24
+#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
+#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
+  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
+   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
+#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
+#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
+
+static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
+  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
+}
+
+#endif
+
+/* ---- core/src/base/own_memory.h ---- */
+/* What this library maps for itself, so that an account of the process's memory can name it. */
+#ifndef ONSTACK_BASE_OWN_MEMORY_H
+#define ONSTACK_BASE_OWN_MEMORY_H
+
+/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
+ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
+/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
+ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
+/* Bytes in memory, for a look at the whole process. Ordinary threads. */
+ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
+
+#endif
+
+/* ---- core/src/base/sized.h ---- */
+/*
+ * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
+ * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
+ * is filled in, it becomes zero.
+ */
+#ifndef ONSTACK_BASE_SIZED_H
+#define ONSTACK_BASE_SIZED_H
+
+/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
+   the structure must not be touched. */
+#define ONSTACK_SIZED_LIMIT 4096u
+
+/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
+ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
+
+/* The same, and copies it into `known`. */
+ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
+
+/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
+ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
+
+/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
+ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
+
+#endif
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define NAMES_FUNCTIONS 65536u /* a power of two; the first one is the frame without a name */
+#define NAMES_TEXT ((size_t)1 << 24)
+#define NAMES_PLACES (2u * NAMES_FUNCTIONS)
+#define NAMES_UNNAMED "[function gone]"
+
+typedef struct names_function {
+  uint32_t text; /* where its name begins, behind that its file, and its language */
+  uint32_t start_line;
+} names_function;
+
+typedef struct names_table {
+  names_function functions[NAMES_FUNCTIONS];
+  uint32_t places[NAMES_PLACES]; /* by hash: a function's number; 0: nobody's */
+  char text[NAMES_TEXT];
+} names_table;
+
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; what was published never changes */
+static names_table *names;                                     /* publish / observe */
+static uint32_t names_count;                                   /* publish / observe */
+static size_t names_used;
+
+/* Mapped rather than allocated: a child of fork inherits no lock of malloc's from the consumer's thread. */
+static bool names_open(void) {
+  if (names) return true;
+  void *memory = mmap(NULL, sizeof(*names), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  onstack_own_memory_keeps(memory, sizeof(*names));
+  names_table *table = memory;
+  memcpy(table->text, NAMES_UNNAMED, sizeof(NAMES_UNNAMED)); /* the others are the NULs behind it */
+  names_used = sizeof(NAMES_UNNAMED) + 2;
+  onstack_publish(&names, table);
+  onstack_publish(&names_count, 1u);
+  return true;
+}
+
+static uint32_t names_hash(uint32_t hash, const char *text) {
+  for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 16777619u; /* FNV-1a */
+  return (hash ^ 0xff) * 16777619u;
+}
+
+static const char *names_next(const char *text) { return text + strlen(text) + 1; }
+
+static bool names_same(const names_function *function, const char *language, const onstack_frame_text *text) {
+  const char *name = names->text + function->text, *file = names_next(name);
+  return function->start_line == text->start_line && strcmp(name, text->function) == 0 && strcmp(file, text->file) == 0 &&
+         strcmp(names_next(file), language) == 0;
+}
+
+/* With the lock held. 0: there is no room. */
+static uint32_t names_add(const char *language, const onstack_frame_text *text, uint32_t *place) {
+  const char *const parts[] = {text->function, text->file, language};
+  const uint32_t number = names_count;
+  size_t used = names_used;
+  if (number == NAMES_FUNCTIONS || NAMES_TEXT - used < sizeof(*text)) return 0;
+  for (size_t i = 0; i < ONSTACK_COUNT_OF(parts); i++) {
+    const size_t bytes = strlen(parts[i]) + 1;
+    memcpy(names->text + used, parts[i], bytes);
+    used += bytes;
+  }
+  names->functions[number] = (names_function){(uint32_t)names_used, text->start_line};
+  names_used = used;
+  *place = number;
+  onstack_publish(&names_count, number + 1);
+  return number;
+}
+
+static uint32_t names_find_or_add(const char *language, const onstack_frame_text *text) {
+  uint32_t at = names_hash(names_hash(2166136261u ^ text->start_line, text->function), text->file) % NAMES_PLACES;
+  for (; names->places[at] != 0; at = (at + 1) % NAMES_PLACES)
+    if (names_same(&names->functions[names->places[at]], language, text)) return names->places[at];
+  return names_add(language, text, &names->places[at]);
+}
+
+uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text) {
+  uint32_t number = 0;
+  if (!text) return ONSTACK_INTERPRETED_ADDRESS(0, 0);
+  pthread_mutex_lock(&names_lock);
+  if (names_open()) number = names_find_or_add(language, text);
+  pthread_mutex_unlock(&names_lock);
+  return ONSTACK_INTERPRETED_ADDRESS(number, number == 0 ? 0 : text->line);
+}
+
+bool onstack_interpreted_is_unnamed(uint64_t address) { return ONSTACK_INTERPRETED_FUNCTION(address) == 0; }
+
+static void names_describe(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_frame_text text = {.size = sizeof(text)};
+  const bool named = provider->describe(provider->data, frame, &text) == 0;
+  text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
+  frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
+  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
+}
+
+void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
+                                  uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (!(frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) names_describe(provider, &frames[i]);
+}
+
+void onstack_interpreted_after_fork(void) { names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+static void names_copy(char *to, size_t size, const char *from) {
+  const size_t length = strlen(from) < size ? strlen(from) : size - 1;
+  memcpy(to, from, length);
+  to[length] = 0;
+}
+
+ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text *text) {
+  onstack_frame_text described = {.size = sizeof(described)};
+  const uint32_t number = ONSTACK_INTERPRETED_FUNCTION(frame);
+  if (!text || !onstack_is_interpreted(frame)) return ONSTACK_E_OPTIONS;
+  if (number != 0 && number >= onstack_observe(&names_count)) return ONSTACK_E_OPTIONS;
+  const names_table *table = onstack_observe(&names);
+  const char *name = number == 0 || !table ? NAMES_UNNAMED "\0\0" : table->text + table->functions[number].text;
+  const char *file = names_next(name);
+  names_copy(described.function, sizeof(described.function), name);
+  names_copy(described.file, sizeof(described.file), file);
+  names_copy(described.language, sizeof(described.language), names_next(file));
+  described.line = ONSTACK_INTERPRETED_LINE(frame);
+  described.start_line = number == 0 ? 0 : table->functions[number].start_line;
+  return onstack_sized_fill(text, sizeof(described), &described, sizeof(described));
+}
+
+/* ---- core/src/base/label_set.c ---- */
+/* ---- core/src/base/label_set.h ---- */
+/* A set of labels as the handler copies it. Never changed once others can see it; whoever lets it go last frees it. */
+#ifndef ONSTACK_BASE_LABEL_SET_H
+#define ONSTACK_BASE_LABEL_SET_H
+
+struct onstack_labels {
+  uint64_t references;
+  uint32_t bytes; /* of `text` */
+  bool cut;       /* some of an outer set had no room */
+  char text[];    /* "key\0value\0key\0value\0" */
+};
+
+/* The labels of `outer` (NULL: none) but the one of `key`; *out is NULL where none is left. Ordinary threads. Errors:
+   OPTIONS (the key), -ENOMEM. */
+ONSTACK_INTERNAL int onstack_label_set_without(const onstack_labels *outer, const char *key, onstack_labels **out);
 
 #endif
 
@@ -761,19 +972,6 @@ bool onstack_loader_count(onstack_loader_counts *counts) {
 #endif
 
 /* ---- core/src/base/own_memory.c ---- */
-/* ---- core/src/base/own_memory.h ---- */
-/* What this library maps for itself, so that an account of the process's memory can name it. */
-#ifndef ONSTACK_BASE_OWN_MEMORY_H
-#define ONSTACK_BASE_OWN_MEMORY_H
-
-/* A mapping that stays for good, of which only touched pages are in memory. Start only, under the control lock. */
-ONSTACK_INTERNAL void onstack_own_memory_keeps(void *memory, size_t bytes);
-/* Bytes that came (or went, below 0), and are in memory as a whole. Any thread. */
-ONSTACK_INTERNAL void onstack_own_memory_changes(int64_t bytes);
-/* Bytes in memory, for a look at the whole process. Ordinary threads. */
-ONSTACK_INTERNAL uint64_t onstack_own_memory_resident(void);
-
-#endif
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -1235,32 +1433,6 @@ int onstack_regular_file_open(const char *path, uint64_t *size) {
 }
 
 /* ---- core/src/base/sized.c ---- */
-/* ---- core/src/base/sized.h ---- */
-/*
- * Structures of the public header that begin with their size (uint32_t), between a caller and a library of different ages.
- * What a shorter one lacks is zero. A longer one is of a newer header: in what is asked for, the rest must be zero; in what
- * is filled in, it becomes zero.
- */
-#ifndef ONSTACK_BASE_SIZED_H
-#define ONSTACK_BASE_SIZED_H
-
-/* No structure of the public header will ever be longer: a larger `size` is an uninitialised field, and what lies behind
-   the structure must not be touched. */
-#define ONSTACK_SIZED_LIMIT 4096u
-
-/* Whether a structure of the caller is at least `least_bytes` long, and zero from `known_bytes` on. ONSTACK_E_OPTIONS: not. */
-ONSTACK_INTERNAL int onstack_sized_check(const void *given, size_t known_bytes, size_t least_bytes);
-
-/* The same, and copies it into `known`. */
-ONSTACK_INTERNAL int onstack_sized_copy(void *known, size_t known_bytes, size_t least_bytes, const void *given);
-
-/* Copies `known` into a structure of the caller, whose size becomes that of what is known. Errors: ONSTACK_E_OPTIONS. */
-ONSTACK_INTERNAL int onstack_sized_fill(void *given, size_t least_bytes, const void *known, size_t known_bytes);
-
-/* Reads a switch whose default is on. Errors: ONSTACK_E_OPTIONS for a value that is none of the three. */
-ONSTACK_INTERNAL int onstack_switch_read(uint8_t value, bool *on);
-
-#endif
 
 #include <string.h>
 
@@ -1335,7 +1507,8 @@ typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
-  uint32_t reserved;
+  uint8_t named;       /* the frames' functions are their addresses (base/interpreted_names.h) */
+  uint8_t reserved[3];
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
 
@@ -1349,6 +1522,11 @@ typedef struct onstack_interpreted {
    is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
 ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
                                                uint32_t capacity, onstack_interpreted *out);
+
+/* Bytes of what was copied. Signal-safe. */
+static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
+  return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
+}
 
 #endif
 
@@ -1562,6 +1740,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
                                        .scratch_bytes = ONSTACK_FRAME_SCRATCH,
                                        .tid = tid};
   out->count = 0;
+  out->named = 0;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;
@@ -1605,6 +1784,10 @@ ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                            uint32_t capacity);
+
+/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread. `hint` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
 
 #endif
 
@@ -1695,6 +1878,12 @@ ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory
   return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
 }
 
+uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)hint;
+  return onstack_php_copy(data, memory, frames, capacity);
+}
+
 /* ---- core/src/handler/interpreter/python.c ---- */
 /* ---- core/src/handler/interpreter/python.h ---- */
 /*
@@ -1722,7 +1911,11 @@ typedef struct onstack_python_layout {
   onstack_python_entry entry;
   uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
   uint16_t runtime_interpreter; /* interpreters.head */
-  uint16_t thread_interpreter;  /* PyThreadState */
+  uint16_t interpreter_next;    /* PyInterpreterState */
+  uint16_t interpreter_threads; /* threads.head */
+  uint16_t thread_next;         /* PyThreadState */
+  uint16_t thread_native;       /* native_thread_id; 0: it does not say */
+  uint16_t thread_interpreter;
   uint16_t thread_id;
   uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
   uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
@@ -1755,6 +1948,10 @@ ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                                 onstack_interpreted_frame *frames, uint32_t capacity);
 
 #endif
 
@@ -2253,17 +2450,27 @@ static ONSTACK_HANDLER uint64_t python_thread(const onstack_frame_memory *memory
   return memory->read_own(place, &value) ? value : 0;
 }
 
-/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. That the state is this thread's is proven
-   where that can be had. */
-static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                                 uint8_t *state, uint64_t *chunk) {
-  uint64_t self, frame;
+/* The state at `thread`. False: there is none. */
+static ONSTACK_HANDLER bool python_read_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                              uint64_t thread, uint8_t *state) {
+  return thread != 0 && onstack_window_read(memory, thread, state, layout->thread_bytes) &&
+         onstack_window_word(state, layout->thread_interpreter) != 0;
+}
+
+/* The calling thread's; 0: it has none. That it is this thread's is proven where that can be had. */
+static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint8_t *state) {
+  uint64_t self;
   const uint64_t thread = python_thread(memory, &self);
-  if (thread == 0 || !onstack_window_read(memory, thread, state, layout->thread_bytes)) return 0;
-  if (onstack_window_word(state, layout->thread_interpreter) == 0) return 0;
-  if (ONSTACK_ARCH_SELF_IS_POINTER && onstack_window_word(state, layout->thread_id) != self) return 0;
+  if (!python_read_state(layout, memory, thread, state)) return 0;
+  return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
+}
+
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. */
+static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk) {
+  uint64_t frame = onstack_window_word(state, layout->thread_frame);
   *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
-  frame = onstack_window_word(state, layout->thread_frame);
   if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
   if (frame - thread < PYTHON_STATE_MOST) return 0;                          /* the one in the state itself: no loop runs */
   return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
@@ -2306,15 +2513,59 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
   return count;
 }
 
+static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                  uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
+  python_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece);
+  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+}
+
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
   if (!onstack_observe(&onstack_python_found.ready)) return 0; /* pairs with the publish in control/interpreter/python.c */
   const onstack_python_layout *layout = onstack_python_found.layout;
   python_scratch *scratch = memory->scratch;
-  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  const uint64_t innermost = python_innermost(layout, memory, scratch->thread, &window.piece);
-  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+  const uint64_t thread = python_own_state(layout, memory, scratch->thread);
+  return thread == 0 ? 0 : python_copy_state(layout, memory, thread, frames, capacity);
+}
+
+/* ---- another thread, which is blocked; ordinary context ---- */
+
+static bool python_is_of(const onstack_python_layout *layout, const onstack_frame_memory *memory, uint64_t thread,
+                         uint8_t *state) {
+  return python_read_state(layout, memory, thread, state) &&
+         onstack_window_word(state, layout->thread_native) == (uint64_t)memory->tid;
+}
+
+static uint64_t python_next(const onstack_frame_memory *memory, uint64_t address) {
+  uint64_t next;
+  return onstack_window_read(memory, address, &next, sizeof(next)) ? next : 0;
+}
+
+/* The lists change under the reader: a thread that is missed now is found by another look. */
+static uint64_t python_state_of(const onstack_frame_memory *memory, uint8_t *state) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  uint64_t interpreter = python_next(memory, onstack_python_found.runtime + layout->runtime_interpreter);
+  for (uint32_t step = 0; interpreter != 0 && step < PYTHON_STEPS; step++) {
+    uint64_t thread = python_next(memory, interpreter + layout->interpreter_threads);
+    for (; thread != 0 && step < PYTHON_STEPS; step++, thread = python_next(memory, thread + layout->thread_next))
+      if (python_is_of(layout, memory, thread, state)) return thread;
+    interpreter = python_next(memory, interpreter + layout->interpreter_next);
+  }
+  return 0;
+}
+
+uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_python_found.ready)) return 0;
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  python_scratch *scratch = memory->scratch;
+  if (layout->thread_native == 0) return 0;
+  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(memory, scratch->thread);
+  return *hint == 0 ? 0 : python_copy_state(layout, memory, *hint, frames, capacity);
 }
 
 /* ---- core/src/handler/interpreter/window.c ---- */
@@ -4029,7 +4280,8 @@ typedef struct onstack_walked_stack {
   const char *labels;        /* "key\0value\0..." */
   uint32_t count, label_bytes;
   onstack_truncation truncation;
-  uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  uint32_t map_sequence;                  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  const onstack_interpreted *interpreted; /* NULL: no interpreter runs there */
   bool labels_cut;
 } onstack_walked_stack;
 
@@ -5046,7 +5298,7 @@ static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot
   onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, slot->ring.depth, out);
   if (out->count == 0) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
-  return (uint32_t)(sizeof(*out) + out->count * sizeof(out->frames[0]));
+  return onstack_interpreted_used(out);
 }
 
 static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
@@ -5092,6 +5344,18 @@ static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, cons
   return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
 }
 
+/* What was copied before, word by word: no libc here. Returns the bytes that are used. */
+static uint32_t record_put_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
+                                       const onstack_interpreted *from) {
+  if (!from || !onstack_ring_has_more(&slot->ring, entry)) return 0;
+  const uint32_t bytes = onstack_interpreted_used(from);
+  const uint64_t *words = (const uint64_t *)(const void *)from;
+  uint64_t *to = onstack_ring_more(&slot->ring, entry);
+  for (uint32_t i = 0; i < bytes / sizeof(*words); i++) to[i] = words[i];
+  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
+  return bytes;
+}
+
 void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const onstack_walked_stack *stack) {
   uint64_t position;
   onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
@@ -5107,7 +5371,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_ring_publish(&slot->ring, entry, position);
+  onstack_ring_publish_with(&slot->ring, entry, position, record_put_interpreted(slot, entry, stack->interpreted));
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 
@@ -9311,6 +9575,51 @@ int onstack_fork_prepare(void) {
   return -result;
 }
 
+/* ---- core/src/control/interpreter/others.c ---- */
+/* ---- core/src/control/interpreter/others.h ---- */
+/* The frames of interpreted languages that another thread runs, which is blocked. */
+#ifndef ONSTACK_CONTROL_INTERPRETER_OTHERS_H
+#define ONSTACK_CONTROL_INTERPRETER_OTHERS_H
+
+/*
+ * Copies and names them, by the first interpreter that has any, `capacity` at most; the room behind them is scratch, as for
+ * onstack_interpreted_copy. `hints`: ONSTACK_INTERPRETERS words that stay with the thread, 0 at first. Named at once: the
+ * function that a thread waited in may be gone when its wait becomes a sample. False: it runs none. Ordinary threads.
+ */
+ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid,
+                                                  uint32_t capacity, uint64_t *hints, onstack_interpreted *out);
+
+#endif
+
+/* By the kernel's copy, whose memory it may be: the thread can go on, and end, at any instant. */
+static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
+
+bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
+                                 uint64_t *hints, onstack_interpreted *out) {
+  const onstack_frame_memory memory = {.read = others_read,
+                                       .read_own = others_read_own,
+                                       .scratch = out->frames + capacity,
+                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                       .tid = (int32_t)tid};
+  *out = (onstack_interpreted){.named = 1};
+  for (uint32_t i = 0; i < count && out->count == 0; i++) {
+    const onstack_frame_provider *provider = interpreters[i].provider;
+    if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
+    const uint32_t result = provider->copy_of(provider->data, &memory, &hints[i], out->frames, capacity);
+    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
+    out->count = (uint16_t)(frames < capacity ? frames : capacity);
+    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
+    out->interpreter = (uint8_t)i;
+    onstack_interpreted_name_all(provider, out->frames, out->count);
+  }
+  return out->count > 0;
+}
+
 /* ---- core/src/control/interpreter/php.c ---- */
 /* Finds PHP by its exported symbols. */
 /* ---- core/src/control/interpreter/php.h ---- */
@@ -9505,6 +9814,10 @@ static const onstack_python_layout python_layouts[] = {
      .entry = ONSTACK_PYTHON_FLAG,
      .runtime_key = 592,
      .runtime_interpreter = 40,
+     .interpreter_next = 0,
+     .interpreter_threads = 16,
+     .thread_next = 8,
+     .thread_native = 160,
      .thread_interpreter = 16,
      .thread_id = 152,
      .thread_frame = 56,
@@ -9527,6 +9840,10 @@ static const onstack_python_layout python_layouts[] = {
      .entry = ONSTACK_PYTHON_SENTINEL,
      .runtime_key = 1544,
      .runtime_interpreter = 40,
+     .interpreter_next = 0,
+     .interpreter_threads = 72,
+     .thread_next = 8,
+     .thread_native = 144,
      .thread_interpreter = 16,
      .thread_id = 136,
      .thread_frame = 56,
@@ -9549,6 +9866,10 @@ static const onstack_python_layout python_layouts[] = {
      .entry = ONSTACK_PYTHON_SENTINEL,
      .runtime_key = 2160,
      .runtime_interpreter = 632,
+     .interpreter_next = 7264,
+     .interpreter_threads = 7344,
+     .thread_next = 8,
+     .thread_native = 160,
      .thread_interpreter = 16,
      .thread_id = 152,
      .thread_frame = 72,
@@ -11811,6 +12132,7 @@ typedef struct onstack_look {
   uint64_t frames[ONSTACK_MAX_DEPTH];
   uint8_t unwound_by[ONSTACK_MAX_DEPTH];
   char labels[ONSTACK_LOOK_LABEL_BYTES];
+  _Alignas(uint64_t) uint8_t interpreted[ONSTACK_INTERPRETED_BYTES(ONSTACK_MAX_DEPTH)];
 } onstack_look;
 
 typedef enum onstack_look_status {
@@ -11821,9 +12143,10 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. A thread of ours, while the slot runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (control/interpreter/others.h). A thread of ours, while the slot
+   runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
-                                                     onstack_look *look);
+                                                     uint64_t *hints, onstack_look *look);
 
 /* Whether the kernel tells of blocked threads, and tells the truth (an emulator hands the host's registers through): tried,
    once a process, on a thread of ours. Start only, under the control lock. */
@@ -11844,8 +12167,9 @@ typedef struct onstack_wall_mark {
   uint64_t rest_ns;   /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns; /* of samples, and less than a period: of no tick yet */
   uint64_t name[2];
-  bool is_named;             /* it has not run since: so it has not given itself another name */
-  onstack_wall_stack *stack; /* the last one, in the memory that the record has for it; NULL: none */
+  uint64_t hints[ONSTACK_INTERPRETERS]; /* control/interpreter/others.h */
+  bool is_named;                        /* it has not run since: so it has not given itself another name */
+  onstack_wall_stack *stack;            /* the last one, in the memory that the record has for it; NULL: none */
 } onstack_wall_mark;
 
 /* Bytes that a stack of this session takes at most. */
@@ -11927,7 +12251,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
-  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, state->look);
+  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
   if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);
@@ -12280,7 +12604,8 @@ static void look_copy_labels(const onstack_slot *slot, uint32_t tid, onstack_loo
   }
 }
 
-onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns, onstack_look *look) {
+onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns, uint64_t *hints,
+                                    onstack_look *look) {
   onstack_task_call call;
   uint64_t after_ns;
   switch (onstack_task_blocked_in(tid, &call)) {
@@ -12296,6 +12621,9 @@ onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint
   if (call.pc == 0) return ONSTACK_LOOK_GONE; /* it ends */
   look->stack = (onstack_walked_stack){.frames = look->frames, .unwound_by = look->unwound_by, .labels = look->labels};
   look_walk(slot, &call, look);
+  onstack_interpreted *interpreted = (onstack_interpreted *)(void *)look->interpreted;
+  if (onstack_interpreted_copy_of(slot->interpreters, slot->interpreter_count, tid, slot->ring.depth, hints, interpreted))
+    look->stack.interpreted = interpreted;
   look->stack.label_bytes = look->wait_label_bytes = onstack_wait_labels(tid, &call, look->labels);
   if (slot->label_bytes > 0) look_copy_labels(slot, tid, look);
   if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &after_ns)) return ONSTACK_LOOK_GONE;
@@ -13473,34 +13801,48 @@ struct onstack_wall_stack {
   onstack_walked_stack walked;
   uint32_t wait_label_bytes;
   uint64_t blocked_ns;
-  uint8_t memory[]; /* frames, unwound_by, labels */
+  uint8_t memory[]; /* frames, an interpreter's frames, unwound_by, labels */
 };
 
 /* ---- samples ---- */
 
-/* Frames, then what they were unwound by, then labels: room for what an entry of the ring has room for. */
+/* Room for what an entry of the ring has room for. */
 size_t onstack_wall_stack_bytes(const onstack_slot *slot) {
-  return sizeof(onstack_wall_stack) + slot->ring.depth * (sizeof(uint64_t) + 1) + slot->ring.label_room;
+  const size_t interpreted =
+      slot->interpreter_count == 0 ? 0 : sizeof(onstack_interpreted) + slot->ring.depth * sizeof(onstack_interpreted_frame);
+  return sizeof(onstack_wall_stack) + slot->ring.depth * (sizeof(uint64_t) + 1) + interpreted + slot->ring.label_room;
+}
+
+static size_t wall_interpreted_bytes(const onstack_walked_stack *walked) {
+  return walked->interpreted ? onstack_interpreted_used(walked->interpreted) : 0;
+}
+
+static void *wall_put(uint8_t **end, const void *from, size_t bytes) {
+  void *to = *end;
+  if (bytes > 0) memcpy(to, from, bytes);
+  *end += bytes;
+  return to;
 }
 
 static onstack_wall_stack *wall_stack_put(void *room, const onstack_look *look) {
   const onstack_walked_stack *from = &look->stack;
-  const size_t frames = from->count * sizeof(uint64_t);
   onstack_wall_stack *stack = room;
+  uint8_t *end = stack->memory;
   *stack = (onstack_wall_stack){.walked = *from, .wait_label_bytes = look->wait_label_bytes};
-  memcpy(stack->memory, from->frames, frames);
-  memcpy(stack->memory + frames, from->unwound_by, from->count);
-  memcpy(stack->memory + frames + from->count, from->labels, from->label_bytes);
-  stack->walked.frames = (const uint64_t *)(const void *)stack->memory;
-  stack->walked.unwound_by = stack->memory + frames;
-  stack->walked.labels = (const char *)stack->memory + frames + from->count;
+  stack->walked.frames = wall_put(&end, from->frames, from->count * sizeof(uint64_t));
+  if (from->interpreted) stack->walked.interpreted = wall_put(&end, from->interpreted, wall_interpreted_bytes(from));
+  stack->walked.unwound_by = wall_put(&end, from->unwound_by, from->count);
+  stack->walked.labels = wall_put(&end, from->labels, from->label_bytes);
   return stack;
 }
 
 static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *look) {
   const onstack_walked_stack *a = &stack->walked, *b = &look->stack;
+  const size_t interpreted = wall_interpreted_bytes(a);
   return a->count == b->count && a->truncation == b->truncation && a->label_bytes == b->label_bytes &&
-         memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 && memcmp(a->labels, b->labels, a->label_bytes) == 0;
+         interpreted == wall_interpreted_bytes(b) && memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 &&
+         (interpreted == 0 || memcmp(a->interpreted, b->interpreted, interpreted) == 0) &&
+         memcmp(a->labels, b->labels, a->label_bytes) == 0;
 }
 
 /* Time of which no sample can be made. */
@@ -16803,7 +17145,7 @@ typedef struct onstack_interleave_counters {
  * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
  * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known.
  *
- * The frames are named first, in their places in *interpreted. `frames`: room for `capacity`; *stack is made to point there if
+ * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack is made to point there if
  * frames come into it. Consumer only.
  */
 ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
@@ -16966,44 +17308,6 @@ uint32_t onstack_deliver(onstack_slot *slot, const onstack_delivery *to, onstack
 
 /* ---- core/src/drain/interpreter/interleave.c ---- */
 
-/* ---- core/src/base/interpreted.h ---- */
-/* The addresses of frames of interpreted languages (drain/interpreter/names.h): no process has code there. */
-#ifndef ONSTACK_BASE_INTERPRETED_H
-#define ONSTACK_BASE_INTERPRETED_H
-
-#define ONSTACK_INTERPRETED_LINE_BITS 24
-#define ONSTACK_INTERPRETED_LINES (((uint64_t)1 << ONSTACK_INTERPRETED_LINE_BITS) - 1)
-#define ONSTACK_INTERPRETED_ADDRESS(function, line)                                                                         \
-  ((uint64_t)ONSTACK_INTERPRETED_BYTE << 56 | (uint64_t)(function) << ONSTACK_INTERPRETED_LINE_BITS |                       \
-   ((uint64_t)(line) <= ONSTACK_INTERPRETED_LINES ? (uint64_t)(line) : 0))
-#define ONSTACK_INTERPRETED_FUNCTION(address) ((uint32_t)((address) >> ONSTACK_INTERPRETED_LINE_BITS))
-#define ONSTACK_INTERPRETED_LINE(address) ((uint32_t)((address)&ONSTACK_INTERPRETED_LINES))
-
-static inline __attribute__((unused)) bool onstack_is_interpreted(uint64_t address) {
-  return address >> 56 == ONSTACK_INTERPRETED_BYTE;
-}
-
-#endif
-
-/* ---- core/src/drain/interpreter/names.h ---- */
-/*
- * The functions of interpreted languages that samples were in, and their numbers: an address of such a frame is
- * ONSTACK_INTERPRETED_BYTE, a function's number (32 bits), a line (24 bits). They stay until the process ends, for profiles
- * that are written later; there is room for 65,536 functions and 16 MiB of text, of which only what is used is memory.
- */
-#ifndef ONSTACK_DRAIN_INTERPRETER_NAMES_H
-#define ONSTACK_DRAIN_INTERPRETER_NAMES_H
-
-/* The address for a function at a line, new or known. Of a function that finds no room, or `text` NULL: that of a frame that
-   cannot be named. Any ordinary thread; takes a lock of its own. */
-ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
-ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
-
-/* In the child of a fork: the lock is nobody's. */
-ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);
-
-#endif
-
 static bool interleave_is_loop(const onstack_interpreter *interpreter, const onstack_walked *stack, uint32_t frame) {
   const uint64_t address = frame == 0 ? stack->frames[0] : stack->frames[frame] - 1;
   for (uint32_t i = 0; i < interpreter->loop_count; i++)
@@ -17054,21 +17358,6 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
 }
 
-/* The frame's address comes into the place of its function. */
-static void interleave_name(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
-  ONSTACK_STOP_EXCEPTIONS;
-  onstack_frame_text text = {.size = sizeof(text)};
-  const bool named = provider->describe(provider->data, frame, &text) == 0;
-  text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
-  frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
-  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
-}
-
-static void interleave_name_all(const onstack_frame_provider *provider, onstack_interpreted *interpreted) {
-  for (uint32_t i = 0; i < interpreted->count; i++)
-    if (!(interpreted->frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) interleave_name(provider, &interpreted->frames[i]);
-}
-
 typedef struct interleave_output {
   uint64_t *frames;
   uint32_t count, capacity;
@@ -17103,7 +17392,7 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
   if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
-  interleave_name_all(interpreter->provider, interpreted);
+  if (!interpreted->named) onstack_interpreted_name_all(interpreter->provider, interpreted->frames, interpreted->count);
   if (!interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
     return;
@@ -17221,120 +17510,6 @@ int onstack_known_describe(const onstack_known_reader *reader, const onstack_int
 }
 
 void onstack_known_after_fork(void) { known_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
-
-/* ---- core/src/drain/interpreter/names.c ---- */
-
-#include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#define NAMES_FUNCTIONS 65536u /* a power of two; the first one is the frame without a name */
-#define NAMES_TEXT ((size_t)1 << 24)
-#define NAMES_PLACES (2u * NAMES_FUNCTIONS)
-#define NAMES_UNNAMED "[function gone]"
-
-typedef struct names_function {
-  uint32_t text; /* where its name begins, behind that its file, and its language */
-  uint32_t start_line;
-} names_function;
-
-typedef struct names_table {
-  names_function functions[NAMES_FUNCTIONS];
-  uint32_t places[NAMES_PLACES]; /* by hash: a function's number; 0: nobody's */
-  char text[NAMES_TEXT];
-} names_table;
-
-static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; what was published never changes */
-static names_table *names;                                     /* publish / observe */
-static uint32_t names_count;                                   /* publish / observe */
-static size_t names_used;
-
-/* Mapped rather than allocated: a child of fork inherits no lock of malloc's from the consumer's thread. */
-static bool names_open(void) {
-  if (names) return true;
-  void *memory = mmap(NULL, sizeof(*names), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  onstack_own_memory_keeps(memory, sizeof(*names));
-  names_table *table = memory;
-  memcpy(table->text, NAMES_UNNAMED, sizeof(NAMES_UNNAMED)); /* the others are the NULs behind it */
-  names_used = sizeof(NAMES_UNNAMED) + 2;
-  onstack_publish(&names, table);
-  onstack_publish(&names_count, 1u);
-  return true;
-}
-
-static uint32_t names_hash(uint32_t hash, const char *text) {
-  for (; *text; text++) hash = (hash ^ (uint8_t)*text) * 16777619u; /* FNV-1a */
-  return (hash ^ 0xff) * 16777619u;
-}
-
-static const char *names_next(const char *text) { return text + strlen(text) + 1; }
-
-static bool names_same(const names_function *function, const char *language, const onstack_frame_text *text) {
-  const char *name = names->text + function->text, *file = names_next(name);
-  return function->start_line == text->start_line && strcmp(name, text->function) == 0 && strcmp(file, text->file) == 0 &&
-         strcmp(names_next(file), language) == 0;
-}
-
-/* With the lock held. 0: there is no room. */
-static uint32_t names_add(const char *language, const onstack_frame_text *text, uint32_t *place) {
-  const char *const parts[] = {text->function, text->file, language};
-  const uint32_t number = names_count;
-  size_t used = names_used;
-  if (number == NAMES_FUNCTIONS || NAMES_TEXT - used < sizeof(*text)) return 0;
-  for (size_t i = 0; i < ONSTACK_COUNT_OF(parts); i++) {
-    const size_t bytes = strlen(parts[i]) + 1;
-    memcpy(names->text + used, parts[i], bytes);
-    used += bytes;
-  }
-  names->functions[number] = (names_function){(uint32_t)names_used, text->start_line};
-  names_used = used;
-  *place = number;
-  onstack_publish(&names_count, number + 1);
-  return number;
-}
-
-static uint32_t names_find_or_add(const char *language, const onstack_frame_text *text) {
-  uint32_t at = names_hash(names_hash(2166136261u ^ text->start_line, text->function), text->file) % NAMES_PLACES;
-  for (; names->places[at] != 0; at = (at + 1) % NAMES_PLACES)
-    if (names_same(&names->functions[names->places[at]], language, text)) return names->places[at];
-  return names_add(language, text, &names->places[at]);
-}
-
-uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text) {
-  uint32_t number = 0;
-  if (!text) return ONSTACK_INTERPRETED_ADDRESS(0, 0);
-  pthread_mutex_lock(&names_lock);
-  if (names_open()) number = names_find_or_add(language, text);
-  pthread_mutex_unlock(&names_lock);
-  return ONSTACK_INTERPRETED_ADDRESS(number, number == 0 ? 0 : text->line);
-}
-
-bool onstack_interpreted_is_unnamed(uint64_t address) { return ONSTACK_INTERPRETED_FUNCTION(address) == 0; }
-
-void onstack_interpreted_after_fork(void) { names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
-
-static void names_copy(char *to, size_t size, const char *from) {
-  const size_t length = strlen(from) < size ? strlen(from) : size - 1;
-  memcpy(to, from, length);
-  to[length] = 0;
-}
-
-ONSTACK_API int onstack_interpreted_describe(uint64_t frame, onstack_frame_text *text) {
-  onstack_frame_text described = {.size = sizeof(described)};
-  const uint32_t number = ONSTACK_INTERPRETED_FUNCTION(frame);
-  if (!text || !onstack_is_interpreted(frame)) return ONSTACK_E_OPTIONS;
-  if (number != 0 && number >= onstack_observe(&names_count)) return ONSTACK_E_OPTIONS;
-  const names_table *table = onstack_observe(&names);
-  const char *name = number == 0 || !table ? NAMES_UNNAMED "\0\0" : table->text + table->functions[number].text;
-  const char *file = names_next(name);
-  names_copy(described.function, sizeof(described.function), name);
-  names_copy(described.file, sizeof(described.file), file);
-  names_copy(described.language, sizeof(described.language), names_next(file));
-  described.line = ONSTACK_INTERPRETED_LINE(frame);
-  described.start_line = number == 0 ? 0 : table->functions[number].start_line;
-  return onstack_sized_fill(text, sizeof(described), &described, sizeof(described));
-}
 
 /* ---- core/src/drain/interpreter/php.c ---- */
 /* Names of PHP's frames, out of their functions: read some milliseconds after the sample, and doubted. */
@@ -24652,6 +24827,7 @@ static int dump_round(dump *now, uint32_t ms) {
   options.frequency = DUMP_HZ;
   options.max_depth = DUMP_DEPTH;
   options.label_bytes = DUMP_LABEL_BYTES;
+  options.interpreters = ONSTACK_ON;
   options.sink = dump_sink;
   options.sink_data = now;
   int result = onstack_session_start(&options, &session);
@@ -24818,6 +24994,7 @@ static const onstack_frame_provider interpreters_python = {.size = sizeof(onstac
                                                            .name = "python",
                                                            .prepare = onstack_python_prepare,
                                                            .copy = onstack_python_copy,
+                                                           .copy_of = onstack_python_copy_of,
                                                            .describe = onstack_python_describe};
 
 static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_frame_provider),
@@ -24825,6 +25002,7 @@ static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_f
                                                         .name = "php",
                                                         .prepare = onstack_php_prepare,
                                                         .copy = onstack_php_copy,
+                                                        .copy_of = onstack_php_copy_of,
                                                         .describe = onstack_php_describe};
 
 static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_python, &interpreters_php}};

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "base/interpreted.h"
+#include "control/tick/look.h"
 #include "drain/interpreter/python_lines.h"
 
 #include <errno.h>
@@ -63,6 +64,16 @@ static uint32_t toy_copy(void *data, const onstack_frame_memory *memory, onstack
   return count;
 }
 
+static _Atomic uint32_t toy_hinted;
+
+static uint32_t toy_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                            onstack_interpreted_frame *frames, uint32_t capacity) {
+  if (*hint != 0 && *hint != (uint64_t)memory->tid) return 0;
+  toy_hinted += *hint != 0;
+  *hint = (uint64_t)memory->tid;
+  return toy_copy(data, memory, frames, capacity);
+}
+
 static int toy_describe(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text) {
   static const char *const names[] = {"<main>", "toy::first", "toy::second"};
   (void)data;
@@ -79,6 +90,7 @@ static const onstack_frame_provider toy = {.size = sizeof(toy),
                                            .name = "toy",
                                            .prepare = toy_prepare,
                                            .copy = toy_copy,
+                                           .copy_of = toy_copy_of,
                                            .describe = toy_describe};
 
 typedef struct seen_stacks {
@@ -195,6 +207,58 @@ Test(interpreted, one_that_has_not_begun_is_asked_again) {
   onstack_session_free(session);
   cr_expect_gt(toy_prepares, 1);
   cr_expect_gt(seen.right, 10u);
+}
+
+/* Three waits: the thread moves between them, and the next look has what the first one has left. */
+static void wait_a_moment(void) {
+  for (int i = 0; i < 3; i++) t_sleep(0.1);
+  __asm__ volatile("");
+}
+__attribute__((noinline)) static void wait_deep(void) {
+  toy_loop(outer_function, inner_function, wait_a_moment);
+  __asm__ volatile("");
+}
+
+static onstack_stats run_waits(seen_stacks *seen) {
+  if (!onstack_look_works()) cr_skip("the kernel tells nothing of blocked threads, or an emulator tells of its own");
+  onstack_options options = t_options(100, see, seen);
+  onstack_session *session;
+  onstack_stats stats = {.size = sizeof(stats)};
+  toy_top_address = (uint64_t)(uintptr_t)&toy_top;
+  options.frame_provider = &toy;
+  options.clock = ONSTACK_CLOCK_WALL;
+  cr_assert_eq(onstack_session_start(&options, &session), 0);
+  toy_loop(2, 3, wait_deep);
+  cr_assert_eq(onstack_session_stop(session), 0);
+  cr_assert_eq(onstack_session_stats(session, &stats), 0);
+  onstack_session_free(session);
+  return stats;
+}
+
+Test(interpreted, blocked_threads_have_them_too) {
+  seen_stacks seen = {0};
+  const onstack_stats stats = run_waits(&seen);
+  cr_expect_gt(seen.right, 0u);
+  cr_expect_eq(seen.wrong, 0u, "%u of %u", seen.wrong, seen.samples);
+  cr_expect_gt(toy_hinted, 0u);
+  cr_expect_geq(stats.interpreted, (uint64_t)seen.right);
+}
+
+Test(interpreted, blocked_frames_that_cannot_be_read_are_none) {
+  seen_stacks seen = {0};
+  toy_break = 2;
+  const onstack_stats stats = run_waits(&seen);
+  cr_expect_eq(seen.samples, 0u);
+  cr_expect_eq(stats.interpreted, 0u);
+  cr_expect_gt(stats.samples, 0u);
+}
+
+Test(interpreted, a_blocked_function_without_a_name_says_so) {
+  seen_stacks seen = {0};
+  inner_function = 9;
+  const onstack_stats stats = run_waits(&seen);
+  cr_expect_gt(seen.unnamed, 0u);
+  cr_expect_geq(stats.interpreted_unnamed, (uint64_t)seen.unnamed);
 }
 
 typedef struct folded_text {

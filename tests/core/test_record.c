@@ -300,11 +300,11 @@ __attribute__((noinline, noclone, section("text_sleeper"), optimize("omit-frame-
 
 /* It sleeps, at last. */
 static void look_at(const onstack_slot *slot, uint32_t tid, onstack_look *look) {
-  uint64_t cpu_ns;
+  uint64_t cpu_ns, hints[ONSTACK_INTERPRETERS] = {0};
   onstack_look_status status;
   do {
     cr_assert(onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &cpu_ns));
-    status = onstack_look_at(slot, tid, cpu_ns, look);
+    status = onstack_look_at(slot, tid, cpu_ns, hints, look);
     cr_assert(status == ONSTACK_LOOK_BLOCKED || status == ONSTACK_LOOK_RUNS || status == ONSTACK_LOOK_MOVED, "%d", status);
   } while (status != ONSTACK_LOOK_BLOCKED);
 }

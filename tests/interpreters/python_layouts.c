@@ -63,6 +63,10 @@ int main(void) {
   compare("a thread's frame", layout->thread_frame, FRAME);
   compare("a cframe's frame", layout->cframe_frame, CFRAME);
 #if PY_VERSION_HEX >= 0x030b0000
+  compare("an interpreter's threads", layout->interpreter_threads, offsetof(PyInterpreterState, threads.head));
+  compare("the next interpreter", layout->interpreter_next, offsetof(PyInterpreterState, next));
+  compare("the next thread", layout->thread_next, offsetof(PyThreadState, next));
+  compare("the kernel's id", layout->thread_native, offsetof(PyThreadState, native_thread_id));
   compare("a thread's chunk", layout->thread_chunk, offsetof(PyThreadState, datastack_chunk));
   compare("a frame's code", layout->frame_code, CODE);
   compare("a frame's caller", layout->frame_previous, offsetof(_PyInterpreterFrame, previous));

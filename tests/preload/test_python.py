@@ -81,6 +81,24 @@ print(k)
 """
 
 
+# One thread waits for the lock that another has, which sleeps in a function that is gone afterwards.
+WAITS = """
+import threading, time
+lock = threading.Lock()
+def holder():
+    space = {"sleep": time.sleep}
+    exec("def napper():\\n    for _ in range(20): sleep(0.05)", space)
+    with lock: space.pop("napper")()
+def waiter():
+    with lock: pass
+threads = [threading.Thread(target=holder), threading.Thread(target=waiter)]
+for thread in threads:
+    thread.start()
+    time.sleep(0.05)
+for thread in threads: thread.join()
+"""
+
+
 def pythons():
     """One of each version from 3.9 to 3.13: Debian's, and what lies in a person's own places."""
     found = {}
@@ -179,6 +197,35 @@ def python_frames_can_be_left_out():
         check(done.profile().seconds("_PyEval_EvalFrameDefault") > 0.2, "and none of the loop")
     with run("/usr/bin/python3", WORK, 0.1, ONSTACK_INTERPRETERS="yes") as done:
         check("ONSTACK_INTERPRETERS=yes: give 0" in done.errors, done.errors)
+
+
+def check_waits(path):
+    with run(path, WAITS, 0, ONSTACK_CLOCK="wall", ONSTACK_FREQUENCY="100") as done:
+        equal(done.status, 0, f"{path}: {done.errors}")
+        profile = done.profile()
+        for name in ("napper", "holder", "waiter", "join"):
+            found = profile.seconds(name if name != "join" else "Thread.join")
+            check(0.8 < found < 1.3, f"{path}: {found:.3f} s in {name}, not some 1 s")
+        naps = [stack for _, ns, stack in profile.samples if "napper" in stack and ns > 1e8]
+        check(naps and all(0 < stack.index("napper") == stack.index("holder") - 1 for stack in naps), f"{path}: {naps[:1]}")
+
+
+def can_wait(path):
+    return int(re.search(r"python3\.(\d+)$", os.path.realpath(path))[1]) >= 11
+
+
+@case
+def python_frames_of_blocked_threads():
+    paths = [path for path in pythons() if can_wait(path)]
+    if not paths:
+        raise Skip("no python from 3.11 to 3.13 is installed")
+    check_waits(paths[0])
+
+
+@rarer
+def python_frames_of_blocked_threads_in_other_versions():
+    for path in [path for path in pythons() if can_wait(path)][1:]:
+        check_waits(path)
 
 
 @case

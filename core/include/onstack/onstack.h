@@ -233,7 +233,7 @@ typedef struct onstack_frame_memory {
   uint32_t (*read_own)(uint64_t address, uint64_t *word);
   void *scratch;          /* for what is read; its content is anything */
   uint32_t scratch_bytes; /* ONSTACK_FRAME_SCRATCH at least */
-  int32_t tid;            /* the calling thread */
+  int32_t tid;            /* the calling thread, or for copy_of the other */
 } onstack_frame_memory;
 #define ONSTACK_FRAME_SCRATCH 8192
 
@@ -270,8 +270,13 @@ typedef struct onstack_frame_provider {
      `capacity`. Returns their number; 0: this thread runs none. ONSTACK_INTERPRETED_CUT is added where there are more that
      could not be read. */
   uint32_t (*copy)(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames, uint32_t capacity);
+  /* The same for another thread, memory->tid, which is blocked, and may go on meanwhile: what was copied is believed if it has
+     not run. `read_own` is as `read`. *hint stays with the thread, and is 0 at first. NULL: stacks of blocked time stay native.
+     Ordinary threads, perhaps several at a time. */
+  uint32_t (*copy_of)(void *data, const onstack_frame_memory *memory, uint64_t *hint, onstack_interpreted_frame *frames,
+                      uint32_t capacity);
   /* Names a frame, milliseconds after it was copied: the function may be gone. 0, or not: it cannot be told. Ordinary threads,
-     one at a time. */
+     perhaps several at a time. */
   int (*describe)(void *data, const onstack_interpreted_frame *frame, onstack_frame_text *text);
 } onstack_frame_provider;
 #define ONSTACK_INTERPRETED_CUT 0x80000000u
@@ -374,7 +379,7 @@ typedef struct onstack_options {
                               samples, but not counted as in use (heap_untracked). Some 70 bytes each */
   onstack_switch
       interpreters;     /* frames of interpreted languages, by the providers that come with the library: CPython 3.9 to
-                                  3.13, PHP 8.2 and 8.4. Stacks of blocked time (ONSTACK_CLOCK_WALL) stay native. Default off */
+                                  3.13, PHP 8.2 and 8.4; in stacks of blocked time (ONSTACK_CLOCK_WALL) from CPython 3.11 on. Default off */
   uint8_t reserved1[7]; /* 0 */
   const onstack_frame_provider *frame_provider; /* the user's own, besides; NULL: none */
 } onstack_options;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The addresses of frames of interpreted languages (drain/interpreter/names.h): no process has code there. */
+/* The addresses of frames of interpreted languages (base/interpreted_names.h): no process has code there. */
 #ifndef ONSTACK_BASE_INTERPRETED_H
 #define ONSTACK_BASE_INTERPRETED_H
 

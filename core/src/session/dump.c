@@ -101,6 +101,7 @@ static int dump_round(dump *now, uint32_t ms) {
   options.frequency = DUMP_HZ;
   options.max_depth = DUMP_DEPTH;
   options.label_bytes = DUMP_LABEL_BYTES;
+  options.interpreters = ONSTACK_ON;
   options.sink = dump_sink;
   options.sink_data = now;
   int result = onstack_session_start(&options, &session);

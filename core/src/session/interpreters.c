@@ -3,12 +3,12 @@
 
 #include "base/clock_ns.h"
 #include "base/exceptions.h"
+#include "base/interpreted_names.h"
 #include "control/fork.h"
 #include "control/interpreter/php.h"
 #include "control/interpreter/python.h"
 #include "control/options.h"
 #include "drain/interpreter/known.h"
-#include "drain/interpreter/names.h"
 #include "drain/interpreter/php.h"
 #include "drain/interpreter/python.h"
 #include "handler/interpreter/php.h"
@@ -26,6 +26,7 @@ static const onstack_frame_provider interpreters_python = {.size = sizeof(onstac
                                                            .name = "python",
                                                            .prepare = onstack_python_prepare,
                                                            .copy = onstack_python_copy,
+                                                           .copy_of = onstack_python_copy_of,
                                                            .describe = onstack_python_describe};
 
 static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_frame_provider),
@@ -33,6 +34,7 @@ static const onstack_frame_provider interpreters_php = {.size = sizeof(onstack_f
                                                         .name = "php",
                                                         .prepare = onstack_php_prepare,
                                                         .copy = onstack_php_copy,
+                                                        .copy_of = onstack_php_copy_of,
                                                         .describe = onstack_php_describe};
 
 static const onstack_interpreter_list interpreters_shipped = {2, {&interpreters_python, &interpreters_php}};

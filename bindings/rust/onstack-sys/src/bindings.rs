@@ -194,6 +194,15 @@ pub struct onstack_frame_provider {
             capacity: u32,
         ) -> u32,
     >,
+    pub copy_of: ::core::option::Option<
+        unsafe extern "C" fn(
+            data: *mut ::core::ffi::c_void,
+            memory: *const onstack_frame_memory,
+            hint: *mut u64,
+            frames: *mut onstack_interpreted_frame,
+            capacity: u32,
+        ) -> u32,
+    >,
     pub describe: ::core::option::Option<
         unsafe extern "C" fn(
             data: *mut ::core::ffi::c_void,

@@ -80,7 +80,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
   const bool known = mark->runnable_ns != WALL_UNKNOWN && runnable_ns > mark->runnable_ns;
   const uint64_t waited_ns = known ? runnable_ns - mark->runnable_ns : 0;
   const int64_t blocked_ns = (int64_t)(now_ns - mark->seen_ns - (cpu_ns - mark->cpu_ns) - waited_ns);
-  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, state->look);
+  const onstack_look_status status = onstack_look_at(slot, mark->tid, cpu_ns, mark->hints, state->look);
   onstack_add_relaxed(&state->looks, (uint64_t)1);
   mark->is_named = false;
   if (status == ONSTACK_LOOK_MOVED) onstack_add_relaxed(&state->moved, (uint64_t)1);

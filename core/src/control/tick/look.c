@@ -53,7 +53,8 @@ static void look_copy_labels(const onstack_slot *slot, uint32_t tid, onstack_loo
   }
 }
 
-onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns, onstack_look *look) {
+onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns, uint64_t *hints,
+                                    onstack_look *look) {
   onstack_task_call call;
   uint64_t after_ns;
   switch (onstack_task_blocked_in(tid, &call)) {
@@ -69,6 +70,9 @@ onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint
   if (call.pc == 0) return ONSTACK_LOOK_GONE; /* it ends */
   look->stack = (onstack_walked_stack){.frames = look->frames, .unwound_by = look->unwound_by, .labels = look->labels};
   look_walk(slot, &call, look);
+  onstack_interpreted *interpreted = (onstack_interpreted *)(void *)look->interpreted;
+  if (onstack_interpreted_copy_of(slot->interpreters, slot->interpreter_count, tid, slot->ring.depth, hints, interpreted))
+    look->stack.interpreted = interpreted;
   look->stack.label_bytes = look->wait_label_bytes = onstack_wait_labels(tid, &call, look->labels);
   if (slot->label_bytes > 0) look_copy_labels(slot, tid, look);
   if (!onstack_timer_read_clock(onstack_timer_cpu_clock(tid), &after_ns)) return ONSTACK_LOOK_GONE;

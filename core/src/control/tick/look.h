@@ -7,6 +7,7 @@
 #ifndef ONSTACK_CONTROL_TICK_LOOK_H
 #define ONSTACK_CONTROL_TICK_LOOK_H
 
+#include "control/interpreter/others.h"
 #include "control/tick/wait_labels.h"
 #include "handler/tick/record.h"
 
@@ -19,6 +20,7 @@ typedef struct onstack_look {
   uint64_t frames[ONSTACK_MAX_DEPTH];
   uint8_t unwound_by[ONSTACK_MAX_DEPTH];
   char labels[ONSTACK_LOOK_LABEL_BYTES];
+  _Alignas(uint64_t) uint8_t interpreted[ONSTACK_INTERPRETED_BYTES(ONSTACK_MAX_DEPTH)];
 } onstack_look;
 
 typedef enum onstack_look_status {
@@ -29,9 +31,10 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. A thread of ours, while the slot runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (control/interpreter/others.h). A thread of ours, while the slot
+   runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
-                                                     onstack_look *look);
+                                                     uint64_t *hints, onstack_look *look);
 
 /* Whether the kernel tells of blocked threads, and tells the truth (an emulator hands the host's registers through): tried,
    once a process, on a thread of ours. Start only, under the control lock. */

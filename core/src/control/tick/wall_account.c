@@ -7,34 +7,48 @@ struct onstack_wall_stack {
   onstack_walked_stack walked;
   uint32_t wait_label_bytes;
   uint64_t blocked_ns;
-  uint8_t memory[]; /* frames, unwound_by, labels */
+  uint8_t memory[]; /* frames, an interpreter's frames, unwound_by, labels */
 };
 
 /* ---- samples ---- */
 
-/* Frames, then what they were unwound by, then labels: room for what an entry of the ring has room for. */
+/* Room for what an entry of the ring has room for. */
 size_t onstack_wall_stack_bytes(const onstack_slot *slot) {
-  return sizeof(onstack_wall_stack) + slot->ring.depth * (sizeof(uint64_t) + 1) + slot->ring.label_room;
+  const size_t interpreted =
+      slot->interpreter_count == 0 ? 0 : sizeof(onstack_interpreted) + slot->ring.depth * sizeof(onstack_interpreted_frame);
+  return sizeof(onstack_wall_stack) + slot->ring.depth * (sizeof(uint64_t) + 1) + interpreted + slot->ring.label_room;
+}
+
+static size_t wall_interpreted_bytes(const onstack_walked_stack *walked) {
+  return walked->interpreted ? onstack_interpreted_used(walked->interpreted) : 0;
+}
+
+static void *wall_put(uint8_t **end, const void *from, size_t bytes) {
+  void *to = *end;
+  if (bytes > 0) memcpy(to, from, bytes);
+  *end += bytes;
+  return to;
 }
 
 static onstack_wall_stack *wall_stack_put(void *room, const onstack_look *look) {
   const onstack_walked_stack *from = &look->stack;
-  const size_t frames = from->count * sizeof(uint64_t);
   onstack_wall_stack *stack = room;
+  uint8_t *end = stack->memory;
   *stack = (onstack_wall_stack){.walked = *from, .wait_label_bytes = look->wait_label_bytes};
-  memcpy(stack->memory, from->frames, frames);
-  memcpy(stack->memory + frames, from->unwound_by, from->count);
-  memcpy(stack->memory + frames + from->count, from->labels, from->label_bytes);
-  stack->walked.frames = (const uint64_t *)(const void *)stack->memory;
-  stack->walked.unwound_by = stack->memory + frames;
-  stack->walked.labels = (const char *)stack->memory + frames + from->count;
+  stack->walked.frames = wall_put(&end, from->frames, from->count * sizeof(uint64_t));
+  if (from->interpreted) stack->walked.interpreted = wall_put(&end, from->interpreted, wall_interpreted_bytes(from));
+  stack->walked.unwound_by = wall_put(&end, from->unwound_by, from->count);
+  stack->walked.labels = wall_put(&end, from->labels, from->label_bytes);
   return stack;
 }
 
 static bool wall_stack_is(const onstack_wall_stack *stack, const onstack_look *look) {
   const onstack_walked_stack *a = &stack->walked, *b = &look->stack;
+  const size_t interpreted = wall_interpreted_bytes(a);
   return a->count == b->count && a->truncation == b->truncation && a->label_bytes == b->label_bytes &&
-         memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 && memcmp(a->labels, b->labels, a->label_bytes) == 0;
+         interpreted == wall_interpreted_bytes(b) && memcmp(a->frames, b->frames, a->count * sizeof(uint64_t)) == 0 &&
+         (interpreted == 0 || memcmp(a->interpreted, b->interpreted, interpreted) == 0) &&
+         memcmp(a->labels, b->labels, a->label_bytes) == 0;
 }
 
 /* Time of which no sample can be made. */

@@ -2,9 +2,7 @@
 #include "drain/interpreter/interleave.h"
 
 #include "base/atomics.h"
-#include "base/exceptions.h"
-#include "base/interpreted.h"
-#include "drain/interpreter/names.h"
+#include "base/interpreted_names.h"
 
 static bool interleave_is_loop(const onstack_interpreter *interpreter, const onstack_walked *stack, uint32_t frame) {
   const uint64_t address = frame == 0 ? stack->frames[0] : stack->frames[frame] - 1;
@@ -56,21 +54,6 @@ static bool interleave_fits(const onstack_interpreter *interpreter, const onstac
   return loops == calls || (open && loops < calls) || (interpreted->cut && loops > calls);
 }
 
-/* The frame's address comes into the place of its function. */
-static void interleave_name(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
-  ONSTACK_STOP_EXCEPTIONS;
-  onstack_frame_text text = {.size = sizeof(text)};
-  const bool named = provider->describe(provider->data, frame, &text) == 0;
-  text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
-  frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
-  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
-}
-
-static void interleave_name_all(const onstack_frame_provider *provider, onstack_interpreted *interpreted) {
-  for (uint32_t i = 0; i < interpreted->count; i++)
-    if (!(interpreted->frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) interleave_name(provider, &interpreted->frames[i]);
-}
-
 typedef struct interleave_output {
   uint64_t *frames;
   uint32_t count, capacity;
@@ -105,7 +88,7 @@ void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpre
   uint32_t first, next;
   /* Another thread of the process, or one that has called native code alone. */
   if (interleave_count_loops(interpreter, stack) == 0 && stack->truncation == ONSTACK_TRUNCATED_NOT) return;
-  interleave_name_all(interpreter->provider, interpreted);
+  if (!interpreted->named) onstack_interpreted_name_all(interpreter->provider, interpreted->frames, interpreted->count);
   if (!interleave_fits(interpreter, interpreted, stack, &first, &next)) {
     onstack_add_relaxed(&counters->unmatched, (uint64_t)1);
     return;

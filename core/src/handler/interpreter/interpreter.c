@@ -32,6 +32,7 @@ ONSTACK_HANDLER_APART void onstack_interpreted_copy(const onstack_interpreter *i
                                        .scratch_bytes = ONSTACK_FRAME_SCRATCH,
                                        .tid = tid};
   out->count = 0;
+  out->named = 0;
   for (uint32_t i = 0; i < count && out->count == 0; i++) {
     if (!onstack_observe(&interpreters[i].ready)) continue; /* pairs with the publish in session/interpreters.c */
     const onstack_frame_provider *provider = interpreters[i].provider;

@@ -31,7 +31,8 @@ typedef struct onstack_interpreted {
   uint16_t count;
   uint8_t interpreter; /* whose frames they are */
   uint8_t cut;         /* there are more */
-  uint32_t reserved;
+  uint8_t named;       /* the frames' functions are their addresses (base/interpreted_names.h) */
+  uint8_t reserved[3];
   onstack_interpreted_frame frames[];
 } onstack_interpreted;
 
@@ -45,5 +46,10 @@ typedef struct onstack_interpreted {
    is scratch: ONSTACK_FRAME_SCRATCH bytes. Signal-safe. */
 ONSTACK_INTERNAL void onstack_interpreted_copy(const onstack_interpreter *interpreters, uint32_t count, int32_t tid,
                                                uint32_t capacity, onstack_interpreted *out);
+
+/* Bytes of what was copied. Signal-safe. */
+static inline __attribute__((always_inline, unused)) uint32_t onstack_interpreted_used(const onstack_interpreted *copied) {
+  return (uint32_t)(sizeof(*copied) + copied->count * sizeof(copied->frames[0]));
+}
 
 #endif

@@ -57,3 +57,9 @@ ONSTACK_HANDLER uint32_t onstack_php_copy(void *data, const onstack_frame_memory
   window.piece = onstack_window_word(scratch->globals, 0);
   return php_follow(&window, onstack_window_word(scratch->globals, offset), frames, capacity);
 }
+
+uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                             onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)hint;
+  return onstack_php_copy(data, memory, frames, capacity);
+}

@@ -33,4 +33,8 @@ ONSTACK_INTERNAL_DATA onstack_php onstack_php_found;
 ONSTACK_INTERNAL uint32_t onstack_php_copy(void *data, const onstack_frame_memory *memory, onstack_interpreted_frame *frames,
                                            uint32_t capacity);
 
+/* onstack_frame_provider.copy_of: a process without thread safety has the frames of one thread. `hint` is not used. */
+ONSTACK_INTERNAL uint32_t onstack_php_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                              onstack_interpreted_frame *frames, uint32_t capacity);
+
 #endif

@@ -34,17 +34,27 @@ static ONSTACK_HANDLER uint64_t python_thread(const onstack_frame_memory *memory
   return memory->read_own(place, &value) ? value : 0;
 }
 
-/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. That the state is this thread's is proven
-   where that can be had. */
-static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
-                                                 uint8_t *state, uint64_t *chunk) {
-  uint64_t self, frame;
+/* The state at `thread`. False: there is none. */
+static ONSTACK_HANDLER bool python_read_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                              uint64_t thread, uint8_t *state) {
+  return thread != 0 && onstack_window_read(memory, thread, state, layout->thread_bytes) &&
+         onstack_window_word(state, layout->thread_interpreter) != 0;
+}
+
+/* The calling thread's; 0: it has none. That it is this thread's is proven where that can be had. */
+static ONSTACK_HANDLER uint64_t python_own_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint8_t *state) {
+  uint64_t self;
   const uint64_t thread = python_thread(memory, &self);
-  if (thread == 0 || !onstack_window_read(memory, thread, state, layout->thread_bytes)) return 0;
-  if (onstack_window_word(state, layout->thread_interpreter) == 0) return 0;
-  if (ONSTACK_ARCH_SELF_IS_POINTER && onstack_window_word(state, layout->thread_id) != self) return 0;
+  if (!python_read_state(layout, memory, thread, state)) return 0;
+  return !ONSTACK_ARCH_SELF_IS_POINTER || onstack_window_word(state, layout->thread_id) == self ? thread : 0;
+}
+
+/* The innermost frame, and where the thread's newest chunk begins; 0: there is none. */
+static ONSTACK_HANDLER uint64_t python_innermost(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                 uint64_t thread, const uint8_t *state, uint64_t *chunk) {
+  uint64_t frame = onstack_window_word(state, layout->thread_frame);
   *chunk = layout->thread_chunk ? onstack_window_word(state, layout->thread_chunk) : 0;
-  frame = onstack_window_word(state, layout->thread_frame);
   if (layout->cframe_frame == ONSTACK_PYTHON_NO_CFRAME || frame == 0) return frame;
   if (frame - thread < PYTHON_STATE_MOST) return 0;                          /* the one in the state itself: no loop runs */
   return memory->read_own(frame + layout->cframe_frame, &frame) ? frame : 0; /* on the stack */
@@ -87,13 +97,57 @@ static ONSTACK_HANDLER uint32_t python_follow(const onstack_python_layout *layou
   return count;
 }
 
+static ONSTACK_HANDLER uint32_t python_copy_state(const onstack_python_layout *layout, const onstack_frame_memory *memory,
+                                                  uint64_t thread, onstack_interpreted_frame *frames, uint32_t capacity) {
+  python_scratch *scratch = memory->scratch;
+  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
+  const uint64_t innermost = python_innermost(layout, memory, thread, scratch->thread, &window.piece);
+  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+}
+
 ONSTACK_HANDLER uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                              onstack_interpreted_frame *frames, uint32_t capacity) {
   (void)data;
   if (!onstack_observe(&onstack_python_found.ready)) return 0; /* pairs with the publish in control/interpreter/python.c */
   const onstack_python_layout *layout = onstack_python_found.layout;
   python_scratch *scratch = memory->scratch;
-  onstack_window window = {.memory = memory, .frame = scratch->frame, .bytes = scratch->window};
-  const uint64_t innermost = python_innermost(layout, memory, scratch->thread, &window.piece);
-  return innermost == 0 ? 0 : python_follow(layout, &window, innermost, frames, capacity);
+  const uint64_t thread = python_own_state(layout, memory, scratch->thread);
+  return thread == 0 ? 0 : python_copy_state(layout, memory, thread, frames, capacity);
+}
+
+/* ---- another thread, which is blocked; ordinary context ---- */
+
+static bool python_is_of(const onstack_python_layout *layout, const onstack_frame_memory *memory, uint64_t thread,
+                         uint8_t *state) {
+  return python_read_state(layout, memory, thread, state) &&
+         onstack_window_word(state, layout->thread_native) == (uint64_t)memory->tid;
+}
+
+static uint64_t python_next(const onstack_frame_memory *memory, uint64_t address) {
+  uint64_t next;
+  return onstack_window_read(memory, address, &next, sizeof(next)) ? next : 0;
+}
+
+/* The lists change under the reader: a thread that is missed now is found by another look. */
+static uint64_t python_state_of(const onstack_frame_memory *memory, uint8_t *state) {
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  uint64_t interpreter = python_next(memory, onstack_python_found.runtime + layout->runtime_interpreter);
+  for (uint32_t step = 0; interpreter != 0 && step < PYTHON_STEPS; step++) {
+    uint64_t thread = python_next(memory, interpreter + layout->interpreter_threads);
+    for (; thread != 0 && step < PYTHON_STEPS; step++, thread = python_next(memory, thread + layout->thread_next))
+      if (python_is_of(layout, memory, thread, state)) return thread;
+    interpreter = python_next(memory, interpreter + layout->interpreter_next);
+  }
+  return 0;
+}
+
+uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                onstack_interpreted_frame *frames, uint32_t capacity) {
+  (void)data;
+  if (!onstack_observe(&onstack_python_found.ready)) return 0;
+  const onstack_python_layout *layout = onstack_python_found.layout;
+  python_scratch *scratch = memory->scratch;
+  if (layout->thread_native == 0) return 0;
+  if (!python_is_of(layout, memory, *hint, scratch->thread)) *hint = python_state_of(memory, scratch->thread);
+  return *hint == 0 ? 0 : python_copy_state(layout, memory, *hint, frames, capacity);
 }

@@ -27,7 +27,11 @@ typedef struct onstack_python_layout {
   onstack_python_entry entry;
   uint16_t runtime_key;         /* _PyRuntimeState: autoTSSkey */
   uint16_t runtime_interpreter; /* interpreters.head */
-  uint16_t thread_interpreter;  /* PyThreadState */
+  uint16_t interpreter_next;    /* PyInterpreterState */
+  uint16_t interpreter_threads; /* threads.head */
+  uint16_t thread_next;         /* PyThreadState */
+  uint16_t thread_native;       /* native_thread_id; 0: it does not say */
+  uint16_t thread_interpreter;
   uint16_t thread_id;
   uint16_t thread_frame;              /* frame; cframe, which points to it; current_frame */
   uint16_t cframe_frame;              /* _PyCFrame: current_frame; ONSTACK_PYTHON_NO_CFRAME */
@@ -60,5 +64,9 @@ ONSTACK_INTERNAL_DATA onstack_python onstack_python_found;
 /* onstack_frame_provider.copy; `data` is not used. */
 ONSTACK_INTERNAL uint32_t onstack_python_copy(void *data, const onstack_frame_memory *memory,
                                               onstack_interpreted_frame *frames, uint32_t capacity);
+
+/* onstack_frame_provider.copy_of, from 3.11 on. `hint`: the thread's state. */
+ONSTACK_INTERNAL uint32_t onstack_python_copy_of(void *data, const onstack_frame_memory *memory, uint64_t *hint,
+                                                 onstack_interpreted_frame *frames, uint32_t capacity);
 
 #endif

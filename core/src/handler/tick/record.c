@@ -134,7 +134,7 @@ static ONSTACK_HANDLER_APART uint32_t record_copy_interpreted(const onstack_slot
   onstack_interpreted_copy(slot->interpreters, slot->interpreter_count, entry->tid, slot->ring.depth, out);
   if (out->count == 0) return 0;
   entry->flags |= ONSTACK_ENTRY_INTERPRETED;
-  return (uint32_t)(sizeof(*out) + out->count * sizeof(out->frames[0]));
+  return onstack_interpreted_used(out);
 }
 
 static RECORD_INLINE bool record_stack(onstack_slot *slot, const onstack_event *event, onstack_ring_entry *entry,
@@ -180,6 +180,18 @@ static ONSTACK_HANDLER uint32_t record_runnable_periods(onstack_slot *slot, cons
   return periods < UINT32_MAX ? (uint32_t)periods : UINT32_MAX;
 }
 
+/* What was copied before, word by word: no libc here. Returns the bytes that are used. */
+static uint32_t record_put_interpreted(const onstack_slot *slot, onstack_ring_entry *entry,
+                                       const onstack_interpreted *from) {
+  if (!from || !onstack_ring_has_more(&slot->ring, entry)) return 0;
+  const uint32_t bytes = onstack_interpreted_used(from);
+  const uint64_t *words = (const uint64_t *)(const void *)from;
+  uint64_t *to = onstack_ring_more(&slot->ring, entry);
+  for (uint32_t i = 0; i < bytes / sizeof(*words); i++) to[i] = words[i];
+  entry->flags |= ONSTACK_ENTRY_INTERPRETED;
+  return bytes;
+}
+
 void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const onstack_walked_stack *stack) {
   uint64_t position;
   onstack_ring_entry *entry = record_claim(slot, event->kind, event->tid, event->weight, event->value, &position);
@@ -195,7 +207,7 @@ void onstack_record_walked(onstack_slot *slot, const onstack_event *event, const
   onstack_ring_trim(&slot->ring, entry);
   for (uint32_t i = 0; i < stack->label_bytes; i++) onstack_ring_labels(&slot->ring, entry)[i] = stack->labels[i];
   entry->label_bytes = (uint16_t)stack->label_bytes;
-  onstack_ring_publish(&slot->ring, entry, position);
+  onstack_ring_publish_with(&slot->ring, entry, position, record_put_interpreted(slot, entry, stack->interpreted));
   if (onstack_ring_is_half_full(&slot->ring)) record_wake_consumer(slot);
 }
 

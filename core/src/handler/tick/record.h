@@ -42,7 +42,8 @@ typedef struct onstack_walked_stack {
   const char *labels;        /* "key\0value\0..." */
   uint32_t count, label_bytes;
   onstack_truncation truncation;
-  uint32_t map_sequence; /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  uint32_t map_sequence;                  /* of the module map, before the walk (handler/unwind/rules/rules.h) */
+  const onstack_interpreted *interpreted; /* NULL: no interpreter runs there */
   bool labels_cut;
 } onstack_walked_stack;
 

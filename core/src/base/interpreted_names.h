@@ -4,8 +4,8 @@
  * ONSTACK_INTERPRETED_BYTE, a function's number (32 bits), a line (24 bits). They stay until the process ends, for profiles
  * that are written later; there is room for 65,536 functions and 16 MiB of text, of which only what is used is memory.
  */
-#ifndef ONSTACK_DRAIN_INTERPRETER_NAMES_H
-#define ONSTACK_DRAIN_INTERPRETER_NAMES_H
+#ifndef ONSTACK_BASE_INTERPRETED_NAMES_H
+#define ONSTACK_BASE_INTERPRETED_NAMES_H
 
 #include "base/defs.h"
 #include "onstack/onstack.h"
@@ -14,6 +14,10 @@
    cannot be named. Any ordinary thread; takes a lock of its own. */
 ONSTACK_INTERNAL uint64_t onstack_interpreted_number(const char *language, const onstack_frame_text *text);
 ONSTACK_INTERNAL bool onstack_interpreted_is_unnamed(uint64_t address);
+
+/* The provider names frames: their addresses come into the places of their functions. Any ordinary thread. */
+ONSTACK_INTERNAL void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
+                                                   uint32_t count);
 
 /* In the child of a fork: the lock is nobody's. */
 ONSTACK_INTERNAL void onstack_interpreted_after_fork(void);

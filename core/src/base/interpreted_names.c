@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "drain/interpreter/names.h"
+#include "base/interpreted_names.h"
 
 #include "base/atomics.h"
+#include "base/exceptions.h"
 #include "base/interpreted.h"
 #include "base/own_memory.h"
 #include "base/sized.h"
@@ -93,6 +94,21 @@ uint64_t onstack_interpreted_number(const char *language, const onstack_frame_te
 }
 
 bool onstack_interpreted_is_unnamed(uint64_t address) { return ONSTACK_INTERPRETED_FUNCTION(address) == 0; }
+
+static void names_describe(const onstack_frame_provider *provider, onstack_interpreted_frame *frame) {
+  ONSTACK_STOP_EXCEPTIONS;
+  onstack_frame_text text = {.size = sizeof(text)};
+  const bool named = provider->describe(provider->data, frame, &text) == 0;
+  text.function[sizeof(text.function) - 1] = text.file[sizeof(text.file) - 1] = 0;
+  frame->function = onstack_interpreted_number(provider->name, named ? &text : NULL);
+  if (text.flags & ONSTACK_TEXT_NATIVE) frame->flags &= ~ONSTACK_INTERPRETED_ENTRY;
+}
+
+void onstack_interpreted_name_all(const onstack_frame_provider *provider, onstack_interpreted_frame *frames,
+                                  uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (!(frames[i].flags & ONSTACK_INTERPRETED_EMPTY)) names_describe(provider, &frames[i]);
+}
 
 void onstack_interpreted_after_fork(void) { names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 

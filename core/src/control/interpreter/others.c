@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "control/interpreter/others.h"
+
+#include "base/atomics.h"
+#include "base/interpreted_names.h"
+#include "base/sys.h"
+
+/* By the kernel's copy, whose memory it may be: the thread can go on, and end, at any instant. */
+static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
+  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+}
+
+static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }
+
+bool onstack_interpreted_copy_of(const onstack_interpreter *interpreters, uint32_t count, uint32_t tid, uint32_t capacity,
+                                 uint64_t *hints, onstack_interpreted *out) {
+  const onstack_frame_memory memory = {.read = others_read,
+                                       .read_own = others_read_own,
+                                       .scratch = out->frames + capacity,
+                                       .scratch_bytes = ONSTACK_FRAME_SCRATCH,
+                                       .tid = (int32_t)tid};
+  *out = (onstack_interpreted){.named = 1};
+  for (uint32_t i = 0; i < count && out->count == 0; i++) {
+    const onstack_frame_provider *provider = interpreters[i].provider;
+    if (!onstack_observe(&interpreters[i].ready) || !provider->copy_of) continue;
+    const uint32_t result = provider->copy_of(provider->data, &memory, &hints[i], out->frames, capacity);
+    const uint32_t frames = result & ~ONSTACK_INTERPRETED_CUT;
+    out->count = (uint16_t)(frames < capacity ? frames : capacity);
+    out->cut = (result & ONSTACK_INTERPRETED_CUT) != 0;
+    out->interpreter = (uint8_t)i;
+    onstack_interpreted_name_all(provider, out->frames, out->count);
+  }
+  return out->count > 0;
+}
