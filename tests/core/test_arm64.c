@@ -38,7 +38,7 @@
 #include "control/unwind/go/go_pclntab.c"
 #include "control/unwind/go/go_runtime.c"
 #include "base/loader.c"
-#include "control/unwind/memory_fetch.c"
+#include "base/process_memory.c"
 #include "control/unwind/rule_table.c"
 #include "handler/unwind/code_map.c"
 #include "handler/unwind/go_stack.c"

@@ -9,8 +9,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 TestSuite(go_library, .init = t_setup);
@@ -58,6 +61,20 @@ Test(go_library, a_closed_one_is_not_read_any_more_and_then_forgotten) {
   onstack_code_map_refresh(NULL);
   cr_assert_null(onstack_code_find_go(text));
   cr_assert_not(onstack_go_runtime_is_present());
+}
+
+/* An empty directory over /proc, in a mount namespace of this test's own process. */
+Test(go_library, without_proc_one_is_found_too) {
+  void *library;
+  const uint64_t text = open_text("go_library.so", &library);
+  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", "/proc", "tmpfs", 0, NULL) != 0)
+    cr_skip("no mount namespace here");
+  onstack_options options = t_options(100, NULL, NULL);
+  onstack_session *session;
+  options.signal = SIGUSR2;
+  cr_expect_eq(onstack_session_start(&options, &session), ONSTACK_E_SIGNAL, "a signal that a Go runtime does not forgive");
+  cr_expect_eq(depth_at(text), 8);
 }
 
 /* A namespace of its own (dlmopen), which the loader's list does not name. */

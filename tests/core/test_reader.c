@@ -3,6 +3,8 @@
 #include "handler/unwind/memory.h"
 #include "support.h"
 
+#include "base/process_memory.h"
+
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -95,6 +97,25 @@ Test(reader, pipe_where_both_are_refused) {
   }
   t_traces after = t_traces_now();
   t_same_traces(&before, &after, "its pipes are closed by the last stop");
+}
+
+/* Tables of objects that may go at any instant are read so; the pipes are closed. */
+Test(reader, memory_is_copied_where_process_vm_readv_is_refused) {
+  enum { PAGE = 4096, PAGES = 40 };
+  static uint8_t out[PAGES * PAGE];
+  uint8_t *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t address = (uint64_t)(uintptr_t)memory;
+  for (size_t i = 0; i < PAGES * PAGE; i++) memory[i] = (uint8_t)(i * 7 >> 3);
+  refuse(true, false);
+  const t_traces before = t_traces_now();
+  cr_expect_eq(onstack_process_memory_copy(address + 1, out, PAGES * PAGE - 1), (size_t)(PAGES * PAGE - 1));
+  cr_expect_eq(memcmp(out, memory + 1, PAGES * PAGE - 1), 0);
+  cr_assert_eq(munmap(memory + (PAGES - 1) * PAGE, PAGE), 0);
+  cr_expect_eq(onstack_process_memory_copy(address + 100, out, PAGES * PAGE - 100), (size_t)((PAGES - 1) * PAGE - 100));
+  cr_expect_eq(onstack_process_memory_copy(address + (PAGES - 1) * PAGE, out, 8), (size_t)0);
+  cr_expect_not(onstack_process_memory_read(address + (PAGES - 1) * PAGE - 4, out, 8));
+  const t_traces after = t_traces_now();
+  t_same_traces(&before, &after, "copies by pipes");
 }
 
 /* A mask of its own for good and bad alike: the filter does not look at the arguments. */

@@ -4,7 +4,7 @@
 
 #include "base/atomics.h"
 #include "control/interpreter/symbols.h"
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 #include "handler/interpreter/php.h"
 
 #include <errno.h>
@@ -43,7 +43,9 @@ typedef struct php_table {
   uint32_t used;
 } php_table;
 
-static bool php_fetch(uint64_t address, void *to, size_t bytes) { return onstack_memory_fetch(address, to, bytes) == bytes; }
+static bool php_fetch(uint64_t address, void *to, size_t bytes) {
+  return onstack_process_memory_copy(address, to, bytes) == bytes;
+}
 
 /* The first module of the registry; false: there is none yet. */
 static bool php_first_module(uint64_t registry, php_module *module) {

@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "control/interpreter/symbols.h"
 #include "control/interpreter/thread_key.h"
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 #include "handler/interpreter/python.h"
 
 #include <errno.h>
@@ -158,7 +158,7 @@ static uint16_t python_version(const onstack_symbols_found *symbols) {
   uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
   if (symbols->address[PYTHON_VERSION] == 0)
     return symbols->address[PYTHON_SINCE_3_10] ? 0x030a : symbols->address[PYTHON_SINCE_3_9] ? 0x0309 : 0;
-  onstack_memory_fetch(symbols->address[PYTHON_VERSION], &version, sizeof(version));
+  onstack_process_memory_copy(symbols->address[PYTHON_VERSION], &version, sizeof(version));
   return (uint16_t)(version >> 16);
 }
 
@@ -172,7 +172,7 @@ static const onstack_python_layout *python_layout(uint16_t version) {
 static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime) {
   python_debug_offsets said;
   if (layout->version < 0x030d) return true;
-  if (onstack_memory_fetch(runtime, &said, sizeof(said)) != sizeof(said)) return false;
+  if (onstack_process_memory_copy(runtime, &said, sizeof(said)) != sizeof(said)) return false;
   return memcmp(said.cookie, "xdebugpy", sizeof(said.cookie)) == 0 && said.free_threaded == 0 &&
          said.thread.interpreter == layout->thread_interpreter && said.thread.current_frame == layout->thread_frame &&
          said.thread.id == layout->thread_id && said.thread.chunk == layout->thread_chunk &&
@@ -187,8 +187,8 @@ static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime)
 static bool python_key(const onstack_python_layout *layout, uint64_t runtime, uint32_t *key) {
   uint32_t words[2] = {0, 0};
   uint64_t interpreter = 0;
-  onstack_memory_fetch(runtime + layout->runtime_key, words, sizeof(words));
-  onstack_memory_fetch(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
+  onstack_process_memory_copy(runtime + layout->runtime_key, words, sizeof(words));
+  onstack_process_memory_copy(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
   *key = words[1];
   return words[0] == 1 && interpreter != 0;
 }

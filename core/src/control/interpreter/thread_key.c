@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/interpreter/thread_key.h"
 
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 #include "handler/tick/thread_table.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ typedef struct key_test {
 } key_test;
 
 static bool key_read(uint64_t address, uint64_t *word) {
-  return onstack_memory_fetch(address, word, sizeof(*word)) == sizeof(*word);
+  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
 }
 
 /* glibc: pairs of a sequence number and a value in struct pthread. */

@@ -176,8 +176,8 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   } else if (result == 0) {
     code_map_publish_ranges(scan);
     for (uint32_t r = 0; r < scan->record_count; r++) code_map_give_bounds(scan, r);
-    onstack_go_runtime_refresh();
   }
+  onstack_go_runtime_refresh(); /* without /proc, too: whether Go is there decides what a session may do */
   pthread_mutex_unlock(&code_map_lock);
   return result;
 }

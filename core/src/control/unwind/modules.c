@@ -4,7 +4,7 @@
 #include "base/clock_ns.h"
 #include "base/loader.h"
 #include "control/unwind/dwarf.h"
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
 #include "control/unwind/rule_table.h"
 #include "control/tick/threads.h"
@@ -109,7 +109,7 @@ static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
 static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
-  if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
+  if (onstack_process_memory_copy(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
   if (head[0] != 1 || head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4)) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
@@ -130,7 +130,8 @@ static int module_derive(module_entry *entry) {
   if (size == 0) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
-  onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
+  onstack_cfi_section section = {
+      .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
   return error;
@@ -266,7 +267,7 @@ static void modules_add_others(module_list *fresh) {
   if (loaded <= (int64_t)fresh->length) return;
   module_others others = {fresh, fresh->count};
   const uint32_t length = fresh->length;
-  onstack_other_objects_each(onstack_memory_fetch, module_add_other, &others);
+  onstack_other_objects_each(onstack_process_memory_copy, module_add_other, &others);
   fresh->length = length;
 }
 

@@ -4,7 +4,7 @@
 
 #if defined(__x86_64__)
 
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 
 #include <string.h>
 
@@ -172,7 +172,7 @@ static int64_t prologue_moves(const uint8_t *code) {
 int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
   uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
   int64_t depth = 0;
-  const size_t got = onstack_memory_fetch(prologue->framed, code, PROLOGUE_BYTES);
+  const size_t got = onstack_process_memory_copy(prologue->framed, code, PROLOGUE_BYTES);
   for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
     const size_t length = prologue_length(code + at);
     if (length == 0) break;

@@ -5,7 +5,7 @@
  */
 #include "control/unwind/go/go_layout.h"
 
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct layout_code {
 static void layout_fetch(layout_code *code, uint64_t address, uint64_t size) {
   code->address = address;
   code->count = 0;
-  if (address & 3 || size > sizeof(code->words) || onstack_memory_fetch(address, code->words, size) != size) return;
+  if (address & 3 || size > sizeof(code->words) || onstack_process_memory_copy(address, code->words, size) != size) return;
   code->count = (uint32_t)size / 4;
 }
 
@@ -67,7 +67,7 @@ static bool layout_read_tls(const layout_code *code, uint64_t *offset) {
       int64_t pages = (int64_t)((uint64_t)(word >> 5 & 0x7ffff) << 45) >> 43 | (int64_t)(word >> 29 & 3);
       value = ((code->address + i * 4) & ~(uint64_t)4095) + (uint64_t)pages * 4096;
     } else if ((word & 0xffc003ffu) == 0xf940037bu) { /* ldr x27, [x27, #n] */
-      if (onstack_memory_fetch(value + layout_offset(word), &value, sizeof(value)) != sizeof(value)) return false;
+      if (onstack_process_memory_copy(value + layout_offset(word), &value, sizeof(value)) != sizeof(value)) return false;
       found = true;
     }
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "control/unwind/go/go_layout.h"
 
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct layout_code {
 
 static void layout_fetch(layout_code *code, const onstack_code_range *body) {
   const uint64_t size = body->high - body->low;
-  const bool had = size <= sizeof(code->bytes) && onstack_memory_fetch(body->low, code->bytes, size) == size;
+  const bool had = size <= sizeof(code->bytes) && onstack_process_memory_copy(body->low, code->bytes, size) == size;
   code->address = body->low;
   code->end = code->bytes + (had ? size : 0);
 }
@@ -61,7 +61,7 @@ static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
   }
   if (!layout_matches(at, end, got, ONSTACK_COUNT_OF(got))) return NULL;
   const uint64_t entry = code->address + 7 + layout_signed(at + 3);
-  return onstack_memory_fetch(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
+  return onstack_process_memory_copy(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
 }
 
 /*

@@ -2,12 +2,13 @@
 #include "control/unwind/go/go_objects.h"
 
 #include "base/elf_file.h"
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 #include "control/unwind/other_objects.h"
 
 #include <errno.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
@@ -47,6 +48,9 @@ int onstack_go_object_sections(const onstack_go_object *object, onstack_go_secti
   char name[32];
   memset(sections, 0, sizeof(*sections));
   int error = onstack_elf_open_file(&file, object->path[0] ? object->path : "/proc/self/exe");
+  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
+  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
   if (error != 0) return error;
   for (uint32_t i = 0; i < file.section_count; i++) {
     if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
@@ -79,5 +83,5 @@ void onstack_go_objects_list(onstack_go_object_list *list) {
   onstack_loader_each(go_copy_object, list);
   /* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
   if ((int64_t)(list->loaded.adds - list->loaded.subs) <= (int64_t)list->count || list->count == ONSTACK_GO_OBJECTS) return;
-  onstack_other_objects_each(onstack_memory_fetch, go_add_other, list);
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
 }

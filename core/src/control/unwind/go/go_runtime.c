@@ -4,7 +4,7 @@
 #include "control/unwind/go/go_layout.h"
 #include "control/unwind/go/go_objects.h"
 #include "control/unwind/go/go_pclntab.h"
-#include "control/unwind/memory_fetch.h"
+#include "base/process_memory.h"
 #include "control/tick/threads.h"
 #include "handler/unwind/code_map.h"
 #include "handler/unwind/pc_cache.h"
@@ -112,8 +112,8 @@ static void go_note_function(void *data, const char *name, uint64_t low, uint64_
 /* What tells objects apart that lie at the same place one after the other: the table's header has the number of functions
    and where its parts begin, the last functions' entries move with all code before them. Both lie in the table. */
 static size_t go_fetch_witness(const go_entry *entry, uint8_t out[GO_WITNESS]) {
-  size_t got = onstack_memory_fetch(entry->pclntab, out, GO_WITNESS / 2);
-  return got + onstack_memory_fetch(entry->functab_end - GO_WITNESS / 2, out + GO_WITNESS / 2, GO_WITNESS / 2);
+  size_t got = onstack_process_memory_copy(entry->pclntab, out, GO_WITNESS / 2);
+  return got + onstack_process_memory_copy(entry->functab_end - GO_WITNESS / 2, out + GO_WITNESS / 2, GO_WITNESS / 2);
 }
 
 static bool go_is_same(const go_entry *entry) {
@@ -177,8 +177,8 @@ static bool go_find_text(const onstack_go_object *object, const onstack_go_secti
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
       onstack_go_object_holds(object, sections->module, sections->module_size) &&
-      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) && module[0] == sections->pclntab &&
-      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      onstack_process_memory_copy(sections->module, module, sizeof(module)) == sizeof(module) &&
+      module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
     table->text = module[GO_MODULE_TEXT];
     *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
@@ -251,7 +251,7 @@ static bool go_inspect_object(const onstack_go_object *object) {
   uint8_t *copy = NULL;
   if (!object->is_program) {
     if (!(base = copy = malloc(size))) return false;
-    if (onstack_memory_fetch(sections.pclntab, copy, size) != size) {
+    if (onstack_process_memory_copy(sections.pclntab, copy, size) != size) {
       free(copy);
       return false;
     }
