@@ -40,9 +40,9 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
                              .capacity = slot->ring.depth,
                              .unwound_by = kept->unwound_by};
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
-  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  onstack_traceback_enter();
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return result;
 }
 
