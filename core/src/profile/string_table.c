@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "profile/string_table.h"
 
+#include "profile/utf8.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char strings_replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
-
-size_t onstack_profile_utf8_length(const char *text, size_t left) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  unsigned char lead = bytes[0];
-  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length > left) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((bytes[i] & 0xC0) != 0x80) return 0;
-  }
-  if (length < 3) return length;
-  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
-  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
-  if (lead == 0xED && bytes[1] > 0x9F) return 0;
-  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
-  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
-  return length;
-}
 
 static bool strings_all_utf8(const char *text, size_t length) {
   for (size_t at = 0, step; at < length; at += step) {

@@ -39,7 +39,4 @@ ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *
 /* The number as text, NULL as "". */
 ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
 
-/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
-ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
-
 #endif

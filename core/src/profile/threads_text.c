@@ -3,6 +3,7 @@
 
 #include "profile/report.h"
 #include "profile/truncation.h"
+#include "profile/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,9 +46,12 @@ static void threads_put(onstack_profile_output *output, const char *text) {
 
 /* Names and labels are whatever the program gave. */
 static void threads_put_clean(onstack_profile_output *output, const char *text) {
-  for (; *text; text++) {
-    const char one = (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text;
-    onstack_profile_output_put(output, &one, 1);
+  for (size_t left = strlen(text); left > 0;) {
+    const size_t step = onstack_profile_utf8_length(text, left);
+    const bool shown = step > 0 && !onstack_profile_utf8_is_obeyed(text, step);
+    onstack_profile_output_put(output, shown ? text : "?", shown ? step : 1);
+    text += step > 0 ? step : 1;
+    left -= step > 0 ? step : 1;
   }
 }
 

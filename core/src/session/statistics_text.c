@@ -3,7 +3,7 @@
 
 #include "base/exceptions.h"
 #include "control/tick/clock.h"
-#include "profile/string_table.h"
+#include "profile/utf8.h"
 #include "profile/truncation.h"
 #include "session/session.h"
 
@@ -58,20 +58,9 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
 }
 
-/* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
-   line, no backslash. Length 0: it is not UTF-8. */
+/* Whether a character is written as it is. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
-  const unsigned char *byte = (const unsigned char *)character;
-  switch (length) {
-  case 0:
-    return false;
-  case 1:
-    return byte[0] >= 0x20 && byte[0] != 0x7f && byte[0] != '\\';
-  case 2:
-    return byte[0] != 0xc2 || byte[1] >= 0xa0; /* U+0080 to U+009F */
-  default:
-    return memcmp(byte, "\xe2\x80\xa8", 3) != 0 && memcmp(byte, "\xe2\x80\xa9", 3) != 0;
-  }
+  return length > 0 && *character != '\\' && !onstack_profile_utf8_is_obeyed(character, length);
 }
 
 /* `out` has room for TEXT_ESCAPED times the length and a NUL. Returns what it is long. */
