@@ -129,8 +129,9 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
 }
 
 static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
-  return file->device == mapping->device && file->inode == mapping->inode &&
-         file->build_id.length == mapping->build_id.length &&
+  const onstack_elf_stamp *a = &file->stamp, *b = &mapping->stamp;
+  return file->device == mapping->device && file->inode == mapping->inode && a->bytes == b->bytes &&
+         a->modified_ns == b->modified_ns && file->build_id.length == mapping->build_id.length &&
          memcmp(file->build_id.bytes, mapping->build_id.bytes, mapping->build_id.length) == 0;
 }
 
@@ -144,6 +145,7 @@ const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping
   file->device = mapping->device;
   file->inode = mapping->inode;
   file->build_id = mapping->build_id;
+  file->stamp = mapping->stamp;
   if (onstack_elf_module_open_best(&elf, mapping) == 0) {
     symbol_file_fill(file, &elf);
     onstack_elf_close(&elf);

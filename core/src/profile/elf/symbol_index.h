@@ -24,6 +24,7 @@ typedef struct onstack_symbol_file {
   uint64_t device;
   uint64_t inode;
   onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp; /* where it has no build id */
   onstack_symbol_entry *entries;
   size_t count;
   const char *names; /* each NUL-terminated */
