@@ -17,7 +17,7 @@ mod tests;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::{fmt, process};
+use std::fmt;
 
 use onstack::{Profile, ProfilerGuard};
 
@@ -54,7 +54,7 @@ pub struct Pusher {
     events: Sender<Event>,
     books: Arc<Mutex<Books>>,
     thread: Option<JoinHandle<()>>,
-    process: u32,
+    process: u64,
 }
 
 impl Pusher {
@@ -75,7 +75,7 @@ impl Pusher {
         let books = run.books();
         let work = move || run.run(times, &received);
         let thread = thread::Builder::new().name("onstack-push".into()).spawn(work).map_err(Error::Os)?;
-        Ok(Self { events, books, thread: Some(thread), process: process::id() })
+        Ok(Self { events, books, thread: Some(thread), process: onstack::process::number() })
     }
 
     /// The numbers so far.
@@ -93,7 +93,7 @@ impl Pusher {
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         // In the child of a fork the thread is not there; and a report may drop its own pusher.
-        if self.process != process::id() || self.events.send(Event::Stop).is_err() {
+        if self.process != onstack::process::number() || self.events.send(Event::Stop).is_err() {
             return;
         }
         if thread.thread().id() != thread::current().id() {

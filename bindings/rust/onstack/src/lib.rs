@@ -37,7 +37,8 @@ mod options;
 mod otlp;
 #[doc(hidden)]
 pub mod plain;
-mod process;
+#[doc(hidden)]
+pub mod process;
 mod profile;
 #[cfg(any(feature = "prost-codec", feature = "protobuf-codec"))]
 pub mod protos;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which process this is. Its id alone does not tell: in a PID namespace of its own the child of a process 1 is process 1
-//! again.
+//! again. For the crates of this project, and no part of this crate's interface.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 /// A number that no process shares with those that it came from, however it was made. A child of vfork has its parent's
 /// memory and another id.
-pub(crate) fn number() -> u64 {
+pub fn number() -> u64 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     static WORD: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
     let id = u64::from(std::process::id());
