@@ -57,7 +57,8 @@ func heap(w http.ResponseWriter, r *http.Request) {
 }
 
 func parseHeap(r *http.Request) (question heapQuestion, err error) {
-	if text := r.FormValue("gc"); text != "" {
+	text := r.FormValue("gc")
+	if r.Form.Has("gc") {
 		number, err := strconv.Atoi(text)
 		if err != nil || number < 0 {
 			return question, fmt.Errorf("gc=%.40q: give 1 for a garbage collection before, or 0", text)
@@ -74,7 +75,7 @@ func parseHeap(r *http.Request) (question heapQuestion, err error) {
 // wholeSeconds are 0 where the request has no such parameter.
 func wholeSeconds(r *http.Request, name string, most time.Duration) (time.Duration, error) {
 	text := r.FormValue(name)
-	if text == "" {
+	if !r.Form.Has(name) {
 		return 0, nil
 	}
 	seconds, err := strconv.Atoi(text)

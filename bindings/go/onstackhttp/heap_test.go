@@ -64,7 +64,7 @@ func TestHeapOverPprof(t *testing.T) {
 		!strings.Contains(body, "resident\n") || !strings.Contains(body, "Go, in use\n") {
 		t.Errorf("memory: %s %s", response.Status, body)
 	}
-	for _, query := range []string{"?seconds=0", "?seconds=301", "?seconds=x", "?gc=x", "?gc=-1", "?older=x", "?older=0"} {
+	for _, query := range []string{"?seconds=0", "?seconds=301", "?seconds=x", "?gc=x", "?gc=-1", "?older=x", "?older=0", "?seconds=", "?older=", "?gc="} {
 		if response, body := get(t, url+query); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "give") {
 			t.Errorf("%s: %s %q", query, response.Status, body)
 		}
