@@ -18,6 +18,12 @@ bool onstack_memory_read_pair(onstack_memory *memory, uint64_t address, uint64_t
   return false;
 }
 
+const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
+  (void)memory;
+  (void)address;
+  return NULL;
+}
+
 uint64_t onstack_thread_pointer(void) { return 0; }
 
 static void count(void *data, const char *name, uint64_t low, uint64_t high) {

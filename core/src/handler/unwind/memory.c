@@ -14,13 +14,19 @@ ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t a
   return memory->reader->read_pair(memory, address, words);
 }
 
+ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
+    if (address >= memory->ranges[i].low && address < memory->ranges[i].high) return &memory->ranges[i];
+  return NULL;
+}
+
 ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
   memory->low = memory->high = 0;
   if (!onstack_address_plausible(sp)) return;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    if (sp < memory->ranges[i].low || sp >= memory->ranges[i].high) continue;
-    memory->low = memory->ranges[i].low;
-    memory->high = memory->ranges[i].high;
+  const onstack_stack_range *range = onstack_memory_find_range(memory, sp);
+  if (range) {
+    memory->low = range->low;
+    memory->high = range->high;
     return;
   }
   if (memory->thread && onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;

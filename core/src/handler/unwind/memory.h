@@ -56,6 +56,9 @@ ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
 /* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
 ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
 
+/* The known bounds that an address lies in; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
+
 /* Two words by process_vm_readv. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
 
