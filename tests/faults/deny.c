@@ -30,6 +30,13 @@ static bool deny_wants(const char *name) {
   return false;
 }
 
+static const uint8_t deny_clocks[] = {ONSTACK_CLOCK_WALL_SIGNAL, ONSTACK_CLOCK_WALL};
+
+static const char *deny_where(const plan *plan) {
+  if (plan->heap) return "heap";
+  return plan->ticks_by == ONSTACK_CLOCK_WALL ? "wall" : plan->ticks_by ? "wall-signal" : "cpu";
+}
+
 static void deny_check(plan *plan, const char *name, const char *how, int expected) {
   checker_run(plan);
   deny_cases++;
@@ -44,10 +51,8 @@ static void deny_check(plan *plan, const char *name, const char *how, int expect
     snprintf(plan->complaint, sizeof(plan->complaint), "start returns %d", plan->result);
   deny_failed += plan->complaint[0] != 0;
   if (plan->complaint[0])
-    printf("%-20s %-14s FAILED%s: %s\n", name, how,
-           plan->wall   ? ", wall clock"
-           : plan->heap ? ", heap"
-                        : "",
+    printf("%-20s %-14s FAILED, %s: %s\n", name, how,
+           deny_where(plan),
            plan->complaint);
   else if (plan->result == 0)
     printf("%-20s %-14s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader,
@@ -82,7 +87,7 @@ static void deny_calls(plan *plan) {
       continue;
     }
     deny_one(plan, number, kind->name);
-    if (plan->wall) continue; /* deny_changes has what differs */
+    if (plan->ticks_by) continue; /* deny_changes has what differs */
     plan->midway = true;
     deny_may_be_silent = plan->heap && number == SYS_rt_sigprocmask; /* samples end there, and no counter says so: open */
     deny_one(plan, number, kind->name);
@@ -176,12 +181,7 @@ static void deny_worlds(plan *plan) {
     plan->world = all[i].before;
     plan->limits = all[i].after;
     plan->polled = false;
-    const bool other = plan->wall || plan->heap;
-    deny_check(plan, all[i].name,
-               plan->wall   ? "wall"
-               : plan->heap ? "heap"
-                            : "",
-               other ? WORLD_MAY_REFUSE : all[i].expected);
+    deny_check(plan, all[i].name, deny_where(plan), plan->ticks_by || plan->heap ? WORLD_MAY_REFUSE : all[i].expected);
   }
   plan->world = plan->limits = NULL;
   plan->polled = false;
@@ -196,11 +196,13 @@ int main(int argc, char **argv) {
   deny_several(plan);
   deny_calls(plan);
   deny_midway(plan);
-  plan->wall = true;
-  deny_worlds(plan);
-  deny_calls(plan);
-  deny_midway(plan);
-  plan->wall = false;
+  for (size_t i = 0; i < sizeof(deny_clocks) / sizeof(deny_clocks[0]); i++) {
+    plan->ticks_by = deny_clocks[i];
+    deny_worlds(plan);
+    deny_calls(plan);
+    deny_midway(plan);
+  }
+  plan->ticks_by = 0;
   plan->heap = true;
   deny_worlds(plan);
   deny_calls(plan);

@@ -114,7 +114,9 @@ static void nth_allocations(plan *plan) {
 static void nth_behind(plan *plan) {
   static const char *const pipes[] = {"pipe2", "fcntl", "fstat", "write", "read", "openat", "prlimit64", NULL};
   static const char *const ticker[] = {"rt_tgsigqueueinfo", "clone3", "getdents64", "mmap", "timer_create", NULL};
-  static const char *const wall[] = {"timer_create", "timer_settime", "timer_delete", "getdents64", "openat", NULL};
+  static const char *const signals[] = {"timer_create", "timer_settime", "timer_delete", "getdents64", "openat", NULL};
+  static const char *const looks[] = {"openat", "read", "pread64", "process_vm_readv", "timer_create",
+                                      "clone3", "mmap", "madvise", "readlinkat",       "clock_gettime", NULL};
   static const char *const heap[] = {"mmap",  "madvise", "rt_sigprocmask", "prctl",       "process_vm_readv",
                                      "futex", "clone3",  "openat",         "allocations", NULL};
   const char *const *only = nth_only;
@@ -128,14 +130,18 @@ static void nth_behind(plan *plan) {
   plan->also[0] = SYS_timer_settime;
   plan->also[1] = 0;
   nth_calls(plan);
-  nth_where = " (wall clock)";
-  nth_only = *only || nth_all ? only : wall;
+  nth_where = " (wall-signal)";
+  nth_only = *only || nth_all ? only : signals;
   plan->also[0] = 0;
-  plan->wall = true;
+  plan->ticks_by = ONSTACK_CLOCK_WALL_SIGNAL;
+  nth_calls(plan);
+  nth_where = " (wall)";
+  nth_only = *only || nth_all ? only : looks;
+  plan->ticks_by = ONSTACK_CLOCK_WALL;
   nth_calls(plan);
   nth_where = " (heap)";
   nth_only = *only || nth_all ? only : heap;
-  plan->wall = false;
+  plan->ticks_by = 0;
   plan->heap = true;
   nth_allocations(plan);
   nth_calls(plan);
@@ -160,7 +166,8 @@ static void nth_again(plan *plan) {
   static const int calls[] = {PLAN_NO_CALL, SYS_mmap, SYS_clone3, SYS_timer_settime, SYS_rt_sigaction, SYS_openat};
   nth_where = " (ten times)";
   plan->rounds = NTH_ROUNDS;
-  plan->wall = plan->persistent = plan->owner = false;
+  plan->ticks_by = 0;
+  plan->persistent = plan->owner = false;
   for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
     const char *name = calls[i] == PLAN_NO_CALL ? "allocations" : call_find(calls[i])->name;
     plan->call = calls[i];

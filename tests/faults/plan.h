@@ -40,7 +40,7 @@ typedef struct plan {
   bool midway;      /* ... not from the start, but when the session has ticks */
   bool allocations; /* fails malloc, calloc and realloc in place of a system call */
   int rounds;       /* not 0: a clean session, and then so many that fail, which may leave no allocation and no slot */
-  bool wall;        /* the wall clock */
+  uint8_t ticks_by; /* ONSTACK_CLOCK_*; 0: CPU time */
   bool heap;        /* a heap session, of each allocation that the subject tells of */
   bool polled;      /* no thread of the library's */
   bool owner;       /* the process has a handler of its own for the signal */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Failures on purpose: the n-th of each system call and allocation of the library and of the preloaded one, calls that a filter refuses, limits, missing files.
-# Usage: tests/faults/run.sh [all | few]   all: every n, and the wall clock too (minutes); few: one call of each kind (seconds)
+# Usage: tests/faults/run.sh [all | few]   all: every n, and the other clocks too (minutes); few: one call of each kind (seconds)
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build}

@@ -62,8 +62,12 @@ static void burn(void) {
 }
 
 static void *subject_works(void *data) {
+  const struct timespec moment = {0, 2000000};
   subject_began = 1;
-  while (!subject_over) burn();
+  while (!subject_over) {
+    burn();
+    if (subject_plan->ticks_by == ONSTACK_CLOCK_WALL) nanosleep(&moment, NULL); /* somebody to be looked at */
+  }
   return data;
 }
 
@@ -167,7 +171,7 @@ static onstack_stats subject_session(void) {
   onstack_session *session = NULL;
   onstack_options_init(&options, sizeof(options));
   options.frequency = plan->heap ? 0 : 1000;
-  options.clock = plan->heap ? ONSTACK_CLOCK_HEAP : plan->wall ? ONSTACK_CLOCK_WALL_SIGNAL : ONSTACK_CLOCK_CPU;
+  options.clock = plan->heap ? ONSTACK_CLOCK_HEAP : plan->ticks_by ? plan->ticks_by : ONSTACK_CLOCK_CPU;
   options.heap_interval = plan->heap;
   options.threads = plan->polled ? ONSTACK_OFF : ONSTACK_DEFAULT;
   int result = onstack_profile_new(NULL, &profile);

@@ -83,7 +83,7 @@ static const onstack_unwinder sessions_unwinder = {.size = sizeof(onstack_unwind
 /* What a session can have had in its time, with twice as much for chance and overruns: ticks that nobody had are seen. */
 static bool sessions_too_many(const onstack_stats *s, const onstack_options *o, double seconds) {
   double each = (double)o->frequency * seconds + 2;
-  double busy = o->clock == ONSTACK_CLOCK_WALL_SIGNAL ? (double)s->threads_seen : (double)sysconf(_SC_NPROCESSORS_ONLN);
+  double busy = o->clock != ONSTACK_CLOCK_CPU ? (double)s->threads_seen : (double)sysconf(_SC_NPROCESSORS_ONLN);
   return (double)s->ticks > 2 * (each * busy + (double)s->threads_seen) + 1000;
 }
 
@@ -123,11 +123,15 @@ static void sessions_add(const onstack_stats *s) {
 
 static void sessions_choose(onstack_options *o, unsigned *seed) {
   static const uint32_t rates[] = {99, 1000, 10000, 10000};
+  static const onstack_clock clocks[] = {ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU,
+                                         ONSTACK_CLOCK_WALL_SIGNAL, ONSTACK_CLOCK_WALL, ONSTACK_CLOCK_WALL};
   static const char *const unwinders[] = {"rules", "rules", "rules", "frame_pointer", "pc_only"};
   o->frequency = rates[soak_random(seed, 4)];
-  o->clock = soak_random(seed, 6) == 0 ? ONSTACK_CLOCK_WALL_SIGNAL : ONSTACK_CLOCK_CPU;
-  if (o->clock == ONSTACK_CLOCK_WALL_SIGNAL && o->frequency > 1000) o->frequency = 250;
-  if (soak_random(seed, 8) == 0)
+  o->clock = clocks[soak_random(seed, 8)];
+  if (o->clock != ONSTACK_CLOCK_CPU && o->frequency > 1000) o->frequency = 250;
+  if (o->clock == ONSTACK_CLOCK_WALL)
+    o->unwinder = soak_random(seed, 4) == 0 ? "pc_only" : "rules"; /* it takes no other */
+  else if (soak_random(seed, 8) == 0)
     o->custom_unwinder = &sessions_unwinder;
   else
     o->unwinder = unwinders[soak_random(seed, 5)];
@@ -172,7 +176,7 @@ static const char *sessions_run(const soak_core *core, onstack_options *options,
   if ((*result = core->stop(session)) != ONSTACK_E_STOPPED) return "a second stop";
   if ((*result = core->release(session)) != 0) return "free";
   if (!wrong && profile) {
-    const onstack_kind kind = options->clock == ONSTACK_CLOCK_WALL_SIGNAL ? ONSTACK_KIND_WALL : ONSTACK_KIND_CPU;
+    const onstack_kind kind = options->clock != ONSTACK_CLOCK_CPU ? ONSTACK_KIND_WALL : ONSTACK_KIND_CPU;
     uint64_t samples, ticks;
     onstack_profile_totals(profile, kind, &samples, &ticks, NULL);
     if (ticks != stats.recorded || samples != stats.samples) return "the profile holds something else";
