@@ -298,6 +298,28 @@ Test(waits, for_a_processor) {
   cr_expect(all_waits > wanted * 0.9 - 0.1 && all_waits < wanted * 1.1 + 0.1, "runnable %.3f of %.3f s", all_waits, wanted);
 }
 
+/* A parent of vfork sleeps until its child is another program or has ended, and no signal wakes it. */
+static void waits_for_its_child(actor *a) {
+  (void)a;
+  const struct onstack_timespec moment = {0, 200000000};
+  const pid_t child = vfork();
+  if (child == 0) {
+    onstack_sys_call2(SYS_nanosleep, (long)&moment, 0);
+    _exit(0);
+  }
+  t_wait(child);
+}
+
+Test(waits, without_a_signal_that_wakes) {
+  sums *all = calloc(1, sizeof(*all));
+  actor parent = {.acts = waits_for_its_child, .name = "parent"};
+  begin(&parent, 1);
+  const double lived = watch(all, 100, 1.0);
+  end(&parent, 1);
+  const double got = seconds(all, parent.tid, "state=uninterruptible");
+  cr_expect(got > 0.8 * lived - 0.1 && got < lived + 0.05, "%.3f of %.3f s", got, lived);
+}
+
 /* ---- what stands where it stood is not walked again ---- */
 
 static void waits_for_a_byte(actor *a) {
