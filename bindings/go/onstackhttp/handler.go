@@ -28,7 +28,7 @@ func Handler(opts ...onstack.Option) http.Handler {
 // parameters are
 //
 //	seconds  how long, a decimal number up to MaxDuration; default 30
-//	hz       samples per second of the clock, 1 to MaxRate; default 99, or what Profile says
+//	hz       samples per second of the clock, 1 to MaxRate; default 99, with the clock wall 20, or what Profile says
 //	clock    "cpu", "wall" (real time: what waits is seen too) or "wall-signal" (by signals); default cpu, or what Profile says
 //
 // Requests are profiled side by side, each by its own session. Beyond MaxConcurrent of them the answer is 429, and where

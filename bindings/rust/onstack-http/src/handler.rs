@@ -34,8 +34,8 @@ pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// parameters are
 ///
 /// - `seconds`: how long, a decimal number up to [`HandlerOptions::max_duration`]; default 30
-/// - `hz`: samples a second of the clock, 1 to [`HandlerOptions::max_rate`]; default 99, or what
-///   [`HandlerOptions::profile`] says
+/// - `hz`: samples a second of the clock, 1 to [`HandlerOptions::max_rate`]; default 99, with the clock
+///   wall 20, or what [`HandlerOptions::profile`] says
 /// - `clock`: `cpu`, `wall` for real time, which shows what waits too, or `wall-signal`, the same by signals; default `cpu`,
 ///   or what [`HandlerOptions::profile`] says
 ///

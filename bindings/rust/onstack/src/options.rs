@@ -11,6 +11,9 @@ use onstack_sys as sys;
 
 use crate::error::{check, Error, Result};
 
+/// Of [`Clock::Wall`], unless set (core/src/control/tick/clock_wall.c).
+const WALL_FREQUENCY: c_int = 20;
+
 /// Who ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -109,7 +112,7 @@ impl Options {
         Self::default()
     }
 
-    /// Ticks a second of the clock, 1 to 10,000; 99 unless set. An explicit 0 is [`Error::Frequency`].
+    /// Ticks a second of the clock, 1 to 10,000; unless set 99, and 20 of [`Clock::Wall`]. An explicit 0 is [`Error::Frequency`].
     pub fn frequency(mut self, hertz: c_int) -> Self {
         self.frequency = Some(hertz);
         self
@@ -217,7 +220,10 @@ impl Options {
     }
 
     pub(crate) fn frequency_or_default(&self) -> c_int {
-        self.frequency.unwrap_or(sys::ONSTACK_DEFAULT_FREQUENCY as c_int)
+        self.frequency.unwrap_or(match self.clock {
+            Clock::Wall => WALL_FREQUENCY,
+            _ => sys::ONSTACK_DEFAULT_FREQUENCY as c_int,
+        })
     }
 
     /// The core's structure, and the string that it points to. A zero there means "default", so that an explicit zero
