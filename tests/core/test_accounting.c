@@ -144,7 +144,7 @@ Test(accounting, the_cpu_time_of_the_process) {
 
 /* A scan finds a thread late. What it has used until then comes with its first tick, as far as nobody else has had it. */
 Test(accounting, a_thread_that_a_scan_has_found) {
-  enum { PERIODS_LOST = 10, OWED = 6 };
+  enum { PERIODS_LOST = 10, BEFORE = 6 };
   onstack_options options = t_options(100, NULL, NULL);
   for (int lost = 0; lost <= PERIODS_LOST; lost += PERIODS_LOST) {
     onstack_session *session = t_start(&options);
@@ -152,13 +152,13 @@ Test(accounting, a_thread_that_a_scan_has_found) {
     onstack_thread *record = onstack_thread_find(&slot->threads, (uint32_t)onstack_sys_gettid());
     cr_assert_not_null(record);
     slot->process_start_ns -= (uint64_t)lost * slot->period_ns;
-    onstack_store_relaxed(&record->timer.owed, (uint16_t)OWED);
+    onstack_store_relaxed(&record->timer.before, (uint16_t)BEFORE);
     const double begin = t_thread_cpu();
     t_burn(0.3);
-    const double own = (t_thread_cpu() - begin) * 100, wanted = own + (lost ? OWED : 0);
+    const double own = (t_thread_cpu() - begin) * 100, wanted = own + (lost ? BEFORE : 0);
     const onstack_stats stats = t_finish(session);
     cr_assert((double)stats.ticks > wanted - 2 && (double)stats.ticks < wanted + 2, "%lu ticks, %.1f", stats.ticks, wanted);
-    cr_assert_eq(onstack_load_relaxed(&record->timer.owed), 0);
+    cr_assert_eq(onstack_load_relaxed(&record->timer.before), 0);
   }
 }
 

@@ -91,7 +91,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
     onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
-    if (blocked_ns > 0) mark->owed_ns += blocked_ns;
+    if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
     mark->stands = false;
   } else {
     onstack_wall_settle_running(mark, blocked_ns);

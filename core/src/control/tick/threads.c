@@ -63,15 +63,15 @@ static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settin
   return wanted;
 }
 
-/* `owed`: ticks of what it has used since the session began. */
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t owed) {
+/* `before`: ticks of what it has used since the session began. */
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
   if (onstack_task_name(tid, name)) threads_set_name(record, name);
   if (threads_is_wanted(slot, settings, tid, name)) {
     slot->clock->arm(slot, record, tid);
-    onstack_store_relaxed(&record->timer.owed, owed < UINT16_MAX ? (uint16_t)owed : UINT16_MAX);
+    onstack_store_relaxed(&record->timer.before, before < UINT16_MAX ? (uint16_t)before : UINT16_MAX);
   } else
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
 }
@@ -100,7 +100,7 @@ static void threads_look_at(void *data, uint32_t tid) {
 }
 
 /* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
-   they have used on the CPU clock is owed. */
+   they have used on the CPU clock their first tick tells. */
 static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
   const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
   threads_search search = {slot, settings, least_us, adopt, owes, false};

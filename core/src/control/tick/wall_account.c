@@ -119,14 +119,14 @@ void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint6
 /* ---- the account of a thread ---- */
 
 void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
-  const uint64_t owed_ns = mark->owed_ns > 0 ? (uint64_t)mark->owed_ns : 0;
+  const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
   if (mark->stack) {
-    mark->stack->blocked_ns += owed_ns;
+    mark->stack->blocked_ns += unplaced_ns;
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
   } else {
-    const uint64_t lost_ns = owed_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
+    const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
     wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
@@ -143,10 +143,10 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
     wall_tell(slot, mark);
     mark->stack = wall_stack_put(room, look);
   }
-  mark->owed_ns += blocked_ns;
-  if (mark->owed_ns > 0) {
-    mark->stack->blocked_ns += (uint64_t)mark->owed_ns;
-    mark->owed_ns = 0;
+  mark->unplaced_ns += blocked_ns;
+  if (mark->unplaced_ns > 0) {
+    mark->stack->blocked_ns += (uint64_t)mark->unplaced_ns;
+    mark->unplaced_ns = 0;
   }
   mark->stands = true;
   mark->stood_ns = mark->seen_ns;
@@ -157,7 +157,7 @@ void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
   if (mark->stands && blocked_ns > 0)
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
   else
-    mark->owed_ns += blocked_ns;
+    mark->unplaced_ns += blocked_ns;
   mark->stands = false;
 }
 

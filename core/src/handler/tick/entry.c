@@ -67,10 +67,10 @@ static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginf
 
 /* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
    (entry_unaccounted). */
-static ONSTACK_HANDLER_APART uint64_t entry_take_owed(const onstack_slot *slot, onstack_timer *timer) {
-  const uint64_t owed = onstack_load_relaxed(&timer->owed), unaccounted = onstack_process_unaccounted(slot);
-  onstack_store_relaxed(&timer->owed, (uint16_t)0);
-  return unaccounted == UINT64_MAX ? 0 : unaccounted < owed ? unaccounted : owed;
+static ONSTACK_HANDLER_APART uint64_t entry_take_before(const onstack_slot *slot, onstack_timer *timer) {
+  const uint64_t before = onstack_load_relaxed(&timer->before), unaccounted = onstack_process_unaccounted(slot);
+  onstack_store_relaxed(&timer->before, (uint16_t)0);
+  return unaccounted == UINT64_MAX ? 0 : unaccounted < before ? unaccounted : before;
 }
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
@@ -81,8 +81,8 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
     onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_ticks_of(info)));
     return;
   }
-  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
-  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
+  const uint64_t before = onstack_load_relaxed(&record->timer.before) ? entry_take_before(slot, &record->timer) : 0;
+  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + before);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   if (slot->runnable_ns)
     onstack_record_runnable(slot, record, context); /* first: the last call leaves the stack to the other */

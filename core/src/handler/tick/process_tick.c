@@ -149,7 +149,7 @@ static ONSTACK_HANDLER void process_search(onstack_process_clock *clock, const o
   if (clock->looks_most < PROCESS_LOOKS_MOST) clock->looks_most *= 4;
 }
 
-/* With ticks that are owed yet the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
+/* While ticks are unaccounted for the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
 static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const onstack_slot *leader, uint64_t expiries) {
   clock->looks = clock->rests = 0;
   if (onstack_process_unaccounted(leader) > 0) {

@@ -26,7 +26,7 @@ void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIM
 ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
   onstack_store_relaxed(&timer->ticks, 0u);
   onstack_store_relaxed(&timer->first_us, 0u);
-  onstack_store_relaxed(&timer->owed, (uint16_t)0);
+  onstack_store_relaxed(&timer->before, (uint16_t)0);
 }
 
 /* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
