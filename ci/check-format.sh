@@ -8,8 +8,10 @@ cd "$(dirname "$0")/.."
 status=0
 if command -v clang-format-14 >/dev/null 2>&1; then
   ci/c-files.sh | xargs clang-format-14 --dry-run --Werror -ferror-limit=3 || { echo "clang-format: not formatted (make fmt)"; status=1; }
-else
+elif [ "${ONSTACK_NO_INSTALL:-}" = 1 ]; then
   echo "check-format: no clang-format-14 here: C is not looked at"
+else
+  echo "check-format: no clang-format-14 here: install it, or leave C out by ONSTACK_NO_INSTALL=1" && status=1
 fi
 complain() { # what is wrong, with advice; where
   [ -z "$2" ] || { printf '%s:\n%s\n' "$1" "$(head -5 <<<"$2")"; status=1; }

@@ -167,6 +167,15 @@ run_go() {
   timeout -k 5 300 ci/check-go-vendor.sh || failed+=("go: vendored copy")
   run_demo_memory || failed+=("go: demo of heap profiles")
   run_guests || failed+=("go: names of wasmtime's guests")
+  run_examples || failed+=("go: examples")
+}
+
+# As a reader runs them; what they print is what their own text promises.
+run_examples() {
+  local log=$BUILD/examples.log
+  (cd examples/go-otel && timeout -k 5 200 go run . -requests 20) >"$log" 2>&1 && grep -E '^ *price .*main.sumPrices' "$log" &&
+    go build -C examples/go-sqlite -o "$(realpath "$BUILD")/go-sqlite" . >>"$log" 2>&1 && timeout -k 5 60 "$BUILD/go-sqlite" -seconds 2 >>"$log" 2>&1 &&
+    grep -E '^onstack .* (100.0|99..)% named.* of these (100.0|99..)% reach main.work' "$log" || { cat "$log"; return 1; }
 }
 
 # A program of `go test -c` has the symbols that one of `go test` lacks.

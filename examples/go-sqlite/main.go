@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 // Command go-sqlite puts SQLite, a C library without frame pointers, under load from Go and profiles the whole process.
-// It prints how much of the CPU time has a name, and how many stacks in SQLite reach the Go code that asked.
+// It prints how much of the CPU time has a name, and how many stacks in SQLite reach the Go code that asked. Build it and run
+// the binary: `go run` links without the symbol table, and native functions lose their names.
 package main
 
 import (
