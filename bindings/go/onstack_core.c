@@ -216,9 +216,13 @@ ONSTACK_INTERNAL bool onstack_elf_code_to_vaddr(const onstack_elf_file *file, ui
 #ifndef ONSTACK_BASE_PROCESS_MEMORY_H
 #define ONSTACK_BASE_PROCESS_MEMORY_H
 
-/* Copies memory of this process that others may change or unmap meanwhile; the kernel copies, so nothing faults. False: not
-   all of it is there, or it cannot be read this way (seccomp, emulators, other systems than Linux). Ordinary threads. */
-ONSTACK_INTERNAL bool onstack_process_memory_read(uint64_t address, void *bytes, size_t length);
+/* Copies memory of this process that others may change or unmap meanwhile; the kernel copies, so nothing faults. Returns the
+   bytes from the address on that were there; 0, too, where no memory can be read so (other systems than Linux). Ordinary
+   threads. */
+ONSTACK_INTERNAL size_t onstack_process_memory_copy(uint64_t address, void *out, size_t size);
+
+/* The same; whether all of it was there. */
+ONSTACK_INTERNAL bool onstack_process_memory_read(uint64_t address, void *out, size_t size);
 
 #endif
 
@@ -1396,19 +1400,204 @@ int onstack_proc_maps_each(void (*visit)(void *data, const onstack_mapping *mapp
 /* ---- core/src/base/process_memory.c ---- */
 
 #ifdef __linux__
-#include <sys/uio.h>
-#include <unistd.h>
+/* ---- core/src/base/sys.h ---- */
+/*
+ * Raw system calls that return -errno and never touch errno: safe in the signal handler (no libc, no PLT, no
+ * thread-local storage). One chooser; each architecture supplies onstack_sys_call6, and the vDSO's
+ * name for clock_gettime.
+ */
+#ifndef ONSTACK_BASE_SYS_H
+#define ONSTACK_BASE_SYS_H
+
+#include <sys/syscall.h>
+
+#if defined(__x86_64__)
+/* ---- core/src/base/sys_x86_64.h ---- */
+/* x86_64 system calls (System V ABI, AMD64 supplement, A.2.1): number in rax, arguments rdi rsi rdx r10 r8 r9. */
+#ifndef ONSTACK_BASE_SYS_X86_64_H
+#define ONSTACK_BASE_SYS_X86_64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__vdso_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  long result;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return result;
+}
+
 #endif
 
-bool onstack_process_memory_read(uint64_t address, void *bytes, size_t length) {
-#ifdef __linux__
-  struct iovec to = {.iov_base = bytes, .iov_len = length};
-  struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = length};
-  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
-#else
-  (void)address, (void)bytes, (void)length;
-  return false;
+#elif defined(__aarch64__)
+/* ---- core/src/base/sys_aarch64.h ---- */
+/* aarch64 system calls (arch/arm64 in Linux): number in x8, arguments x0 .. x5, result in x0. */
+#ifndef ONSTACK_BASE_SYS_AARCH64_H
+#define ONSTACK_BASE_SYS_AARCH64_H
+
+#define ONSTACK_VDSO_CLOCK_GETTIME "__kernel_clock_gettime"
+
+static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER long onstack_sys_call6(long number, long a, long b,
+                                                                                            long c, long d, long e, long f) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  register long x4 __asm__("x4") = e;
+  register long x5 __asm__("x5") = f;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory", "cc");
+  return x0;
+}
+
 #endif
+
+#else
+#error "onstack: this architecture is not supported (x86_64 and aarch64 are)"
+#endif
+
+#define ONSTACK_SYS_INLINE static inline __attribute__((always_inline, unused)) ONSTACK_HANDLER
+
+ONSTACK_SYS_INLINE long onstack_sys_call1(long number, long a) { return onstack_sys_call6(number, a, 0, 0, 0, 0, 0); }
+ONSTACK_SYS_INLINE long onstack_sys_call2(long number, long a, long b) {
+  return onstack_sys_call6(number, a, b, 0, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call3(long number, long a, long b, long c) {
+  return onstack_sys_call6(number, a, b, c, 0, 0, 0);
+}
+ONSTACK_SYS_INLINE long onstack_sys_call4(long number, long a, long b, long c, long d) {
+  return onstack_sys_call6(number, a, b, c, d, 0, 0);
+}
+
+ONSTACK_SYS_INLINE int32_t onstack_sys_gettid(void) { return (int32_t)onstack_sys_call1(SYS_gettid, 0); }
+ONSTACK_SYS_INLINE int32_t onstack_sys_getpid(void) { return (int32_t)onstack_sys_call1(SYS_getpid, 0); }
+
+/* The kernel's signal set: 64 bits on both architectures, whatever libc's sigset_t looks like. */
+typedef uint64_t onstack_kernel_sigset;
+#define ONSTACK_SIGBIT(signal) ((onstack_kernel_sigset)1 << ((signal)-1))
+
+/* Raw rt_sigprocmask; `set` or `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_sigprocmask(int how, const onstack_kernel_sigset *set, onstack_kernel_sigset *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigprocmask, how, (long)set, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+/* FUTEX_WAKE_PRIVATE / FUTEX_WAIT_PRIVATE on a 32-bit word (linux/futex.h; the numbers are ABI). */
+#define ONSTACK_FUTEX_WAIT_PRIVATE 128
+#define ONSTACK_FUTEX_WAKE_PRIVATE 129
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wake(uint32_t *word) {
+  onstack_sys_call3(SYS_futex, (long)word, ONSTACK_FUTEX_WAKE_PRIVATE, 1);
+}
+
+struct onstack_timespec {
+  int64_t seconds;
+  int64_t nanoseconds;
+};
+
+ONSTACK_SYS_INLINE void onstack_sys_futex_wait(uint32_t *word, uint32_t value, const struct onstack_timespec *timeout) {
+  onstack_sys_call4(SYS_futex, (long)word, ONSTACK_FUTEX_WAIT_PRIVATE, value, (long)timeout);
+}
+
+/* POSIX timers with the kernel's own structures (linux/signal.h), the same for every libc. */
+struct onstack_kernel_sigevent {
+  uint64_t value;
+  int32_t signal;
+  int32_t notify;
+  int32_t tid;
+  int32_t pad[11];
+};
+struct onstack_kernel_itimerspec {
+  struct onstack_timespec interval;
+  struct onstack_timespec value;
+};
+#define ONSTACK_SIGEV_SIGNAL 0
+#define ONSTACK_SIGEV_THREAD_ID 4
+
+ONSTACK_SYS_INLINE int onstack_sys_timer_create(int32_t clock, struct onstack_kernel_sigevent *event, int32_t *timer) {
+  return (int)onstack_sys_call3(SYS_timer_create, clock, (long)event, (long)timer);
+}
+/* `old` may be NULL. */
+ONSTACK_SYS_INLINE int onstack_sys_timer_settime(int32_t timer, int flags, const struct onstack_kernel_itimerspec *spec,
+                                                 struct onstack_kernel_itimerspec *old) {
+  return (int)onstack_sys_call4(SYS_timer_settime, timer, flags, (long)spec, (long)old);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_gettime(int32_t timer, struct onstack_kernel_itimerspec *spec) {
+  return (int)onstack_sys_call2(SYS_timer_gettime, timer, (long)spec);
+}
+ONSTACK_SYS_INLINE int onstack_sys_timer_delete(int32_t timer) { return (int)onstack_sys_call1(SYS_timer_delete, timer); }
+
+/* struct iovec of the kernel. */
+struct onstack_vector {
+  uint64_t base, length;
+};
+
+/* Copies memory of this process under the kernel's fault handling; bytes copied, or -errno. getpid by system call: the
+   child of a raw clone must not read its parent. */
+ONSTACK_SYS_INLINE long onstack_sys_process_vm_readv(const struct onstack_vector *local, uint32_t locals,
+                                                     const struct onstack_vector *remote, uint32_t remotes) {
+  return onstack_sys_call6(SYS_process_vm_readv, onstack_sys_getpid(), (long)local, (long)locals, (long)remote,
+                           (long)remotes, 0);
+}
+
+/* The kernel's sigaction: what libc hides (restorer) and changes (flags) is visible here. arm64 has the restorer as well:
+   SA_RESTORER in its asm/signal.h. */
+struct onstack_kernel_sigaction {
+  uint64_t handler;
+  uint64_t flags;
+  uint64_t restorer;
+  onstack_kernel_sigset mask;
+};
+_Static_assert(sizeof(struct onstack_kernel_sigaction) == 32, "the kernel writes as much");
+
+ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_kernel_sigaction *action,
+                                             struct onstack_kernel_sigaction *old) {
+  return (int)onstack_sys_call4(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof(onstack_kernel_sigset));
+}
+
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+
+#define MEMORY_PIECE 4096u /* of one page: a write from two, of which one is not there, may write nothing */
+
+/* Where process_vm_readv is refused (seccomp, emulators): write() reads for us, up to the first page that is not there. */
+static size_t memory_copy_by_pipe(uint64_t address, uint64_t out, size_t size) {
+  int ends[2];
+  size_t copied = 0;
+  if (onstack_sys_call2(SYS_pipe2, (long)(uintptr_t)ends, O_NONBLOCK | O_CLOEXEC) != 0) return 0;
+  while (copied < size) {
+    const size_t in_page = MEMORY_PIECE - (size_t)(address + copied) % MEMORY_PIECE;
+    const size_t piece = size - copied < in_page ? size - copied : in_page;
+    const long written = onstack_sys_call3(SYS_write, ends[1], (long)(address + copied), (long)piece);
+    if (written <= 0 || onstack_sys_call3(SYS_read, ends[0], (long)(out + copied), written) != written) break;
+    copied += (size_t)written;
+  }
+  onstack_sys_call1(SYS_close, ends[0]);
+  onstack_sys_call1(SYS_close, ends[1]);
+  return copied;
+}
+
+size_t onstack_process_memory_copy(uint64_t address, void *out, size_t size) {
+  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
+  const long copied = onstack_sys_process_vm_readv(&local, 1, &remote, 1);
+  if (copied >= 0) return (size_t)copied;
+  return copied == -EFAULT ? 0 : memory_copy_by_pipe(address, local.base, size);
+}
+#else
+size_t onstack_process_memory_copy(uint64_t address, void *out, size_t size) {
+  (void)address, (void)out, (void)size;
+  return 0;
+}
+#endif
+
+bool onstack_process_memory_read(uint64_t address, void *out, size_t size) {
+  return onstack_process_memory_copy(address, out, size) == size;
 }
 
 /* ---- core/src/base/regular_file.c ---- */
@@ -2240,7 +2429,7 @@ typedef struct onstack_timer {
   uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
   uint8_t state;     /* onstack_timer_state */
   uint8_t meetings;  /* process ticks that met its thread since it ticked last */
-  uint16_t owed;     /* ticks of what its thread had used when a scan found it */
+  uint16_t before;   /* ticks of what its thread had used when a scan found it */
 } onstack_timer;
 
 static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
@@ -3089,6 +3278,9 @@ ONSTACK_INTERNAL_DATA const onstack_reader onstack_reader_none;
 
 /* The walk is on the stack of `sp` from here on: looks up its bounds, or asks for them. Signal-safe. */
 ONSTACK_INTERNAL void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp);
+
+/* The known bounds that an address lies in; NULL: none. Signal-safe. */
+ONSTACK_INTERNAL const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address);
 
 /* Two words by process_vm_readv. Signal-safe. */
 ONSTACK_INTERNAL bool onstack_memory_copy_pair(uint64_t address, uint64_t words[2]);
@@ -4372,10 +4564,10 @@ static ONSTACK_HANDLER void entry_count_own(onstack_thread *record, const siginf
 
 /* What a thread had used when a scan found it comes with its first tick, as far as nobody else has had it
    (entry_unaccounted). */
-static ONSTACK_HANDLER_APART uint64_t entry_take_owed(const onstack_slot *slot, onstack_timer *timer) {
-  const uint64_t owed = onstack_load_relaxed(&timer->owed), unaccounted = onstack_process_unaccounted(slot);
-  onstack_store_relaxed(&timer->owed, (uint16_t)0);
-  return unaccounted == UINT64_MAX ? 0 : unaccounted < owed ? unaccounted : owed;
+static ONSTACK_HANDLER_APART uint64_t entry_take_before(const onstack_slot *slot, onstack_timer *timer) {
+  const uint64_t before = onstack_load_relaxed(&timer->before), unaccounted = onstack_process_unaccounted(slot);
+  onstack_store_relaxed(&timer->before, (uint16_t)0);
+  return unaccounted == UINT64_MAX ? 0 : unaccounted < before ? unaccounted : before;
 }
 
 static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread *record, const siginfo_t *info,
@@ -4386,8 +4578,8 @@ static ONSTACK_HANDLER void entry_thread_tick(onstack_slot *slot, onstack_thread
     onstack_add_relaxed(&slot->counters.dropped_no_stack, (uint64_t)entry_count_ticks(slot, entry_ticks_of(info)));
     return;
   }
-  const uint64_t owed = onstack_load_relaxed(&record->timer.owed) ? entry_take_owed(slot, &record->timer) : 0;
-  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + owed);
+  const uint64_t before = onstack_load_relaxed(&record->timer.before) ? entry_take_before(slot, &record->timer) : 0;
+  const uint32_t weight = entry_count_ticks(slot, entry_ticks_of(info) + before);
   onstack_process_ticked(slot, onstack_load_relaxed(&slot->counters.ticks));
   if (slot->runnable_ns)
     onstack_record_runnable(slot, record, context); /* first: the last call leaves the stack to the other */
@@ -4946,7 +5138,7 @@ static ONSTACK_HANDLER void process_search(onstack_process_clock *clock, const o
   if (clock->looks_most < PROCESS_LOOKS_MOST) clock->looks_most *= 4;
 }
 
-/* With ticks that are owed yet the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
+/* While ticks are unaccounted for the search goes on; else it comes again by itself, in a period of what is unaccounted for. */
 static ONSTACK_HANDLER void process_found(onstack_process_clock *clock, const onstack_slot *leader, uint64_t expiries) {
   clock->looks = clock->rests = 0;
   if (onstack_process_unaccounted(leader) > 0) {
@@ -5714,7 +5906,7 @@ void onstack_timer_after_fork(onstack_timer *timer) { timer->state = ONSTACK_TIM
 ONSTACK_HANDLER void onstack_timer_reset(onstack_timer *timer) {
   onstack_store_relaxed(&timer->ticks, 0u);
   onstack_store_relaxed(&timer->first_us, 0u);
-  onstack_store_relaxed(&timer->owed, (uint16_t)0);
+  onstack_store_relaxed(&timer->before, (uint16_t)0);
 }
 
 /* Per-thread CPU clock of another thread (include/linux/posix-timers.h): ~tid << 3 | PERTHREAD | SCHED. */
@@ -6437,12 +6629,31 @@ static ONSTACK_HANDLER bool go_stack_is_sane(const uint64_t stack[2], uint64_t d
          stack[1] - stack[0] <= ((uint64_t)1 << 30) && depth < stack[1] - stack[0] && !(depth & 7);
 }
 
+/*
+ * g.stack of the goroutine that waits for the C code on this stack. It lies in a mapping with goroutines' stacks, whose bounds
+ * are known once one of them was walked: then the reader may load it as it loads the stack itself, a tenth of the time of the
+ * kernel's copy. Nobody frees a g that waits for this very thread, and Go never unmaps the memory of its heap
+ * (runtime/mheap.go: only its pages are given back).
+ */
+static ONSTACK_HANDLER bool go_read_stack(onstack_memory *memory, uint64_t g, uint64_t stack[2]) {
+  const uint64_t low = memory->low, high = memory->high;
+  const onstack_stack_range *range = onstack_memory_find_range(memory, g);
+  if (range) {
+    memory->low = range->low;
+    memory->high = range->high;
+  }
+  const bool got = onstack_memory_read_pair(memory, g, stack);
+  memory->low = low;
+  memory->high = high;
+  return got;
+}
+
 ONSTACK_HANDLER uint64_t onstack_go_waiting_sp(onstack_memory *memory, uint64_t sp) {
   uint64_t saved[2], stack[2];
   if (!onstack_memory_read_pair(memory, sp, saved)) return 0;
   uint64_t g = saved[ONSTACK_GO_SAVED_G], depth = saved[1 - ONSTACK_GO_SAVED_G];
   if (g == 0) return onstack_address_plausible(depth) && !(depth & 7) ? depth : 0;
-  if (!onstack_memory_read_pair(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
+  if (!go_read_stack(memory, g, stack) || !go_stack_is_sane(stack, depth)) return 0;
   return stack[1] - depth;
 }
 
@@ -6498,13 +6709,19 @@ ONSTACK_HANDLER bool onstack_memory_read_pair(onstack_memory *memory, uint64_t a
   return memory->reader->read_pair(memory, address, words);
 }
 
+ONSTACK_HANDLER const onstack_stack_range *onstack_memory_find_range(const onstack_memory *memory, uint64_t address) {
+  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++)
+    if (address >= memory->ranges[i].low && address < memory->ranges[i].high) return &memory->ranges[i];
+  return NULL;
+}
+
 ONSTACK_HANDLER void onstack_memory_enter_stack(onstack_memory *memory, uint64_t sp) {
   memory->low = memory->high = 0;
   if (!onstack_address_plausible(sp)) return;
-  for (uint32_t i = 0; i < ONSTACK_THREAD_RANGES; i++) {
-    if (sp < memory->ranges[i].low || sp >= memory->ranges[i].high) continue;
-    memory->low = memory->ranges[i].low;
-    memory->high = memory->ranges[i].high;
+  const onstack_stack_range *range = onstack_memory_find_range(memory, sp);
+  if (range) {
+    memory->low = range->low;
+    memory->high = range->high;
     return;
   }
   if (memory->thread && onstack_thread_request_bounds(memory->thread, sp)) memory->asked = true;
@@ -9653,20 +9870,6 @@ ONSTACK_INTERNAL bool onstack_symbols_look(const onstack_symbols_wanted *wanted,
 
 #endif
 
-/* ---- core/src/control/unwind/memory_fetch.h ---- */
-/* Copies of loaded objects' memory, which another thread may unmap at any instant. Ordinary threads only. */
-#ifndef ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
-#define ONSTACK_CONTROL_UNWIND_MEMORY_FETCH_H
-
-/*
- * The bytes from `address` on, as far as they can be read; returns how many those are. The kernel copies, so nothing
- * faults. Where it refuses the call altogether (seccomp, qemu-user) they are loaded: then an unmapping in this very moment
- * can hurt.
- */
-ONSTACK_INTERNAL size_t onstack_memory_fetch(uint64_t address, void *out, size_t size);
-
-#endif
-
 #include <errno.h>
 
 /* From the headers of each version (Zend/zend_globals.h, zend_compile.h); tests/interpreters compares. */
@@ -9703,7 +9906,9 @@ typedef struct php_table {
   uint32_t used;
 } php_table;
 
-static bool php_fetch(uint64_t address, void *to, size_t bytes) { return onstack_memory_fetch(address, to, bytes) == bytes; }
+static bool php_fetch(uint64_t address, void *to, size_t bytes) {
+  return onstack_process_memory_copy(address, to, bytes) == bytes;
+}
 
 /* The first module of the registry; false: there is none yet. */
 static bool php_first_module(uint64_t registry, php_module *module) {
@@ -9917,7 +10122,7 @@ static uint16_t python_version(const onstack_symbols_found *symbols) {
   uint64_t version = 0; /* unsigned long, as PY_VERSION_HEX */
   if (symbols->address[PYTHON_VERSION] == 0)
     return symbols->address[PYTHON_SINCE_3_10] ? 0x030a : symbols->address[PYTHON_SINCE_3_9] ? 0x0309 : 0;
-  onstack_memory_fetch(symbols->address[PYTHON_VERSION], &version, sizeof(version));
+  onstack_process_memory_copy(symbols->address[PYTHON_VERSION], &version, sizeof(version));
   return (uint16_t)(version >> 16);
 }
 
@@ -9931,7 +10136,7 @@ static const onstack_python_layout *python_layout(uint16_t version) {
 static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime) {
   python_debug_offsets said;
   if (layout->version < 0x030d) return true;
-  if (onstack_memory_fetch(runtime, &said, sizeof(said)) != sizeof(said)) return false;
+  if (onstack_process_memory_copy(runtime, &said, sizeof(said)) != sizeof(said)) return false;
   return memcmp(said.cookie, "xdebugpy", sizeof(said.cookie)) == 0 && said.free_threaded == 0 &&
          said.thread.interpreter == layout->thread_interpreter && said.thread.current_frame == layout->thread_frame &&
          said.thread.id == layout->thread_id && said.thread.chunk == layout->thread_chunk &&
@@ -9946,8 +10151,8 @@ static bool python_agrees(const onstack_python_layout *layout, uint64_t runtime)
 static bool python_key(const onstack_python_layout *layout, uint64_t runtime, uint32_t *key) {
   uint32_t words[2] = {0, 0};
   uint64_t interpreter = 0;
-  onstack_memory_fetch(runtime + layout->runtime_key, words, sizeof(words));
-  onstack_memory_fetch(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
+  onstack_process_memory_copy(runtime + layout->runtime_key, words, sizeof(words));
+  onstack_process_memory_copy(runtime + layout->runtime_interpreter, &interpreter, sizeof(interpreter));
   *key = words[1];
   return words[0] == 1 && interpreter != 0;
 }
@@ -10025,7 +10230,7 @@ typedef struct key_test {
 } key_test;
 
 static bool key_read(uint64_t address, uint64_t *word) {
-  return onstack_memory_fetch(address, word, sizeof(*word)) == sizeof(*word);
+  return onstack_process_memory_copy(address, word, sizeof(*word)) == sizeof(*word);
 }
 
 /* glibc: pairs of a sequence number and a value in struct pthread. */
@@ -12162,7 +12367,8 @@ typedef struct onstack_wall_mark {
   bool stands;                           /* it was blocked, with `stack` */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
-  int64_t owed_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
+  int64_t
+      unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
   uint64_t rest_ns;   /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns; /* of samples, and less than a period: of no tick yet */
@@ -12262,7 +12468,7 @@ static wall_looked wall_look(onstack_slot *slot, wall_state *state, uint32_t ind
     onstack_wall_settle_blocked(slot, mark, index, state->stacks + index * state->stride, state->look, blocked_ns);
   } else if (status == ONSTACK_LOOK_REFUSED) {
     onstack_add_relaxed(&state->refused, (uint64_t)1);
-    if (blocked_ns > 0) mark->owed_ns += blocked_ns;
+    if (blocked_ns > 0) mark->unplaced_ns += blocked_ns;
     mark->stands = false;
   } else {
     onstack_wall_settle_running(mark, blocked_ns);
@@ -13258,15 +13464,15 @@ static bool threads_is_wanted(onstack_slot *slot, const onstack_settings *settin
   return wanted;
 }
 
-/* `owed`: ticks of what it has used since the session began. */
-static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t owed) {
+/* `before`: ticks of what it has used since the session began. */
+static void threads_adopt(onstack_slot *slot, const onstack_settings *settings, uint32_t tid, uint64_t before) {
   uint64_t name[2] = {0, 0};
   onstack_thread *record = onstack_thread_claim(&slot->threads, tid);
   if (!record) return;
   if (onstack_task_name(tid, name)) threads_set_name(record, name);
   if (threads_is_wanted(slot, settings, tid, name)) {
     slot->clock->arm(slot, record, tid);
-    onstack_store_relaxed(&record->timer.owed, owed < UINT16_MAX ? (uint16_t)owed : UINT16_MAX);
+    onstack_store_relaxed(&record->timer.before, before < UINT16_MAX ? (uint16_t)before : UINT16_MAX);
   } else
     onstack_timer_move(&record->timer, ONSTACK_TIMER_NONE, ONSTACK_TIMER_UNWANTED);
 }
@@ -13295,7 +13501,7 @@ static void threads_look_at(void *data, uint32_t tid) {
 }
 
 /* `found`: there are threads without a record that have used `least_us` of CPU time. After the start they are new, and what
-   they have used on the CPU clock is owed. */
+   they have used on the CPU clock their first tick tells. */
 static int threads_look(onstack_slot *slot, const onstack_settings *settings, uint32_t least_us, bool adopt, bool *found) {
   const bool owes = onstack_observe(&slot->meets) && onstack_load_relaxed(&slot->process_clock);
   threads_search search = {slot, settings, least_us, adopt, owes, false};
@@ -13913,14 +14119,14 @@ void onstack_wall_tell_if_due(onstack_slot *slot, onstack_wall_mark *mark, uint6
 /* ---- the account of a thread ---- */
 
 void onstack_wall_end(onstack_slot *slot, onstack_wall_mark *mark, uint32_t index) {
-  const uint64_t owed_ns = mark->owed_ns > 0 ? (uint64_t)mark->owed_ns : 0;
+  const uint64_t unplaced_ns = mark->unplaced_ns > 0 ? (uint64_t)mark->unplaced_ns : 0;
   if (mark->stack) {
-    mark->stack->blocked_ns += owed_ns;
+    mark->stack->blocked_ns += unplaced_ns;
     mark->ticked_ns += slot->period_ns / 2;
     wall_tell(slot, mark);
     wall_tell_runnable(slot, mark, index, true);
   } else {
-    const uint64_t lost_ns = owed_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
+    const uint64_t lost_ns = unplaced_ns + onstack_load_relaxed(&slot->runnable_ns[index]);
     wall_lose(slot, lost_ns, (lost_ns + slot->period_ns / 2) / slot->period_ns);
   }
   onstack_store_relaxed(&slot->runnable_ns[index], (uint64_t)0);
@@ -13937,10 +14143,10 @@ void onstack_wall_settle_blocked(onstack_slot *slot, onstack_wall_mark *mark, ui
     wall_tell(slot, mark);
     mark->stack = wall_stack_put(room, look);
   }
-  mark->owed_ns += blocked_ns;
-  if (mark->owed_ns > 0) {
-    mark->stack->blocked_ns += (uint64_t)mark->owed_ns;
-    mark->owed_ns = 0;
+  mark->unplaced_ns += blocked_ns;
+  if (mark->unplaced_ns > 0) {
+    mark->stack->blocked_ns += (uint64_t)mark->unplaced_ns;
+    mark->unplaced_ns = 0;
   }
   mark->stands = true;
   mark->stood_ns = mark->seen_ns;
@@ -13951,7 +14157,7 @@ void onstack_wall_settle_running(onstack_wall_mark *mark, int64_t blocked_ns) {
   if (mark->stands && blocked_ns > 0)
     mark->stack->blocked_ns += (uint64_t)blocked_ns;
   else
-    mark->owed_ns += blocked_ns;
+    mark->unplaced_ns += blocked_ns;
   mark->stands = false;
 }
 
@@ -15246,8 +15452,8 @@ int onstack_code_map_refresh(onstack_slot *slot) {
   } else if (result == 0) {
     code_map_publish_ranges(scan);
     for (uint32_t r = 0; r < scan->record_count; r++) code_map_give_bounds(scan, r);
-    onstack_go_runtime_refresh();
   }
+  onstack_go_runtime_refresh(); /* without /proc, too: whether Go is there decides what a session may do */
   pthread_mutex_unlock(&code_map_lock);
   return result;
 }
@@ -15298,7 +15504,7 @@ typedef struct layout_code {
 static void layout_fetch(layout_code *code, uint64_t address, uint64_t size) {
   code->address = address;
   code->count = 0;
-  if (address & 3 || size > sizeof(code->words) || onstack_memory_fetch(address, code->words, size) != size) return;
+  if (address & 3 || size > sizeof(code->words) || onstack_process_memory_copy(address, code->words, size) != size) return;
   code->count = (uint32_t)size / 4;
 }
 
@@ -15339,7 +15545,7 @@ static bool layout_read_tls(const layout_code *code, uint64_t *offset) {
       int64_t pages = (int64_t)((uint64_t)(word >> 5 & 0x7ffff) << 45) >> 43 | (int64_t)(word >> 29 & 3);
       value = ((code->address + i * 4) & ~(uint64_t)4095) + (uint64_t)pages * 4096;
     } else if ((word & 0xffc003ffu) == 0xf940037bu) { /* ldr x27, [x27, #n] */
-      if (onstack_memory_fetch(value + layout_offset(word), &value, sizeof(value)) != sizeof(value)) return false;
+      if (onstack_process_memory_copy(value + layout_offset(word), &value, sizeof(value)) != sizeof(value)) return false;
       found = true;
     }
   }
@@ -15481,7 +15687,7 @@ typedef struct layout_code {
 
 static void layout_fetch(layout_code *code, const onstack_code_range *body) {
   const uint64_t size = body->high - body->low;
-  const bool had = size <= sizeof(code->bytes) && onstack_memory_fetch(body->low, code->bytes, size) == size;
+  const bool had = size <= sizeof(code->bytes) && onstack_process_memory_copy(body->low, code->bytes, size) == size;
   code->address = body->low;
   code->end = code->bytes + (had ? size : 0);
 }
@@ -15523,7 +15729,7 @@ static const uint8_t *layout_tls(const layout_code *code, uint64_t *offset) {
   }
   if (!layout_matches(at, end, got, ONSTACK_COUNT_OF(got))) return NULL;
   const uint64_t entry = code->address + 7 + layout_signed(at + 3);
-  return onstack_memory_fetch(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
+  return onstack_process_memory_copy(entry, offset, sizeof(*offset)) == sizeof(*offset) ? at + ONSTACK_COUNT_OF(got) : NULL;
 }
 
 /*
@@ -15665,6 +15871,7 @@ ONSTACK_INTERNAL void onstack_other_objects_each(size_t (*read)(uint64_t address
 #include <errno.h>
 #include <link.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* Copies only: a slow callback would hold the loader's lock and block dlopen elsewhere. */
 static int go_copy_object(struct dl_phdr_info *info, size_t size, void *data) {
@@ -15704,6 +15911,9 @@ int onstack_go_object_sections(const onstack_go_object *object, onstack_go_secti
   char name[32];
   memset(sections, 0, sizeof(*sections));
   int error = onstack_elf_open_file(&file, object->path[0] ? object->path : "/proc/self/exe");
+  /* No /proc: as it was started. Whatever lies there now, tables are taken only where they are in memory. */
+  const char *started = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+  if (error != 0 && !object->path[0] && started) error = onstack_elf_open_file(&file, started);
   if (error != 0) return error;
   for (uint32_t i = 0; i < file.section_count; i++) {
     if (!(file.sections[i].flags & ONSTACK_ELF_SECTION_ALLOCATED)) continue;
@@ -15736,7 +15946,7 @@ void onstack_go_objects_list(onstack_go_object_list *list) {
   onstack_loader_each(go_copy_object, list);
   /* More loaded, in all namespaces, than listed, of our own: see control/unwind/modules.c. */
   if ((int64_t)(list->loaded.adds - list->loaded.subs) <= (int64_t)list->count || list->count == ONSTACK_GO_OBJECTS) return;
-  onstack_other_objects_each(onstack_memory_fetch, go_add_other, list);
+  onstack_other_objects_each(onstack_process_memory_copy, go_add_other, list);
 }
 
 /* ---- core/src/control/unwind/go/go_pclntab.c ---- */
@@ -15926,8 +16136,8 @@ static void go_note_function(void *data, const char *name, uint64_t low, uint64_
 /* What tells objects apart that lie at the same place one after the other: the table's header has the number of functions
    and where its parts begin, the last functions' entries move with all code before them. Both lie in the table. */
 static size_t go_fetch_witness(const go_entry *entry, uint8_t out[GO_WITNESS]) {
-  size_t got = onstack_memory_fetch(entry->pclntab, out, GO_WITNESS / 2);
-  return got + onstack_memory_fetch(entry->functab_end - GO_WITNESS / 2, out + GO_WITNESS / 2, GO_WITNESS / 2);
+  size_t got = onstack_process_memory_copy(entry->pclntab, out, GO_WITNESS / 2);
+  return got + onstack_process_memory_copy(entry->functab_end - GO_WITNESS / 2, out + GO_WITNESS / 2, GO_WITNESS / 2);
 }
 
 static bool go_is_same(const go_entry *entry) {
@@ -15991,8 +16201,8 @@ static bool go_find_text(const onstack_go_object *object, const onstack_go_secti
   uint64_t module[GO_MODULE_ETEXT + 1];
   if (sections->module && sections->module % 8 == 0 && sections->module_size >= sizeof(module) &&
       onstack_go_object_holds(object, sections->module, sections->module_size) &&
-      onstack_memory_fetch(sections->module, module, sizeof(module)) == sizeof(module) && module[0] == sections->pclntab &&
-      module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
+      onstack_process_memory_copy(sections->module, module, sizeof(module)) == sizeof(module) &&
+      module[0] == sections->pclntab && module[GO_MODULE_PCTAB] == sections->pclntab + table->pc_values &&
       module[GO_MODULE_PCLNTABLE] == sections->pclntab + table->functions) {
     table->text = module[GO_MODULE_TEXT];
     *text = (onstack_code_range){module[GO_MODULE_TEXT], module[GO_MODULE_ETEXT]};
@@ -16065,7 +16275,7 @@ static bool go_inspect_object(const onstack_go_object *object) {
   uint8_t *copy = NULL;
   if (!object->is_program) {
     if (!(base = copy = malloc(size))) return false;
-    if (onstack_memory_fetch(sections.pclntab, copy, size) != size) {
+    if (onstack_process_memory_copy(sections.pclntab, copy, size) != size) {
       free(copy);
       return false;
     }
@@ -16105,25 +16315,6 @@ bool onstack_go_runtime_is_program(void) {
   for (uint32_t i = 0; i < count; i++)
     if (go_is_live(i) && !go_entries[i].copy && !go_entries[i].is_library) return true;
   return false;
-}
-
-/* ---- core/src/control/unwind/memory_fetch.c ---- */
-
-#include <string.h>
-
-static long fetch_copy(uint64_t address, void *out, size_t size) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)out, size}, remote = {address, size};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1);
-}
-
-size_t onstack_memory_fetch(uint64_t address, void *out, size_t size) {
-  uint8_t known = 0, copy;
-  long got = fetch_copy(address, out, size);
-  if (got >= 0) return (size_t)got;
-  /* Nothing is readable there, or nothing can be read this way: what lies on our own stack tells the two apart. */
-  if (fetch_copy((uint64_t)(uintptr_t)&known, &copy, 1) == 1) return 0;
-  memcpy(out, (const void *)(uintptr_t)address, size);
-  return size;
 }
 
 /* ---- core/src/control/unwind/modules.c ---- */
@@ -16243,7 +16434,7 @@ static int module_copy(struct dl_phdr_info *info, size_t size, void *data) {
 static uint64_t module_section_address(const module_entry *entry) {
   uint8_t head[8];
   int32_t relative;
-  if (onstack_memory_fetch(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
+  if (onstack_process_memory_copy(entry->section_header, head, sizeof(head)) != sizeof(head)) return 0;
   if (head[0] != 1 || head[1] != (DW_EH_PE_pcrel | DW_EH_PE_sdata4)) return 0;
   memcpy(&relative, head + 4, sizeof(relative));
   return entry->section_header + 4 + (uint64_t)(int64_t)relative;
@@ -16264,7 +16455,8 @@ static int module_derive(module_entry *entry) {
   if (size == 0) return 0;
   uint8_t *copy = malloc(size);
   if (!copy) return -ENOMEM;
-  onstack_cfi_section section = {.bytes = copy, .size = onstack_memory_fetch(address, copy, size), .address = address};
+  onstack_cfi_section section = {
+      .bytes = copy, .size = onstack_process_memory_copy(address, copy, size), .address = address};
   const int error = onstack_rule_table_derive(&section, entry->module.base, entry->module.high, &entry->module.table);
   free(copy);
   return error;
@@ -16400,7 +16592,7 @@ static void modules_add_others(module_list *fresh) {
   if (loaded <= (int64_t)fresh->length) return;
   module_others others = {fresh, fresh->count};
   const uint32_t length = fresh->length;
-  onstack_other_objects_each(onstack_memory_fetch, module_add_other, &others);
+  onstack_other_objects_each(onstack_process_memory_copy, module_add_other, &others);
   fresh->length = length;
 }
 
@@ -16764,7 +16956,7 @@ static int64_t prologue_moves(const uint8_t *code) {
 int64_t onstack_prologue_depth(const onstack_prologue *prologue, uint64_t address) {
   uint8_t code[PROLOGUE_BYTES + PROLOGUE_LONGEST] = {0};
   int64_t depth = 0;
-  const size_t got = onstack_memory_fetch(prologue->framed, code, PROLOGUE_BYTES);
+  const size_t got = onstack_process_memory_copy(prologue->framed, code, PROLOGUE_BYTES);
   for (size_t at = 0; at + PROLOGUE_LONGEST <= got && prologue->framed + at < address;) {
     const size_t length = prologue_length(code + at);
     if (length == 0) break;
@@ -17096,9 +17288,9 @@ static onstack_walk_result again_walk(const onstack_slot *slot, onstack_kept *ke
                              .capacity = slot->ring.depth,
                              .unwound_by = kept->unwound_by};
   /* As a handler is inside while it reads a table: it is not unmapped meanwhile. */
-  onstack_dekker_add(&onstack_traceback.inside, 1u);
+  onstack_traceback_enter();
   const onstack_walk_result result = onstack_walk_run(slot->unwinder, &walk);
-  onstack_dekker_sub(&onstack_traceback.inside, 1u);
+  onstack_traceback_leave();
   return result;
 }
 
@@ -18339,9 +18531,6 @@ ONSTACK_INTERNAL int onstack_profile_strings_add_bytes(onstack_profile_strings *
 /* The number as text, NULL as "". */
 ONSTACK_INTERNAL int onstack_profile_strings_add_text(onstack_profile_strings *strings, const char *text, uint32_t *number);
 
-/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
-ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
-
 #endif
 
 #define ONSTACK_PROFILE_NO_LINE UINT32_MAX
@@ -19278,6 +19467,7 @@ typedef struct onstack_symbol_file {
   uint64_t device;
   uint64_t inode;
   onstack_elf_build_id build_id;
+  onstack_elf_stamp stamp; /* where it has no build id */
   onstack_symbol_entry *entries;
   size_t count;
   const char *names; /* each NUL-terminated */
@@ -19472,8 +19662,9 @@ static void symbol_file_fill(onstack_symbol_file *to, const onstack_elf_file *fi
 }
 
 static bool symbol_file_is(const onstack_symbol_file *file, const onstack_profile_mapping *mapping) {
-  return file->device == mapping->device && file->inode == mapping->inode &&
-         file->build_id.length == mapping->build_id.length &&
+  const onstack_elf_stamp *a = &file->stamp, *b = &mapping->stamp;
+  return file->device == mapping->device && file->inode == mapping->inode && a->bytes == b->bytes &&
+         a->modified_ns == b->modified_ns && file->build_id.length == mapping->build_id.length &&
          memcmp(file->build_id.bytes, mapping->build_id.bytes, mapping->build_id.length) == 0;
 }
 
@@ -19487,6 +19678,7 @@ const onstack_symbol_file *onstack_symbol_file_get(const onstack_profile_mapping
   file->device = mapping->device;
   file->inode = mapping->inode;
   file->build_id = mapping->build_id;
+  file->stamp = mapping->stamp;
   if (onstack_elf_module_open_best(&elf, mapping) == 0) {
     symbol_file_fill(file, &elf);
     onstack_elf_close(&elf);
@@ -23923,28 +24115,25 @@ void onstack_profile_stacks_end(onstack_profile_stacks *stacks, uint64_t object)
 
 /* ---- core/src/profile/string_table.c ---- */
 
+/* ---- core/src/profile/utf8.h ---- */
+/* Characters of text that anybody made: names of files, threads and functions. */
+#ifndef ONSTACK_PROFILE_UTF8_H
+#define ONSTACK_PROFILE_UTF8_H
+
+/* Length in bytes of the UTF-8 character at `text`, which has `left` bytes (at least 1); 0: it is none. */
+ONSTACK_INTERNAL size_t onstack_profile_utf8_length(const char *text, size_t left);
+
+/* Whether a terminal obeys the character instead of showing it, or some reader takes it for the end of a line: control
+   characters, separators, and marks that order the text behind them anew. */
+ONSTACK_INTERNAL bool onstack_profile_utf8_is_obeyed(const char *character, size_t length);
+
+#endif
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char strings_replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
-
-size_t onstack_profile_utf8_length(const char *text, size_t left) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  unsigned char lead = bytes[0];
-  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (length > left) return 0;
-  for (size_t i = 1; i < length; i++) {
-    if ((bytes[i] & 0xC0) != 0x80) return 0;
-  }
-  if (length < 3) return length;
-  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
-  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
-  if (lead == 0xED && bytes[1] > 0x9F) return 0;
-  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
-  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
-  return length;
-}
 
 static bool strings_all_utf8(const char *text, size_t length) {
   for (size_t at = 0, step; at < length; at += step) {
@@ -24238,9 +24427,12 @@ static void threads_put(onstack_profile_output *output, const char *text) {
 
 /* Names and labels are whatever the program gave. */
 static void threads_put_clean(onstack_profile_output *output, const char *text) {
-  for (; *text; text++) {
-    const char one = (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text;
-    onstack_profile_output_put(output, &one, 1);
+  for (size_t left = strlen(text); left > 0;) {
+    const size_t step = onstack_profile_utf8_length(text, left);
+    const bool shown = step > 0 && !onstack_profile_utf8_is_obeyed(text, step);
+    onstack_profile_output_put(output, shown ? text : "?", shown ? step : 1);
+    text += step > 0 ? step : 1;
+    left -= step > 0 ? step : 1;
   }
 }
 
@@ -24430,6 +24622,39 @@ ONSTACK_API const char *onstack_advice(const char *key) {
     if (strcmp(truncation_counters[i].key, key) == 0) return truncation_counters[i].advice;
   }
   return NULL;
+}
+
+/* ---- core/src/profile/utf8.c ---- */
+
+size_t onstack_profile_utf8_length(const char *text, size_t left) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  unsigned char lead = bytes[0];
+  size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (length > left) return 0;
+  for (size_t i = 1; i < length; i++) {
+    if ((bytes[i] & 0xC0) != 0x80) return 0;
+  }
+  if (length < 3) return length;
+  /* Overlong forms, surrogates, and what lies beyond U+10FFFF. */
+  if (lead == 0xE0 && bytes[1] < 0xA0) return 0;
+  if (lead == 0xED && bytes[1] > 0x9F) return 0;
+  if (lead == 0xF0 && bytes[1] < 0x90) return 0;
+  if (lead == 0xF4 && bytes[1] > 0x8F) return 0;
+  return length;
+}
+
+/* A character of three bytes. */
+static uint32_t utf8_three(const unsigned char *bytes) {
+  return (uint32_t)(bytes[0] & 0x0F) << 12 | (uint32_t)(bytes[1] & 0x3F) << 6 | (uint32_t)(bytes[2] & 0x3F);
+}
+
+bool onstack_profile_utf8_is_obeyed(const char *character, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)character;
+  if (length == 1) return bytes[0] < 0x20 || bytes[0] == 0x7F;
+  if (length == 2) return (bytes[0] == 0xC2 && bytes[1] < 0xA0) || (bytes[0] == 0xD8 && bytes[1] == 0x9C); /* U+061C */
+  if (length != 3) return false;
+  const uint32_t code = utf8_three(bytes);
+  return code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
 }
 
 /* ---- core/src/session/consumer.c ---- */
@@ -25854,20 +26079,9 @@ static void text_write_interpreted(statistics_text *text, const onstack_stats *s
                      stats->interpreted, stats->interpreted_cut, stats->interpreted_unmatched, stats->interpreted_unnamed));
 }
 
-/* Whether a character is written as it is: no control character, nothing else that some reader takes for the end of a
-   line, no backslash. Length 0: it is not UTF-8. */
+/* Whether a character is written as it is. Length 0: it is not UTF-8. */
 static bool text_is_plain(const char *character, size_t length) {
-  const unsigned char *byte = (const unsigned char *)character;
-  switch (length) {
-  case 0:
-    return false;
-  case 1:
-    return byte[0] >= 0x20 && byte[0] != 0x7f && byte[0] != '\\';
-  case 2:
-    return byte[0] != 0xc2 || byte[1] >= 0xa0; /* U+0080 to U+009F */
-  default:
-    return memcmp(byte, "\xe2\x80\xa8", 3) != 0 && memcmp(byte, "\xe2\x80\xa9", 3) != 0;
-  }
+  return length > 0 && *character != '\\' && !onstack_profile_utf8_is_obeyed(character, length);
 }
 
 /* `out` has room for TEXT_ESCAPED times the length and a NUL. Returns what it is long. */

@@ -55,7 +55,8 @@ static struct sigaction host_write(const struct sigaction *action) {
   const host_words wanted = {.action = *action};
   /* Asleep between two looks: who writes may need this processor, whatever this thread's policy. A raw call: it may be in a
      handler, with every signal blocked. */
-  for (uint32_t free = 0; !onstack_cas(&host.writing, &free, 1u); free = 0) onstack_sys_futex_wait(&host.writing, 1, &host_pause);
+  for (uint32_t free = 0; !onstack_cas(&host.writing, &free, 1u); free = 0)
+    onstack_sys_futex_wait(&host.writing, 1, &host_pause);
   const struct sigaction before = host.now.action;
   onstack_seqlock_write_begin(&host.lock);
   for (size_t i = 0; i < ONSTACK_COUNT_OF(wanted.words); i++) onstack_store_relaxed(&host.now.words[i], wanted.words[i]);

@@ -51,9 +51,7 @@ static void deny_check(plan *plan, const char *name, const char *how, int expect
     snprintf(plan->complaint, sizeof(plan->complaint), "start returns %d", plan->result);
   deny_failed += plan->complaint[0] != 0;
   if (plan->complaint[0])
-    printf("%-20s %-14s FAILED, %s: %s\n", name, how,
-           deny_where(plan),
-           plan->complaint);
+    printf("%-20s %-14s FAILED, %s: %s\n", name, how, deny_where(plan), plan->complaint);
   else if (plan->result == 0)
     printf("%-20s %-14s works: clock %s, reader %s, %u ticks\n", name, how, plan->clock, plan->reader,
            (unsigned)plan->ticks);

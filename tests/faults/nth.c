@@ -115,8 +115,9 @@ static void nth_behind(plan *plan) {
   static const char *const pipes[] = {"pipe2", "fcntl", "fstat", "write", "read", "openat", "prlimit64", NULL};
   static const char *const ticker[] = {"rt_tgsigqueueinfo", "clone3", "getdents64", "mmap", "timer_create", NULL};
   static const char *const signals[] = {"timer_create", "timer_settime", "timer_delete", "getdents64", "openat", NULL};
-  static const char *const looks[] = {"openat", "read", "pread64", "process_vm_readv", "timer_create",
-                                      "clone3", "mmap", "madvise", "readlinkat",       "clock_gettime", NULL};
+  static const char *const looks[] = {"openat",       "read",          "pread64", "process_vm_readv",
+                                      "timer_create", "clone3",        "mmap",    "madvise",
+                                      "readlinkat",   "clock_gettime", NULL};
   static const char *const heap[] = {"mmap",  "madvise", "rt_sigprocmask", "prctl",       "process_vm_readv",
                                      "futex", "clone3",  "openat",         "allocations", NULL};
   const char *const *only = nth_only;

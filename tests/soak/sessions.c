@@ -123,8 +123,9 @@ static void sessions_add(const onstack_stats *s) {
 
 static void sessions_choose(onstack_options *o, unsigned *seed) {
   static const uint32_t rates[] = {99, 1000, 10000, 10000};
-  static const onstack_clock clocks[] = {ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU,
-                                         ONSTACK_CLOCK_WALL_SIGNAL, ONSTACK_CLOCK_WALL, ONSTACK_CLOCK_WALL};
+  static const onstack_clock clocks[] = {ONSTACK_CLOCK_CPU,  ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_CPU,
+                                         ONSTACK_CLOCK_CPU,  ONSTACK_CLOCK_CPU, ONSTACK_CLOCK_WALL_SIGNAL,
+                                         ONSTACK_CLOCK_WALL, ONSTACK_CLOCK_WALL};
   static const char *const unwinders[] = {"rules", "rules", "rules", "frame_pointer", "pc_only"};
   o->frequency = rates[soak_random(seed, 4)];
   o->clock = clocks[soak_random(seed, 8)];

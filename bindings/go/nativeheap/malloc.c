@@ -179,7 +179,8 @@ MALLOC_STATIC bool malloc_ready(void) {
 
 MALLOC_STATIC void *first_malloc(size_t size) { return malloc_ready() ? NEXT(malloc)(size) : early_give(size); }
 MALLOC_STATIC void *first_calloc(size_t count, size_t size) {
-  return malloc_ready() ? NEXT(calloc)(count, size) : early_give(count * size);
+  if (malloc_ready()) return NEXT(calloc)(count, size);
+  return size > 0 && count > SIZE_MAX / size ? NULL : early_give(count * size);
 }
 MALLOC_STATIC void *first_realloc(void *from, size_t size) {
   return malloc_ready() ? NEXT(realloc)(from, size) : early_give(size);

@@ -14,10 +14,10 @@ pub mod target;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::fmt;
 
 use onstack::{Profile, ProfilerGuard};
 

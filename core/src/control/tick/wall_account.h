@@ -16,7 +16,8 @@ typedef struct onstack_wall_mark {
   bool stands;                           /* it was blocked, with `stack` */
   uint64_t stood_ns;                     /* real time since when it stands */
   uint64_t seen_ns, cpu_ns, runnable_ns; /* the clocks then: real time, its CPU time, its waits for a processor */
-  int64_t unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
+  int64_t
+      unplaced_ns; /* blocked, where no look saw it; or what the kernel has not counted yet of a wait for a processor that is
                       under way, and takes back with the next look */
   uint64_t rest_ns;   /* of stacks that were there for less than a period: of no sample yet */
   uint64_t ticked_ns; /* of samples, and less than a period: of no tick yet */

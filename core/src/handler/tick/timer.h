@@ -45,7 +45,7 @@ typedef struct onstack_timer {
   uint32_t first_us; /* when the first of them is due, by its clock; 0: not known */
   uint8_t state;     /* onstack_timer_state */
   uint8_t meetings;  /* process ticks that met its thread since it ticked last */
-  uint16_t before;    /* ticks of what its thread had used when a scan found it */
+  uint16_t before;   /* ticks of what its thread had used when a scan found it */
 } onstack_timer;
 
 static inline onstack_timer_state onstack_timer_state_of(const onstack_timer *timer) {
