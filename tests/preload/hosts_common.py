@@ -2,6 +2,7 @@
 """What the hosts' tests share: a run without and one with the preload, and a look at the profiles."""
 import os
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -55,6 +56,14 @@ def environment(directory, preload, **more):
     return clean
 
 
+def unexplained(paths):
+    """Of the memory of the largest process; servers and interpreters are to know theirs."""
+    parts = [re.findall(r"onstack\.memory bytes=(\d+) of=(.+)", "\n".join(Profile(path).comments)) for path in paths]
+    sizes = [{name: int(size) for size, name in part} for part in parts if part]
+    largest = max(sizes, key=lambda size: size.get("resident", 0), default={})
+    return largest.get("unexplained", 0) / largest["resident"] if largest else 0.0
+
+
 def profiles(directory, least=1, seconds=0.0):
     """Reads all, some with google/pprof; says how many there are and how much time they tell of."""
     found = sorted((directory / "profiles").iterdir())
@@ -62,7 +71,7 @@ def profiles(directory, least=1, seconds=0.0):
     # A child that allocates next to nothing has no sample, and leaves no profile.
     check(len(found) >= (1 if heap else least), f"{len(found)} profiles in {directory}, not {least}")
     if heap:
-        told = f"{sum(Profile(path).sum(1) for path in found) >> 20} MiB"
+        told = f"{sum(Profile(path).sum(1) for path in found) >> 20} MiB, {unexplained(found):.1%} of the memory unexplained"
     else:
         total = sum(Profile(path).seconds() for path in found)
         check(total >= seconds, f"the profiles in {directory} tell of {total:.2f} s, not of {seconds:.2f}")

@@ -4,6 +4,7 @@ import concurrent.futures
 import grp
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -79,6 +80,8 @@ def redis():
 
     told = both("redis", serve, least=5, seconds=0.3)
     equal(digests[0], digests[1], "the data")
+    if share := re.search(r"([\d.]+)% of the memory unexplained", told):
+        check(float(share[1]) < 5, told)
     return told
 
 
