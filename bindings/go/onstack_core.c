@@ -12348,8 +12348,8 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (control/interpreter/others.h). A thread of ours, while the slot
-   runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (control/interpreter/others.h). A thread of ours, while the
+   slot runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
                                                      uint64_t *hints, onstack_look *look);
 
@@ -17337,8 +17337,8 @@ typedef struct onstack_interleave_counters {
  * Where their numbers do not agree the frames are left out: they were copied in the instants of a call or a return. A stack
  * that is cut has fewer calls; the frames that lie behind its end are not shown, for what lies between is not known.
  *
- * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack is made to point there if
- * frames come into it. Consumer only.
+ * The frames are named first, in their places in *interpreted, unless they are already. `frames`: room for `capacity`; *stack
+ * is made to point there if frames come into it. Consumer only.
  */
 ONSTACK_INTERNAL void onstack_interleave(const onstack_interpreter *interpreter, onstack_interpreted *interpreted,
                                          onstack_walked *stack, uint64_t *frames, uint32_t capacity,

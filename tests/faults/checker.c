@@ -42,13 +42,13 @@ static double checker_now(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* A wake has no failure, and the preload's guard, who is not to disturb an idle host, sleeps until it comes. */
-static bool checker_spares(const plan *plan, const struct seccomp_notif *asked) {
-  return plan->command && asked->data.nr == SYS_futex && (asked->data.args[1] & FUTEX_CMD_MASK) == FUTEX_WAKE;
+/* A wake has no failure, and who waits for libc's mutexes sleeps until it comes. */
+static bool checker_spares(const struct seccomp_notif *asked) {
+  return asked->data.nr == SYS_futex && (asked->data.args[1] & FUTEX_CMD_MASK) == FUTEX_WAKE;
 }
 
 static bool checker_fails(plan *plan, const struct seccomp_notif *asked) {
-  if (!plan->armed || (int32_t)asked->pid == plan->host || checker_spares(plan, asked)) return false;
+  if (!plan->armed || (int32_t)asked->pid == plan->host || checker_spares(asked)) return false;
   if (plan->call == PLAN_EVERY_CALL) {
     if (asked->data.nr >= 0 && asked->data.nr < PLAN_MAX_CALL) plan->calls[asked->data.nr]++;
     return false;

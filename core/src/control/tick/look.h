@@ -31,8 +31,8 @@ typedef enum onstack_look_status {
   ONSTACK_LOOK_GONE
 } onstack_look_status;
 
-/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (control/interpreter/others.h). A thread of ours, while the slot
-   runs. */
+/* `cpu_ns`: its CPU time, read before. `hints`: of interpreters (control/interpreter/others.h). A thread of ours, while the
+   slot runs. */
 ONSTACK_INTERNAL onstack_look_status onstack_look_at(const onstack_slot *slot, uint32_t tid, uint64_t cpu_ns,
                                                      uint64_t *hints, onstack_look *look);
 
