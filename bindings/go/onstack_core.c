@@ -1568,7 +1568,7 @@ ONSTACK_SYS_INLINE int onstack_sys_sigaction(int signal, const struct onstack_ke
 
 /* Where process_vm_readv is refused (seccomp, emulators): write() reads for us, up to the first page that is not there. */
 static size_t memory_copy_by_pipe(uint64_t address, uint64_t out, size_t size) {
-  int ends[2];
+  int ends[2] = {-1, -1};
   size_t copied = 0;
   if (onstack_sys_call2(SYS_pipe2, (long)(uintptr_t)ends, O_NONBLOCK | O_CLOEXEC) != 0) return 0;
   while (copied < size) {
@@ -10490,15 +10490,17 @@ static int options_check_outside(const onstack_settings *settings, const char **
                         "unwinder: give rules or pc_only: no other can walk a thread from outside");
 }
 
-static const onstack_interpreter_list *options_shipped; /* set before the first session */
+static const onstack_interpreter_list *options_shipped; /* publish / observe */
 
-void onstack_options_ship(const onstack_interpreter_list *shipped) { options_shipped = shipped; }
+/* Each start says it again, and two may start at once. */
+void onstack_options_ship(const onstack_interpreter_list *shipped) { onstack_publish(&options_shipped, shipped); }
 
 static int options_set_interpreters(const onstack_options *options, onstack_settings *settings, const char **fault) {
   onstack_interpreter_list *list = &settings->interpreters;
   const onstack_frame_provider *own = options->frame_provider;
   memset(list, 0, sizeof(*list));
-  if (options->interpreters == ONSTACK_ON && options_shipped) *list = *options_shipped;
+  const onstack_interpreter_list *shipped = onstack_observe(&options_shipped);
+  if (options->interpreters == ONSTACK_ON && shipped) *list = *shipped;
   if (own) {
     if (own->size < sizeof(*own) || !own->name || strlen(own->name) >= sizeof(((onstack_frame_text *)0)->language) ||
         !own->prepare || !own->copy || !own->describe || own->stack_bytes > OPTIONS_STACK_MAX)

@@ -11,7 +11,7 @@
 
 /* Where process_vm_readv is refused (seccomp, emulators): write() reads for us, up to the first page that is not there. */
 static size_t memory_copy_by_pipe(uint64_t address, uint64_t out, size_t size) {
-  int ends[2];
+  int ends[2] = {-1, -1};
   size_t copied = 0;
   if (onstack_sys_call2(SYS_pipe2, (long)(uintptr_t)ends, O_NONBLOCK | O_CLOEXEC) != 0) return 0;
   while (copied < size) {
