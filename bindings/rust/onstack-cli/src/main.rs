@@ -26,6 +26,7 @@ mod shape;
 mod terminal;
 mod trust;
 mod unit;
+mod waits;
 
 use std::process::ExitCode;
 

@@ -10,6 +10,7 @@ use crate::filter;
 use crate::input;
 use crate::output;
 use crate::terminal;
+use crate::waits;
 
 #[derive(Args)]
 pub struct TopArguments {
@@ -71,9 +72,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         filter::check_key(&profile, "state").map_err(|why| {
             Failure::new(arguments.top.input.path(), format!("{why}; onstack record --clock wall makes such profiles"))
         })?;
+        let holders = waits::holders(&profile);
         profile.retain_label("state", |state| state.is_some_and(|state| state != "running"));
         let waits = profile.by_labels(&["state", "wait", "on", "holder"]);
-        return arguments.top.show(format!("{:.*}", arguments.top.count, waits));
+        return arguments.top.show(format!("{:.*}{holders}", arguments.top.count, waits));
     }
     if let Some(key) = &arguments.by {
         filter::check_key(&profile, key).map_err(|why| Failure::new(arguments.top.input.path(), why))?;

@@ -274,6 +274,9 @@ int main(void) {
     let table = Command::new(env!("CARGO_BIN_EXE_onstack")).args(["report", "--waits"]).arg(&output).output().unwrap();
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(table.contains("blocked  clock_nanosleep\n") && table.contains("blocked  futex  0x"), "{table}");
+    // The one that has the lock sleeps with it.
+    let (_, holders) = table.split_once("Where the holders were, in the whole profile\n").expect("who held the lock");
+    assert!(holders.contains("100.00%  waiter/") && holders.contains("clock_nanosleep < "), "{holders}");
     profile.retain_label("holder", |who| who.is_some());
     let locked = profile.top();
     assert!(locked.share(locked.get("work").map_or(0, |entry| entry.cum)) > 0.9, "{locked}");

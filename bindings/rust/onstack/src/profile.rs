@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A profile in pprof's format: ours or another's, from memory or from a file.
 
+use std::collections::HashMap;
 use std::fmt;
 #[cfg(feature = "flamegraph")]
 use std::io::BufWriter;
@@ -14,7 +15,6 @@ use flate2::Compression;
 use crate::error::{Error, Result};
 use crate::language::{Language, Languages};
 use crate::message::ProfileMessage;
-#[cfg(feature = "flamegraph")]
 use crate::stacks::Stacks;
 use crate::summary::Summary;
 use crate::top::Top;
@@ -177,6 +177,18 @@ impl Profile {
         Top::new(&self.message)
     }
 
+    /// The distinct stacks as the names of their functions, leaf first, and what each spent; in no order.
+    pub fn stacks(&self) -> Vec<(Vec<String>, i64)> {
+        let stacks = Stacks::new(&self.message);
+        let index = stacks.default_value();
+        let mut sums: HashMap<Vec<String>, i64> = HashMap::new();
+        for sample in &self.message.sample {
+            let sum = sums.entry(stacks.names(sample)).or_default();
+            *sum = sum.saturating_add(sample.value.get(index).copied().unwrap_or(0));
+        }
+        sums.into_iter().collect()
+    }
+
     /// Who called whom, from the roots on.
     pub fn tree(&self) -> Tree {
         Tree::new(&self.message)
@@ -324,6 +336,14 @@ impl fmt::Debug for Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stacks_are_summed_by_their_names() {
+        let mut stacks = Profile::from_folded("main;f 2\nmain;g 1\nmain;f 4\n").unwrap().stacks();
+        stacks.sort();
+        let stack = |names: [&str; 2], value| (names.map(String::from).to_vec(), value);
+        assert_eq!(stacks, [stack(["f", "main"], 6), stack(["g", "main"], 1)]);
+    }
     use crate::message::{Function, Label, Line, Location, ProfileMessage, Sample, ValueType};
 
     /// Two stacks of `_ZN1a1bE` under `x;y`, one with a thread's name.
