@@ -255,10 +255,10 @@ fn samples_carry_what_their_thread_polled() {
             let over = over.clone();
             let work = async move {
                 while !over.load(Ordering::Relaxed) {
-                    light();
+                    light(100_000);
                     let name = number.to_string();
                     let part = labels([("part", &name)]);
-                    async { light() }.with_labels(part).await;
+                    async { light(100_000) }.with_labels(part).await;
                     tokio::task::yield_now().await;
                 }
             };

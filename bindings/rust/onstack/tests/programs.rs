@@ -30,7 +30,7 @@ fn rayon_workers_are_seen_with_their_names() {
     let _alone = alone();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).thread_name(|n| format!("pool-{n}")).build().unwrap();
     let guard = ProfilerGuard::new(250).unwrap();
-    let sum: u64 = pool.install(|| (0..1500u64).into_par_iter().map(|n| heavy() ^ n).reduce(|| 0, |a, b| a ^ b));
+    let sum: u64 = pool.install(|| (0..1500u64).into_par_iter().map(|n| heavy(100_000) ^ n).reduce(|| 0, |a, b| a ^ b));
     black_box(sum);
     guard.stop().unwrap();
     let profile = guard.profile().unwrap();
@@ -44,7 +44,7 @@ fn rayon_workers_are_seen_with_their_names() {
 async fn inner() -> u64 {
     let mut sum = 0;
     for _ in 0..100 {
-        sum ^= heavy();
+        sum ^= heavy(100_000);
         tokio::task::yield_now().await;
     }
     sum
@@ -70,7 +70,7 @@ fn async_tasks_show_the_futures_that_were_polled() {
 #[inline(never)]
 fn recurse(depth: u32) -> u64 {
     if depth == 0 {
-        return (0..200).fold(0, |sum, _| sum ^ heavy());
+        return (0..200).fold(0, |sum, _| sum ^ heavy(100_000));
     }
     black_box(recurse(black_box(depth - 1))).wrapping_add(1)
 }
@@ -94,7 +94,7 @@ struct Unwinds;
 
 impl Drop for Unwinds {
     fn drop(&mut self) {
-        black_box(heavy());
+        black_box(heavy(100_000));
     }
 }
 
@@ -125,7 +125,7 @@ struct Leaf;
 
 impl Layer for Leaf {
     fn run(&self) -> u64 {
-        (0..100).fold(0, |sum, _| sum ^ heavy())
+        (0..100).fold(0, |sum, _| sum ^ heavy(100_000))
     }
 }
 

@@ -46,7 +46,7 @@ fn the_closure_sees_every_sample() {
     assert!((56..=104).contains(&ticks), "{ticks} ticks of 400 ms at 200 Hz");
     let named = of_worker.iter().filter(|sample| sample.0 == "a-worker").count();
     assert!(named > of_worker.len() / 2, "{named} of {} know the thread's name", of_worker.len());
-    let code = common::heavy as fn() -> u64 as usize as u64;
+    let code = common::heavy as fn(u64) -> u64 as usize as u64;
     let near = of_worker.iter().filter(|sample| sample.3[0].abs_diff(code) < 1 << 16).count();
     assert!(near > of_worker.len() / 2, "the leaves are not where the work is");
     assert!(of_worker.iter().any(|sample| sample.4 == Truncation::Not && sample.3.len() > 3));

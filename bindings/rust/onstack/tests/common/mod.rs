@@ -40,24 +40,28 @@ pub fn mix(rounds: u64) -> u64 {
 }
 
 #[inline(never)]
-pub fn heavy() -> u64 {
-    black_box(mix(black_box(300_000)))
+pub fn heavy(rounds: u64) -> u64 {
+    black_box(mix(black_box(3 * rounds)))
 }
 
 #[inline(never)]
-pub fn light() -> u64 {
-    black_box(mix(black_box(100_000)))
+pub fn light(rounds: u64) -> u64 {
+    black_box(mix(black_box(rounds)))
 }
 
-/// Uses that much CPU time of this thread, in `heavy` and `light` by turns; returns what each used.
+/// Uses that much CPU time of this thread, in `heavy` and `light` by turns; returns what each used. Turns of one length
+/// would be in step with the kernel's tick on some machine, and each sample fall into the same one of the two.
 #[inline(never)]
 pub fn burn(total: Duration) -> (Duration, Duration) {
     let (mut in_heavy, mut in_light) = (Duration::ZERO, Duration::ZERO);
+    let mut random = 1u32;
     while in_heavy + in_light < total {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let rounds = 10_000 + u64::from(random >> 16) % 60_000;
         let start = cpu_time();
-        heavy();
+        heavy(rounds);
         let middle = cpu_time();
-        light();
+        light(rounds);
         in_heavy += middle - start;
         in_light += cpu_time() - middle;
     }
