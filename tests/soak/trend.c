@@ -14,7 +14,7 @@
 #define TREND_AT_LEAST 18 /* of the others */
 #define TREND_HOLES ((uint64_t)2 << 20)
 #define TREND_SESSION 64                /* bytes: chance, as far as it grows with the time */
-#define TREND_KEPT ((uint64_t)16 << 20) /* of one round above the second, later above the warm ones: for short runs, too */
+#define TREND_KEPT ((uint64_t)16 << 20) /* of one round above the second: what is seen in the shortest run too */
 
 typedef struct trend_round {
   uint64_t resident, sessions;
@@ -36,11 +36,9 @@ static uint64_t trend_middle(size_t from, size_t count) {
 
 void soak_trend_add(uint64_t resident, uint64_t sessions) {
   if (trend_count < TREND_ROUNDS) trend_rounds[trend_count++] = (trend_round){resident, sessions};
-  uint64_t most = trend_rounds[trend_count > 1].resident;
-  for (size_t i = 1; trend_count > TREND_WARM && i < TREND_WARM; i++)
-    if (trend_rounds[i].resident > most) most = trend_rounds[i].resident;
-  if (resident > most + TREND_KEPT)
-    soak_fail("memory grows: %lu KiB in the first rounds, %lu now", (unsigned long)(most >> 10),
+  uint64_t second = trend_rounds[trend_count > 1].resident;
+  if (resident > second + TREND_KEPT)
+    soak_fail("memory grows: %lu KiB after the second round, %lu now", (unsigned long)(second >> 10),
               (unsigned long)(resident >> 10));
 }
 
