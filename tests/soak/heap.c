@@ -181,14 +181,6 @@ void soak_storm_once(unsigned *seed) {
   free(block);
 }
 
-/*
- * The parent's threads go on while the kernel copies its pages one after another: the page with a box may be of before a block
- * was taken out, and the block's own page of after its free.
- */
-void soak_storm_forget(void) {
-  for (int i = 0; i < HEAP_BOXES; i++) heap_boxes[i] = NULL;
-}
-
 void soak_run_storm(soak_worker *worker) {
   while (!soak_resting) {
     for (int i = 0; i < 500; i++) soak_storm_once(&worker->seed);
