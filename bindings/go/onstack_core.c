@@ -9808,10 +9808,9 @@ ONSTACK_INTERNAL bool onstack_interpreted_copy_of(const onstack_interpreter *int
 
 #endif
 
-/* By the kernel's copy, whose memory it may be: the thread can go on, and end, at any instant. */
+/* The kernel copies: the thread can go on, and end, at any instant. */
 static uint32_t others_read(uint64_t address, void *to, uint32_t bytes) {
-  struct onstack_vector local = {(uint64_t)(uintptr_t)to, bytes}, remote = {address, bytes};
-  return onstack_sys_process_vm_readv(&local, 1, &remote, 1) == (long)bytes;
+  return onstack_process_memory_read(address, to, bytes);
 }
 
 static uint32_t others_read_own(uint64_t address, uint64_t *word) { return others_read(address, word, sizeof(*word)); }

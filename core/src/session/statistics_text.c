@@ -3,8 +3,8 @@
 
 #include "base/exceptions.h"
 #include "control/tick/clock.h"
-#include "profile/utf8.h"
 #include "profile/truncation.h"
+#include "profile/utf8.h"
 #include "session/session.h"
 
 #include <errno.h>
