@@ -28,6 +28,7 @@ static int forks_child(unsigned seed, bool has_libc) {
   int got = soak_send(SIGPROF);
   if (got > 1) return 3;
   soak_burn_wildly(&seed);
+  soak_storm_forget();
   for (int i = 0; has_libc && i < 200; i++) soak_storm_once(&seed);
   if (has_libc && soak_random(&seed, 8) == 0 && getenv("SOAK_CHILD_SESSIONS")) {
     int result = soak_one_session(&seed);

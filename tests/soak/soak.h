@@ -65,6 +65,7 @@ extern uint64_t soak_blocks;
 void soak_run_heap(soak_worker *worker);  /* one session at a time can be: one worker */
 void soak_run_storm(soak_worker *worker); /* allocates, moves and frees */
 void soak_storm_once(unsigned *seed);     /* in a child of fork, too */
+void soak_storm_forget(void);             /* in the child, before */
 
 /* ---- signals.c ---- */
 
