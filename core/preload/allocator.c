@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "preload/allocator.h"
 
+#include "base/loader.h"
+#include "preload/allocator_hidden.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#define ALLOCATOR_OBJECTS 512u
 
 static Dl_info allocator_place(const void *address) {
   Dl_info place = {0};
@@ -66,13 +72,46 @@ bool onstack_allocator_is_libcs(void) {
   return (called.dli_fbase == allocator_ours() ? allocator_place(dlsym(RTLD_NEXT, "malloc")) : called).dli_fbase == libc;
 }
 
-static void allocator_tell(const char *function, const Dl_info *place, onstack_writer writer, void *data) {
+static void allocator_tell(const char *function, const char *path, onstack_writer writer, void *data) {
   char line[512];
-  int length = snprintf(line, sizeof(line), "onstack.unseen function=%s path=%.400s", function, place->dli_fname);
+  int length = snprintf(line, sizeof(line), "onstack.unseen function=%s path=%.400s", function, path);
   for (int i = 0; i < length; i++)
     if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) line[i] = '?';
   line[length++] = '\n';
   writer(data, line, (size_t)length);
+}
+
+/* Copies of the paths: to read the files in a visit would keep others from loading theirs. */
+typedef struct allocator_paths {
+  uint32_t count;
+  char *items[ALLOCATOR_OBJECTS];
+} allocator_paths;
+
+static int allocator_add_path(struct dl_phdr_info *info, size_t size, void *data) {
+  allocator_paths *paths = data;
+  (void)size;
+  if (paths->count == ALLOCATOR_OBJECTS) return 1;
+  const bool program = !info->dlpi_name || !info->dlpi_name[0];
+  if (program && paths->count > 0) return 0; /* the vdso */
+  char *path = strdup(program ? "/proc/self/exe" : info->dlpi_name);
+  if (path) paths->items[paths->count++] = path;
+  return 0;
+}
+
+/* Those that are exported are told already. */
+static void allocator_tell_hidden(onstack_writer writer, void *data) {
+  allocator_paths paths = {0};
+  char name[ONSTACK_HIDDEN_NAME], target[4096];
+  onstack_loader_each(allocator_add_path, &paths);
+  for (uint32_t i = 0; i < paths.count; i++) {
+    const char *path = paths.items[i];
+    if (onstack_allocator_hidden(path, name) && !dlsym(RTLD_DEFAULT, name)) {
+      const ssize_t length = readlink(path, target, sizeof(target) - 1);
+      target[length > 0 ? length : 0] = 0;
+      allocator_tell(name, length > 0 && path[1] == 'p' ? target : path, writer, data);
+    }
+    free(paths.items[i]);
+  }
 }
 
 void onstack_allocator_unseen(onstack_writer writer, void *data) {
@@ -81,9 +120,10 @@ void onstack_allocator_unseen(onstack_writer writer, void *data) {
   Dl_info place = allocator_place(address), with;
   /* That of C++ libraries calls malloc. Who has a malloc as well need not. */
   if (place.dli_fbase && allocator_defines(place.dli_fname, address, &with))
-    allocator_tell("operator new", &place, writer, data);
+    allocator_tell("operator new", place.dli_fname, writer, data);
   for (size_t i = 0; i < ONSTACK_COUNT_OF(names); i++) {
     place = allocator_place(dlsym(RTLD_DEFAULT, names[i]));
-    if (place.dli_fbase) allocator_tell(names[i], &place, writer, data);
+    if (place.dli_fbase) allocator_tell(names[i], place.dli_fname, writer, data);
   }
+  allocator_tell_hidden(writer, data);
 }

@@ -174,6 +174,18 @@ def heap_edges_functions_that_allocate_past_malloc_are_named():
         equal(unseen(run.profile()), {}, "said of libstdc++, whose operator new calls malloc")
 
 
+@case
+def heap_edges_an_allocator_that_is_linked_in_is_named():
+    program = built("heap_hidden", "heap_hidden.c")
+    stripped = pathlib.Path(f"{program}.stripped")
+    with heap_of(program) as run:
+        equal((run.status, run.errors), (0, ""), "status and errors")
+        equal(unseen(run.profile()), {"shop_je_malloc": str(program)}, "said of a hidden malloc")
+    subprocess.run(["strip", "-o", stripped, program], check=True)
+    with heap_of(stripped) as run:
+        equal(unseen(run.profile()), {}, "said of a program without symbols")
+
+
 def above(name):
     """The other allocator does the work, and the books are exact all the same."""
     rounds = 300
